@@ -1,0 +1,1 @@
+"""A pluggent memory store that lives as long as the process."""

@@ -1,0 +1,1 @@
+"""Reads plans written as JSON for pluggent."""

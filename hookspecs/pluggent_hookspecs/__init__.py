@@ -1,0 +1,327 @@
+"""The contract of pluggent: what plugins and the host agree on.
+
+Everything named here is public; the version is the promise. A name is imported when it is
+first used, so that importing this package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pluggent_hookspecs._frozen import (
+        EMPTY as EMPTY,
+        Json as Json,
+        freeze as freeze,
+        thaw as thaw,
+    )
+    from pluggent_hookspecs.commands import (
+        Command as Command,
+    )
+    from pluggent_hookspecs.decisions import (
+        ANSWERS as ANSWERS,
+        Allow as Allow,
+        Answers as Answers,
+        Ask as Ask,
+        Decision as Decision,
+        Deny as Deny,
+        Respond as Respond,
+    )
+    from pluggent_hookspecs.errors import (
+        ConfigError as ConfigError,
+        Denied as Denied,
+        HookError as HookError,
+        LimitReached as LimitReached,
+        MemoryStoreError as MemoryStoreError,
+        MemoryStoreErrorKind as MemoryStoreErrorKind,
+        NameTaken as NameTaken,
+        PlanParseError as PlanParseError,
+        PluggentError as PluggentError,
+        PluginError as PluginError,
+        PluginIncompatible as PluginIncompatible,
+        PluginLoadError as PluginLoadError,
+        ProviderError as ProviderError,
+        ProviderErrorKind as ProviderErrorKind,
+        SessionError as SessionError,
+        ToolError as ToolError,
+        ToolErrorKind as ToolErrorKind,
+    )
+    from pluggent_hookspecs.events import (
+        ApprovalEvent as ApprovalEvent,
+        Change as Change,
+        DecisionMade as DecisionMade,
+        DeltaEvent as DeltaEvent,
+        Discarded as Discarded,
+        HookFailed as HookFailed,
+        InputEvent as InputEvent,
+        MemoryReadEvent as MemoryReadEvent,
+        MemoryResultEvent as MemoryResultEvent,
+        MemoryWriteEvent as MemoryWriteEvent,
+        ModelCalled as ModelCalled,
+        ModelRequestEvent as ModelRequestEvent,
+        ModelResponseEvent as ModelResponseEvent,
+        ModelRetried as ModelRetried,
+        Observation as Observation,
+        OutputEvent as OutputEvent,
+        PlanEvent as PlanEvent,
+        PlanStepChanged as PlanStepChanged,
+        PluginStateChanged as PluginStateChanged,
+        ProvideEvent as ProvideEvent,
+        ReasoningShown as ReasoningShown,
+        ResourceEvent as ResourceEvent,
+        ResourceResultEvent as ResourceResultEvent,
+        Scope as Scope,
+        SessionClosed as SessionClosed,
+        SessionOpened as SessionOpened,
+        TextShown as TextShown,
+        ToolCallEvent as ToolCallEvent,
+        ToolFinished as ToolFinished,
+        ToolProgressed as ToolProgressed,
+        ToolResultEvent as ToolResultEvent,
+        ToolSelectionEvent as ToolSelectionEvent,
+        ToolStarted as ToolStarted,
+        TurnEnded as TurnEnded,
+        TurnStarted as TurnStarted,
+        UserNotified as UserNotified,
+        Vote as Vote,
+    )
+    from pluggent_hookspecs.hooks import (
+        Band as Band,
+        CallNext as CallNext,
+        HOOKS as HOOKS,
+        HookInfo as HookInfo,
+        HookKind as HookKind,
+        IMPL_MARK as IMPL_MARK,
+        ImplOptions as ImplOptions,
+        MaybeAsync as MaybeAsync,
+        PROJECT as PROJECT,
+        hookimpl as hookimpl,
+    )
+    from pluggent_hookspecs.memory import (
+        MemoryAccess as MemoryAccess,
+        MemoryHit as MemoryHit,
+        MemoryItem as MemoryItem,
+        MemoryPage as MemoryPage,
+        MemoryQuery as MemoryQuery,
+        MemoryStore as MemoryStore,
+    )
+    from pluggent_hookspecs.messages import (
+        Audio as Audio,
+        File as File,
+        Image as Image,
+        Message as Message,
+        Part as Part,
+        Reasoning as Reasoning,
+        Refusal as Refusal,
+        Role as Role,
+        Text as Text,
+        ToolCall as ToolCall,
+        Usage as Usage,
+    )
+    from pluggent_hookspecs.models import (
+        Delta as Delta,
+        FinishReason as FinishReason,
+        Finished as Finished,
+        ModelParameters as ModelParameters,
+        ModelRequest as ModelRequest,
+        ModelResponse as ModelResponse,
+        PartDelta as PartDelta,
+        Provider as Provider,
+        ReasoningDelta as ReasoningDelta,
+        RefusalDelta as RefusalDelta,
+        Reply as Reply,
+        TextDelta as TextDelta,
+        ToolCallDelta as ToolCallDelta,
+        ToolChoice as ToolChoice,
+        collect as collect,
+        deltas as deltas,
+    )
+    from pluggent_hookspecs.plans import (
+        Plan as Plan,
+        PlanParser as PlanParser,
+        Step as Step,
+        StepStatus as StepStatus,
+    )
+    from pluggent_hookspecs.tools import (
+        Effect as Effect,
+        Param as Param,
+        READ_ONLY as READ_ONLY,
+        TOOL_MARK as TOOL_MARK,
+        Tool as Tool,
+        ToolContext as ToolContext,
+        ToolMark as ToolMark,
+        ToolOutput as ToolOutput,
+        ToolSource as ToolSource,
+        ToolSpec as ToolSpec,
+        tool as tool,
+    )
+
+__version__ = "0.1.0"
+
+_ROOMS = {
+    "_frozen": (
+        "EMPTY",
+        "Json",
+        "freeze",
+        "thaw",
+    ),
+    "commands": (
+        "Command",
+    ),
+    "decisions": (
+        "ANSWERS",
+        "Allow",
+        "Answers",
+        "Ask",
+        "Decision",
+        "Deny",
+        "Respond",
+    ),
+    "errors": (
+        "ConfigError",
+        "Denied",
+        "HookError",
+        "LimitReached",
+        "MemoryStoreError",
+        "MemoryStoreErrorKind",
+        "NameTaken",
+        "PlanParseError",
+        "PluggentError",
+        "PluginError",
+        "PluginIncompatible",
+        "PluginLoadError",
+        "ProviderError",
+        "ProviderErrorKind",
+        "SessionError",
+        "ToolError",
+        "ToolErrorKind",
+    ),
+    "events": (
+        "ApprovalEvent",
+        "Change",
+        "DecisionMade",
+        "DeltaEvent",
+        "Discarded",
+        "HookFailed",
+        "InputEvent",
+        "MemoryReadEvent",
+        "MemoryResultEvent",
+        "MemoryWriteEvent",
+        "ModelCalled",
+        "ModelRequestEvent",
+        "ModelResponseEvent",
+        "ModelRetried",
+        "Observation",
+        "OutputEvent",
+        "PlanEvent",
+        "PlanStepChanged",
+        "PluginStateChanged",
+        "ProvideEvent",
+        "ReasoningShown",
+        "ResourceEvent",
+        "ResourceResultEvent",
+        "Scope",
+        "SessionClosed",
+        "SessionOpened",
+        "TextShown",
+        "ToolCallEvent",
+        "ToolFinished",
+        "ToolProgressed",
+        "ToolResultEvent",
+        "ToolSelectionEvent",
+        "ToolStarted",
+        "TurnEnded",
+        "TurnStarted",
+        "UserNotified",
+        "Vote",
+    ),
+    "hooks": (
+        "Band",
+        "CallNext",
+        "HOOKS",
+        "HookInfo",
+        "HookKind",
+        "IMPL_MARK",
+        "ImplOptions",
+        "MaybeAsync",
+        "PROJECT",
+        "hookimpl",
+    ),
+    "memory": (
+        "MemoryAccess",
+        "MemoryHit",
+        "MemoryItem",
+        "MemoryPage",
+        "MemoryQuery",
+        "MemoryStore",
+    ),
+    "messages": (
+        "Audio",
+        "File",
+        "Image",
+        "Message",
+        "Part",
+        "Reasoning",
+        "Refusal",
+        "Role",
+        "Text",
+        "ToolCall",
+        "Usage",
+    ),
+    "models": (
+        "Delta",
+        "FinishReason",
+        "Finished",
+        "ModelParameters",
+        "ModelRequest",
+        "ModelResponse",
+        "PartDelta",
+        "Provider",
+        "ReasoningDelta",
+        "RefusalDelta",
+        "Reply",
+        "TextDelta",
+        "ToolCallDelta",
+        "ToolChoice",
+        "collect",
+        "deltas",
+    ),
+    "plans": (
+        "Plan",
+        "PlanParser",
+        "Step",
+        "StepStatus",
+    ),
+    "tools": (
+        "Effect",
+        "Param",
+        "READ_ONLY",
+        "TOOL_MARK",
+        "Tool",
+        "ToolContext",
+        "ToolMark",
+        "ToolOutput",
+        "ToolSource",
+        "ToolSpec",
+        "tool",
+    ),
+}
+_WHERE = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = [  # noqa: PLE0604 (strings, from the table above)
+    "__version__",
+    *_WHERE,
+] # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        room = _WHERE[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = getattr(import_module(f"{__name__}.{room}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

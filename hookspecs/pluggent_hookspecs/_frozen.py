@@ -1,0 +1,33 @@
+"""Read-only views of JSON values, so that what was approved cannot be edited by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+
+EMPTY: Mapping[str, Json] = MappingProxyType({})
+
+
+def freeze(value: Json) -> Json:
+    """Return *value* with every dict read-only and every list a tuple.
+
+    >>> freeze({"a": [1, {"b": 2}]})
+    mappingproxy({'a': (1, mappingproxy({'b': 2}))})
+    """
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: freeze(item) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        return tuple(freeze(item) for item in value)
+    return value
+
+
+def thaw(value: Json) -> Json:
+    """Return *value* as plain dicts and lists, for encoders that know no others."""
+    if isinstance(value, Mapping):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [thaw(item) for item in value]
+    return value

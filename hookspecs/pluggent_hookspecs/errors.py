@@ -1,0 +1,212 @@
+"""What can go wrong, as a tree. Facts are attributes; the sentence is made from them.
+
+PluggentError
++ ConfigError            .path .problems         a setting, a file or a flag is wrong
++ PluginError            .plugin .distribution
+  - PluginLoadError      could not be imported, checked or opened
+  - PluginIncompatible   made for another version of the contract
+  - NameTaken            two plugins offer one name
+  - HookError            .hook                   a hook failed while an operation ran
++ ProviderError          .kind .retryable .retry_after .status
++ ToolError              .tool .kind             raised by a tool for the model to read
++ MemoryStoreError       .kind .retryable
++ PlanParseError         .line .problems
++ Denied                 .by .reason .digest     a policy said no, outside a turn
++ LimitReached           .limit .value
++ SessionError           a session is used wrongly, damaged, or held by another writer
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class PluggentError(Exception):
+    """Base of everything that pluggent raises on purpose."""
+
+
+class ConfigError(PluggentError):
+    """Settings that cannot be used. Every problem of one input is named at once.
+
+    ``path`` is the file or the place (``"--model"``, ``"PLUGGENT_MODEL"``) they came from.
+
+    >>> print(ConfigError("pluggent.toml", ["[limits] tool_rounds: expected a number"]))
+    pluggent.toml: [limits] tool_rounds: expected a number
+    """
+
+    def __init__(self, path: str, problems: Sequence[str]) -> None:
+        self.path = path
+        self.problems = tuple(problems)
+        lines = self.problems if len(self.problems) == 1 else tuple(f"\n  {p}" for p in self.problems)
+        super().__init__(f"{path}: {''.join(lines)}")
+
+
+class PluginError(PluggentError):
+    """Something is wrong with one plugin; ``distribution`` is its name and version."""
+
+    def __init__(self, plugin: str, distribution: str, problem: str) -> None:
+        self.plugin = plugin
+        self.distribution = distribution
+        self.problem = problem
+        where = f" ({distribution})" if distribution and distribution != plugin else ""
+        super().__init__(f"plugin '{plugin}'{where} {problem}")
+
+
+class PluginLoadError(PluginError):
+    """A plugin could not be imported, checked, configured or opened."""
+
+
+class PluginIncompatible(PluginError):  # noqa: N818 (the tree's name; it states what the plugin is)
+    """A plugin asks for a version of the contract that this host does not speak."""
+
+
+class NameTaken(PluginError):  # noqa: N818
+    """Two plugins claim one name, so the name means neither."""
+
+
+class HookError(PluginError):
+    """A hook that may not fail did: a transform, an around or a required observer."""
+
+    def __init__(self, plugin: str, hook: str, problem: str) -> None:
+        self.hook = hook
+        super().__init__(plugin, "", f"{hook}: {problem}")
+
+
+class ProviderErrorKind(StrEnum):
+    """Why a model call failed, in the terms that decide what to do next."""
+
+    AUTHENTICATION = "authentication"
+    RATE_LIMITED = "rate_limited"
+    CONTEXT_LENGTH = "context_length"
+    REFUSED = "refused"
+    BAD_REQUEST = "bad_request"
+    UNAVAILABLE = "unavailable"
+    TIMEOUT = "timeout"
+    STREAM_BROKEN = "stream_broken"
+    PROTOCOL = "protocol"
+
+
+_RETRYABLE = frozenset(
+    {
+        ProviderErrorKind.RATE_LIMITED,
+        ProviderErrorKind.UNAVAILABLE,
+        ProviderErrorKind.TIMEOUT,
+        ProviderErrorKind.STREAM_BROKEN,
+    }
+)
+
+
+class ProviderError(PluggentError):
+    """A model could not be asked, or its answer could not be read.
+
+    ``retry_after`` is in seconds, None if the server gave none. ``status`` is the HTTP
+    status where there was one. ``actual`` and ``limit`` are token counts of a
+    ``context_length`` error, None where unknown. ``retryable`` is decided here and nowhere
+    else: rate limits, unavailability, time-outs and broken streams are worth another try.
+
+    >>> ProviderError(ProviderErrorKind.RATE_LIMITED, "slow down", retry_after=2.0).retryable
+    True
+    """
+
+    def __init__(
+        self,
+        kind: ProviderErrorKind,
+        message: str,
+        *,
+        provider: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+        actual: int | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self.kind = kind
+        self.message = message
+        self.provider = provider
+        self.status = status
+        self.retry_after = retry_after
+        self.actual = actual
+        self.limit = limit
+        self.retryable = kind in _RETRYABLE
+        super().__init__(f"{provider}: {message}" if provider else message)
+
+
+class ToolErrorKind(StrEnum):
+    """What became of a tool call that has no proper result. The model reads it."""
+
+    UNKNOWN = "unknown_tool"
+    ARGUMENTS = "invalid_arguments"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    DENIED = "denied"
+    RESULT = "unusable_result"
+    CANCELLED = "cancelled"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+
+
+class ToolError(PluggentError):
+    """Raise it in a tool to tell the model, in words, why the call did not work."""
+
+    def __init__(self, message: str, *, tool: str = "", kind: ToolErrorKind = ToolErrorKind.FAILED) -> None:
+        self.message = message
+        self.tool = tool
+        self.kind = kind
+        super().__init__(message)
+
+
+class MemoryStoreErrorKind(StrEnum):
+    """Why a memory store could not do what it was asked."""
+
+    UNAVAILABLE = "unavailable"
+    INVALID = "invalid"
+    CONFLICT = "conflict"
+    DAMAGED = "damaged"
+    CLOSED = "closed"
+
+
+class MemoryStoreError(PluggentError):
+    """A memory store failed. Only ``unavailable`` and ``conflict`` are worth another try."""
+
+    def __init__(self, kind: MemoryStoreErrorKind, message: str) -> None:
+        self.kind = kind
+        self.retryable = kind in (MemoryStoreErrorKind.UNAVAILABLE, MemoryStoreErrorKind.CONFLICT)
+        super().__init__(message)
+
+
+class PlanParseError(PluggentError):
+    """A text is not a plan. ``line`` counts from 1, None where no line can be named."""
+
+    def __init__(self, problems: Sequence[str], line: int | None = None) -> None:
+        self.problems = tuple(problems)
+        self.line = line
+        where = f"line {line}: " if line is not None else ""
+        super().__init__(where + "; ".join(self.problems))
+
+
+class Denied(PluggentError):  # noqa: N818
+    """A policy refused an operation that was asked for outside a turn.
+
+    ``by`` names the plugin (or ``host``), ``digest`` the exact request that was refused.
+    """
+
+    def __init__(self, by: str, reason: str, digest: str = "") -> None:
+        self.by = by
+        self.reason = reason
+        self.digest = digest
+        super().__init__(f"denied by {by}: {reason}")
+
+
+class LimitReached(PluggentError):  # noqa: N818
+    """A limit of the host ended the work; ``limit`` is its name in the settings."""
+
+    def __init__(self, limit: str, value: float) -> None:
+        self.limit = limit
+        self.value = value
+        super().__init__(f"limit '{limit}' reached ({value:g})")
+
+
+class SessionError(PluggentError):
+    """A session was used wrongly, is damaged, or another process is writing to it."""

@@ -1,0 +1,467 @@
+"""What hooks are told: one frozen event a hook, and what observers can subscribe to.
+
+Every event is JSON-safe and converts there and back without loss. A new field has a
+default and breaks nobody. Before the freeze ``digest`` is empty; afterwards it names the
+exact request, and nothing changes it any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TypeAlias, cast
+
+import attrs
+
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze
+from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
+from pluggent_hookspecs.messages import Message, Part, Usage
+from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse
+from pluggent_hookspecs.plans import Plan
+from pluggent_hookspecs.tools import ToolOutput, ToolSpec
+
+
+@attrs.frozen
+class Scope:
+    """Where something happens; the same object for everything in one turn.
+
+    ``origin`` is the way in: cli, api, stream, resume, plan, mcp, tool, … ``principal`` is
+    whoever the application says is asking. ``operation_id`` of an outer operation is
+    ``parent_id`` below it.
+    """
+
+    session_id: str = ""
+    turn_id: str = ""
+    origin: str = "api"
+    agent: str = ""
+    principal: str = ""
+    channel: str = ""
+    chat_id: str = ""
+    workspace: str = ""
+    parent_id: str = ""
+    dry_run: bool = False
+
+
+@attrs.frozen
+class ProvideEvent:
+    """A plugin is asked once, when it is loaded, what it offers."""
+
+    host_version: str = ""
+
+
+@attrs.frozen
+class InputEvent:
+    """A message from outside is about to start a turn."""
+
+    scope: Scope
+    message: Message
+    digest: str = ""
+    resumed: bool = False
+
+
+@attrs.frozen
+class OutputEvent:
+    """Something is about to be shown to the person.
+
+    ``source`` is ``reply`` for the model's words, otherwise the capability id of the tool
+    whose ``for_user`` and ``media`` these are.
+    """
+
+    scope: Scope
+    message: Message
+    source: str = "reply"
+    digest: str = ""
+
+
+@attrs.frozen
+class ToolSelectionEvent:
+    """The tools about to be offered to the model, by the names that it will see."""
+
+    scope: Scope
+    tools: tuple[ToolSpec, ...]
+    capabilities: Mapping[str, str] = EMPTY
+
+
+@attrs.frozen
+class ModelRequestEvent:
+    """A model is about to be asked. ``provider`` is a capability id, ``target`` where it is."""
+
+    scope: Scope
+    request: ModelRequest
+    provider: str
+    target: str = ""
+    round: int = 0
+    digest: str = ""
+
+
+@attrs.frozen
+class ModelResponseEvent:
+    """A model has answered; nobody has seen it yet."""
+
+    scope: Scope
+    request: ModelRequest
+    response: ModelResponse
+    provider: str
+    round: int = 0
+    digest: str = ""
+
+
+@attrs.frozen
+class DeltaEvent:
+    """A batch of a streamed reply is about to be shown."""
+
+    scope: Scope
+    batch: tuple[Delta, ...]
+    held: str = ""
+
+
+@attrs.frozen
+class ToolCallEvent:
+    """A tool is about to be called.
+
+    ``arguments_json`` is canonical (sorted, no spaces) and is what will run;
+    ``arguments`` is a read-only view of it. ``capability`` is the full id,
+    ``definition`` the digest of the tool's definition, ``effects`` what counts for this
+    call (None: undeclared). ``round`` and ``index`` say which call of the turn this is.
+    """
+
+    scope: Scope
+    call_id: str
+    tool: ToolSpec
+    capability: str
+    arguments_json: bytes
+    definition: str = ""
+    effects: frozenset[str] | None = None
+    round: int = 0
+    index: int = 0
+    digest: str = ""
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Json]:
+        """The arguments as read-only objects; made when first read."""
+        return cast("Mapping[str, Json]", freeze(json.loads(self.arguments_json)))
+
+
+@attrs.frozen
+class ToolResultEvent:
+    """A tool call has a result, failures included; nobody has seen it yet."""
+
+    scope: Scope
+    call_id: str
+    tool: ToolSpec
+    capability: str
+    arguments_json: bytes
+    output: ToolOutput
+    round: int = 0
+    index: int = 0
+    digest: str = ""
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Json]:
+        """The arguments as read-only objects; made when first read."""
+        return cast("Mapping[str, Json]", freeze(json.loads(self.arguments_json)))
+
+
+@attrs.frozen
+class PlanEvent:
+    """A plan is about to be run."""
+
+    scope: Scope
+    plan: Plan
+    digest: str = ""
+
+
+@attrs.frozen
+class MemoryWriteEvent:
+    """Items are about to be saved, or ``delete`` names keys about to be forgotten."""
+
+    scope: Scope
+    store: str
+    items: tuple[MemoryItem, ...] = ()
+    delete: tuple[tuple[str, str], ...] = ()
+    digest: str = ""
+
+
+@attrs.frozen
+class MemoryReadEvent:
+    """Memory is about to be read: one key, a list, or a search (``text``)."""
+
+    scope: Scope
+    store: str
+    namespace: str
+    key: str | None = None
+    query: MemoryQuery | None = None
+    text: str | None = None
+    limit: int | None = None
+    digest: str = ""
+
+
+@attrs.frozen
+class MemoryResultEvent:
+    """Memory has been read; nobody has seen the items yet."""
+
+    scope: Scope
+    store: str
+    namespace: str
+    items: tuple[MemoryItem, ...]
+    digest: str = ""
+
+
+@attrs.frozen
+class ResourceEvent:
+    """A resource or a prompt of another system is about to be read."""
+
+    scope: Scope
+    capability: str
+    uri: str
+    digest: str = ""
+
+
+@attrs.frozen
+class ResourceResultEvent:
+    """A resource or a prompt has been read; nobody has seen it yet."""
+
+    scope: Scope
+    capability: str
+    uri: str
+    content: tuple[Part, ...]
+    digest: str = ""
+
+
+@attrs.frozen
+class ApprovalEvent:
+    """A person is needed. ``rendered`` was made by the host from the frozen request.
+
+    An approver answers True or False for exactly ``digest``; None leaves it to the next.
+    ``asks`` are (plugin, question) in order.
+    """
+
+    scope: Scope
+    operation: str
+    digest: str
+    rendered: str
+    asks: tuple[tuple[str, str], ...] = ()
+    capability: str = ""
+
+
+# ---- what observers see ---------------------------------------------------------------
+
+
+@attrs.frozen
+class SessionOpened:
+    """A session is open. ``chains`` is the digest of all hook chains in force."""
+
+    scope: Scope
+    model: str
+    tools: tuple[str, ...] = ()
+    chains: str = ""
+
+
+@attrs.frozen
+class SessionClosed:
+    """A session is closed."""
+
+    scope: Scope
+
+
+@attrs.frozen
+class TurnStarted:
+    """A turn begins with this message (as it came out of the input hooks)."""
+
+    scope: Scope
+    message: Message
+
+
+@attrs.frozen
+class TextShown:
+    """Text of a reply, as far as it has come and passed the hooks."""
+
+    scope: Scope
+    text: str
+
+
+@attrs.frozen
+class ReasoningShown:
+    """Reasoning of a reply, as far as it has come and passed the hooks."""
+
+    scope: Scope
+    text: str
+
+
+@attrs.frozen
+class Discarded:
+    """Everything shown of the reply so far is void; another attempt follows."""
+
+    scope: Scope
+    why: str = ""
+
+
+@attrs.frozen
+class UserNotified:
+    """A tool has something for the person: ``for_user`` and ``media`` of its result."""
+
+    scope: Scope
+    message: Message
+    source: str
+
+
+@attrs.frozen
+class ModelCalled:
+    """A model call is over; ``error`` is empty if it succeeded. Usage counts either way."""
+
+    scope: Scope
+    model: str
+    round: int
+    usage: Usage
+    elapsed_s: float
+    finish_reason: str = ""
+    error: str = ""
+
+
+@attrs.frozen
+class ModelRetried:
+    """A model call failed and is tried again after ``wait_s``."""
+
+    scope: Scope
+    model: str
+    attempt: int
+    wait_s: float
+    error: str
+
+
+@attrs.frozen
+class ToolStarted:
+    """A call has passed the policies and starts."""
+
+    scope: Scope
+    call_id: str
+    name: str
+    capability: str
+    arguments_json: bytes
+
+
+@attrs.frozen
+class ToolProgressed:
+    """A running call tells how far it is."""
+
+    scope: Scope
+    call_id: str
+    name: str
+    done: float
+    total: float | None = None
+    message: str = ""
+
+
+@attrs.frozen
+class ToolFinished:
+    """A call has its result, as it came out of the hooks. ``ran`` is false if it never ran."""
+
+    scope: Scope
+    call_id: str
+    name: str
+    capability: str
+    output: ToolOutput
+    elapsed_s: float
+    ran: bool = True
+
+
+@attrs.frozen
+class Vote:
+    """What one plugin said to a decide hook, and how long it took."""
+
+    plugin: str
+    verdict: str
+    reason: str = ""
+    elapsed_us: float = 0.0
+
+
+@attrs.frozen
+class Change:
+    """What one plugin changed before the freeze: the paths, and for non-security ones how."""
+
+    plugin: str
+    paths: tuple[str, ...] = ()
+    before: Json = None
+    after: Json = None
+
+
+@attrs.frozen
+class DecisionMade:
+    """The record of one decision, written before anything is executed.
+
+    ``verdict`` is allow, deny, ask, respond, approved or refused; ``by`` who settled it.
+    """
+
+    scope: Scope
+    operation: str
+    operation_id: str
+    digest: str
+    verdict: str
+    by: str
+    reason: str = ""
+    capability: str = ""
+    call_id: str = ""
+    votes: tuple[Vote, ...] = ()
+    changes: tuple[Change, ...] = ()
+    elapsed_us: float = 0.0
+
+
+@attrs.frozen
+class PlanStepChanged:
+    """A step of a plan went on."""
+
+    scope: Scope
+    plan: Plan
+    step_id: str
+
+
+@attrs.frozen
+class PluginStateChanged:
+    """A plugin went from one state to another; ``reason`` says why."""
+
+    plugin: str
+    state: str
+    reason: str = ""
+
+
+@attrs.frozen
+class HookFailed:
+    """A hook raised, was late, or answered something else than its spec allows."""
+
+    scope: Scope
+    plugin: str
+    hook: str
+    problem: str
+
+
+@attrs.frozen
+class TurnEnded:
+    """A turn is over. ``why`` is the outcome's name: completed, denied, limit, …"""
+
+    scope: Scope
+    why: str
+    text: str
+    usage: Usage
+    detail: str = ""
+
+
+Observation: TypeAlias = (
+    SessionOpened
+    | SessionClosed
+    | TurnStarted
+    | TextShown
+    | ReasoningShown
+    | Discarded
+    | UserNotified
+    | ModelCalled
+    | ModelRetried
+    | ToolStarted
+    | ToolProgressed
+    | ToolFinished
+    | DecisionMade
+    | PlanStepChanged
+    | PluginStateChanged
+    | HookFailed
+    | TurnEnded
+)

@@ -1,0 +1,495 @@
+"""Every hook of pluggent with its full promise, and the marker that implements one.
+
+Six kinds. *provide*: return records, synchronous, no input or output. *transform*: return
+a new value or None. *decide*: return a Decision or None (``decisions.ANSWERS`` says which).
+*around*: async, gets ``call_next``. *first*: the first value that is not None counts.
+*observe*: told, never asked.
+
+transform, decide, first and observe may be ``def`` or ``async def``. One deadline covers a
+whole hook call (decide, transform, first: 5 s; observe: 0.5 s an event). What happens when
+an implementation fails stands with its kind in ``HookKind``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
+
+import attrs
+import pluggy
+
+from pluggent_hookspecs import events as e
+from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.commands import Command
+from pluggent_hookspecs.decisions import Decision
+from pluggent_hookspecs.memory import MemoryItem, MemoryStore
+from pluggent_hookspecs.messages import Message, Part
+from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse, Provider
+from pluggent_hookspecs.plans import Plan, PlanParser
+from pluggent_hookspecs.tools import Tool, ToolOutput, ToolSource
+
+PROJECT = "pluggent"
+IMPL_MARK = "__pluggent_hookimpl__"
+
+Band: TypeAlias = Literal["host-first", "security", "normal", "late", "host-last"]
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_spec_marker = pluggy.HookspecMarker(PROJECT)
+_impl_marker = pluggy.HookimplMarker(PROJECT)
+
+
+class HookKind(StrEnum):
+    """How the answers of a hook are combined, and what a failure means."""
+
+    PROVIDE = "provide"
+    """Failure: that plugin is failed, the others go on."""
+    TRANSFORM = "transform"
+    """Failure: the operation fails, naming the plugin."""
+    DECIDE = "decide"
+    """Failure of any sort, lateness included: deny, naming the plugin."""
+    AROUND = "around"
+    """Failure: an error of the operation."""
+    FIRST = "first"
+    """Failure: the next one is asked, the failure is told to observers."""
+    OBSERVE = "observe"
+    """Failure: logged and counted; after five in a row it is no longer told."""
+
+
+@attrs.frozen
+class HookInfo:
+    """One row of the table of hooks. ``fired`` is false for hooks that no host fires yet:
+    a plugin that implements one is refused, so that no policy waits in vain."""
+
+    name: str
+    kind: HookKind
+    function: Callable[..., Any]
+    fired: bool = True
+
+
+HOOKS: dict[str, HookInfo] = {}
+"""Every hook by name, in the order of this file; filled while this module is imported."""
+
+
+@attrs.frozen
+class ImplOptions:
+    """What ``@hookimpl`` wrote on an implementation."""
+
+    band: Band = "normal"
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    blocking: bool = False
+    events: tuple[type, ...] = ()
+    incremental: int | None = None
+
+
+@overload
+def hookimpl(function: F, /) -> F: ...
+@overload
+def hookimpl(
+    *,
+    band: Band = "normal",
+    before: Iterable[str] = (),
+    after: Iterable[str] = (),
+    blocking: bool = False,
+    events: Iterable[type] = (),
+    incremental: int | None = None,
+) -> Callable[[F], F]: ...
+def hookimpl(
+    function: F | None = None,
+    /,
+    *,
+    band: Band = "normal",
+    before: Iterable[str] = (),
+    after: Iterable[str] = (),
+    blocking: bool = False,
+    events: Iterable[type] = (),
+    incremental: int | None = None,
+) -> F | Callable[[F], F]:
+    """Mark a method or function as the implementation of the hook it is named after.
+
+    ``band`` places it between others: ``security`` is for plugins that the operator lists,
+    the two host bands for the application's own code. ``before`` and ``after`` name plugin
+    ids inside the band. ``blocking`` moves a synchronous implementation into a thread.
+    ``events`` limits ``observe`` to some event classes. ``incremental`` says of a result
+    hook how many characters of a stream it needs to see together; without it, and while
+    such a hook is active, nothing is shown before the whole reply has passed.
+
+    >>> class Quiet:
+    ...     @hookimpl
+    ...     def decide_output(self, event):
+    ...         return None
+    """
+    if isinstance(before, str) or isinstance(after, str):
+        raise TypeError("before= and after= take several plugin ids: before=('acme-audit',)")
+    options = ImplOptions(band, tuple(before), tuple(after), blocking, tuple(events), incremental)
+
+    def mark(implementation: F) -> F:
+        setattr(implementation, IMPL_MARK, options)
+        return _impl_marker(implementation)
+
+    return mark if function is None else mark(function)
+
+
+def _hook(kind: HookKind, *, fired: bool = True) -> Callable[[F], F]:
+    def mark(function: F) -> F:
+        HOOKS[function.__name__] = HookInfo(function.__name__, kind, function, fired)
+        return _spec_marker(function)
+
+    return mark
+
+
+MaybeAsync: TypeAlias = T | Awaitable[T]
+
+
+class CallNext(Protocol[T_co]):
+    """The rest of an operation, seen from an ``around_*`` hook.
+
+    Call it once; plugins that the operator lists as retriers may call it again. ``shown``
+    says whether text of this attempt has reached anybody, ``discard()`` voids it.
+    """
+
+    async def __call__(self) -> T_co: ...
+    @property
+    def shown(self) -> bool: ...
+    def discard(self, why: str = "") -> None: ...
+
+
+# ---- provide ----------------------------------------------------------------------------
+
+
+@_hook(HookKind.PROVIDE)
+def provide_providers(event: e.ProvideEvent) -> Iterable[Provider]:
+    """Return this plugin's model providers. Group ``pluggent.providers``.
+
+    Fires when one of its models is first used. Two of one name in a plugin are an error.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def provide_providers(self, event):
+    ...         return [MyProvider()]
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.PROVIDE)
+def provide_tools(event: e.ProvideEvent) -> Iterable[Tool | ToolSource | Callable[..., Any]]:
+    """Return this plugin's tools: ``@tool`` functions, Tool objects, or a ToolSource.
+
+    Group ``pluggent.tools``. Fires when a session that selects the plugin opens. A ToolSource
+    is connected then, under a deadline.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def provide_tools(self, event):
+    ...         return [add, subtract]
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.PROVIDE)
+def provide_memory(event: e.ProvideEvent) -> Iterable[MemoryStore]:
+    """Return this plugin's memory stores. Group ``pluggent.memory``. Fires at first use."""
+    raise AssertionError(event)
+
+
+@_hook(HookKind.PROVIDE)
+def provide_parsers(event: e.ProvideEvent) -> Iterable[PlanParser]:
+    """Return this plugin's plan parsers. Group ``pluggent.parsers``. Fires at the first parse."""
+    raise AssertionError(event)
+
+
+@_hook(HookKind.PROVIDE)
+def provide_commands(event: e.ProvideEvent) -> Iterable[Command]:
+    """Return commands for ``pluggent``. Group ``pluggent.commands``. Fires when one is typed."""
+    raise AssertionError(event)
+
+
+# ---- a turn -----------------------------------------------------------------------------
+
+
+@_hook(HookKind.TRANSFORM)
+def transform_input(event: e.InputEvent) -> MaybeAsync[Message | None]:
+    """Return another user message, or None to leave it.
+
+    Fires once a turn, whatever the way in, before anything is stored.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_input(self, event):
+    ...         return Message.user(event.message.text.strip())
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_input(event: e.InputEvent) -> MaybeAsync[Decision | None]:
+    """Say whether this message may start a turn. Allow, Deny, Ask or Respond.
+
+    Fires after ``transform_input`` on the frozen message. Deny: the turn ends ``denied``,
+    the model is never asked.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_input(self, event):
+    ...         return Deny("closed on Sundays") if sunday() else None
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.AROUND)
+async def around_turn(event: e.InputEvent, call_next: CallNext[Any]) -> Any:
+    """Run code before and after a whole turn; return what ``call_next()`` returned.
+
+    For tracing and for resources that last a turn. The turn's result cannot be replaced.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     async def around_turn(self, event, call_next):
+    ...         with span(event.scope.turn_id):
+    ...             return await call_next()
+    """
+    raise AssertionError(event, call_next)
+
+
+@_hook(HookKind.TRANSFORM)
+def transform_output(event: e.OutputEvent) -> MaybeAsync[Message | None]:
+    """Return another message to be shown, or None to leave it.
+
+    Fires for everything that a person can see, whatever its source: the reply, and a
+    tool's ``for_user`` and ``media``. The conversation keeps what this hook returned.
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_output(event: e.OutputEvent) -> MaybeAsync[Decision | None]:
+    """Say whether this may be shown: Allow, Deny, or Ask for its release.
+
+    Fires after ``transform_output``. Deny: nothing of it is shown or kept.
+    """
+    raise AssertionError(event)
+
+
+# ---- model calls ------------------------------------------------------------------------
+
+
+@_hook(HookKind.TRANSFORM)
+def select_tools(event: e.ToolSelectionEvent) -> MaybeAsync[Sequence[str] | None]:
+    """Return the names of the tools to offer, or None to leave them.
+
+    Fires before each model call. It can only narrow; a name that was not offered is an
+    error of the plugin. What is left is what the model may call in this round.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def select_tools(self, event):
+    ...         return [tool.name for tool in event.tools if "draft" not in tool.tags]
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.TRANSFORM)
+def transform_model_request(event: e.ModelRequestEvent) -> MaybeAsync[ModelRequest | None]:
+    """Return another request, or None to leave it.
+
+    Fires before each model call, on every path, streamed or not. It may change messages and
+    parameters, and leave tools out; it may not change the definition of a tool.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_model_request(self, event):
+    ...         return attrs.evolve(event.request, parameters=ModelParameters(temperature=0))
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_model_request(event: e.ModelRequestEvent) -> MaybeAsync[Decision | None]:
+    """Say whether this request may be sent. Allow, Deny, Ask or Respond.
+
+    Fires on the frozen request. Deny: the turn ends ``denied``.
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.AROUND)
+async def around_model_call(event: e.ModelRequestEvent, call_next: CallNext[ModelResponse]) -> ModelResponse:
+    """Run code around one model call; return a reply.
+
+    For timing, and (if the operator lists the plugin under ``retriers``) for calling again.
+    Returning without ``call_next`` counts as a Respond and needs its grant.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     async def around_model_call(self, event, call_next):
+    ...         started = clock()
+    ...         try:
+    ...             return await call_next()
+    ...         finally:
+    ...             note(clock() - started)
+    """
+    raise AssertionError(event, call_next)
+
+
+@_hook(HookKind.TRANSFORM, fired=False)
+def transform_delta(event: e.DeltaEvent) -> Sequence[Delta] | None:
+    """Return another batch of a streamed reply, or None to leave it. Synchronous.
+
+    Not fired by this version: use ``transform_model_response``, which holds the stream back.
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.TRANSFORM)
+def transform_model_response(event: e.ModelResponseEvent) -> MaybeAsync[ModelResponse | None]:
+    """Return another reply, or None to leave it.
+
+    Fires before anybody has seen the reply. While a plugin implements it without
+    ``incremental``, a stream shows nothing until it has returned.
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_model_response(event: e.ModelResponseEvent) -> MaybeAsync[Decision | None]:
+    """Say whether this reply may be used: Allow, Deny, or Ask for its release."""
+    raise AssertionError(event)
+
+
+# ---- tool calls -------------------------------------------------------------------------
+
+
+@_hook(HookKind.TRANSFORM)
+def transform_tool_call(event: e.ToolCallEvent) -> MaybeAsync[Mapping[str, Json] | None]:
+    """Return other arguments, or None to leave them.
+
+    Fires on arguments that were parsed strictly, checked against the tool's schema and
+    completed by its defaults. What comes out is checked again. The tool stays the same.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_tool_call(self, event):
+    ...         return {**event.arguments, "limit": min(event.arguments["limit"], 100)}
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_tool_call(event: e.ToolCallEvent) -> MaybeAsync[Decision | None]:
+    """Say whether exactly this call may run. Allow, Deny, Ask or Respond.
+
+    Fires on the frozen call, after every transform, before any call of the batch runs.
+    Deny: the model reads ``tell_model`` as the call's result and the turn goes on.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     async def decide_tool_call(self, event):
+    ...         if event.capability == "acme-files:tool/delete":
+    ...             return Deny("files are not deleted here")
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.AROUND)
+async def around_tool_call(event: e.ToolCallEvent, call_next: CallNext[ToolOutput]) -> ToolOutput:
+    """Run code around one tool call; return its result.
+
+    As ``around_model_call``. A result that is an error arrives as a value, not as an exception.
+    """
+    raise AssertionError(event, call_next)
+
+
+@_hook(HookKind.TRANSFORM)
+def transform_tool_result(event: e.ToolResultEvent) -> MaybeAsync[ToolOutput | None]:
+    """Return another result, or None to leave it.
+
+    Fires for every result, failures included (an error text can carry secrets), before the
+    model, the person, the transcript or an observer sees it.
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_tool_result(event: e.ToolResultEvent) -> MaybeAsync[Decision | None]:
+    """Say whether this result may be used: Allow, Deny, or Ask for its release.
+
+    The call has happened. Deny: the model reads ``tell_model`` instead of the result.
+    """
+    raise AssertionError(event)
+
+
+# ---- plans, memory, resources -----------------------------------------------------------
+
+
+@_hook(HookKind.TRANSFORM, fired=False)
+def transform_plan(event: e.PlanEvent) -> MaybeAsync[Plan | None]:
+    """Return another plan, or None to leave it. Not fired by this version."""
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE, fired=False)
+def decide_plan(event: e.PlanEvent) -> MaybeAsync[Decision | None]:
+    """Say whether this plan may be run. Not fired by this version."""
+    raise AssertionError(event)
+
+
+@_hook(HookKind.TRANSFORM)
+def transform_memory_write(event: e.MemoryWriteEvent) -> MaybeAsync[Sequence[MemoryItem] | None]:
+    """Return other items to be saved, or None to leave them. Namespace and store stay."""
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_memory_write(event: e.MemoryWriteEvent) -> MaybeAsync[Decision | None]:
+    """Say whether this may be written or deleted. Allow, Deny or Ask; the caller gets Denied."""
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE)
+def decide_memory_read(event: e.MemoryReadEvent) -> MaybeAsync[Decision | None]:
+    """Say whether this may be read. Allow, Deny or Ask; the caller gets Denied."""
+    raise AssertionError(event)
+
+
+@_hook(HookKind.TRANSFORM)
+def transform_memory_result(event: e.MemoryResultEvent) -> MaybeAsync[Sequence[MemoryItem] | None]:
+    """Return other items (fewer, or changed) to be handed to the reader, or None."""
+    raise AssertionError(event)
+
+
+@_hook(HookKind.DECIDE, fired=False)
+def decide_resource(event: e.ResourceEvent) -> MaybeAsync[Decision | None]:
+    """Say whether a resource or prompt may be read. Not fired by this version."""
+    raise AssertionError(event)
+
+
+@_hook(HookKind.TRANSFORM, fired=False)
+def transform_resource(event: e.ResourceResultEvent) -> MaybeAsync[Sequence[Part] | None]:
+    """Return other content of a resource, or None. Not fired by this version."""
+    raise AssertionError(event)
+
+
+# ---- people and observers ---------------------------------------------------------------
+
+
+@_hook(HookKind.FIRST)
+def resolve_approval(event: e.ApprovalEvent) -> MaybeAsync[bool | None]:
+    """Answer True (go on), False (no) or None (not mine) for exactly ``event.digest``.
+
+    Fires when a decision is Ask. Only plugins that the operator lists under ``approvers`` are asked;
+    a refusal is final. Nobody answering is a denial that says so.
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.OBSERVE)
+def observe(event: e.Observation) -> MaybeAsync[None]:
+    """Be told what happened. The answer is ignored; a failure never touches the operation.
+
+    Subscribe with ``@hookimpl(events=(ToolFinished, DecisionMade))``. Events come in order,
+    after they passed the result hooks; a slow observer never delays a turn and may miss events.
+    """
+    raise AssertionError(event)

@@ -1,0 +1,105 @@
+"""What a memory store promises. Namespaces are a column, not a prefix: ``a`` never sees ``a:b``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, cast, runtime_checkable
+
+import attrs
+
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze
+
+
+@attrs.frozen
+class MemoryItem:
+    """One thing remembered. ``(namespace, key)`` is its identity.
+
+    ``created_s`` and ``updated_s`` are seconds since the epoch, set by the store on saving
+    (0 = not saved yet). ``ttl_s`` is seconds to live from the last save, None for ever.
+    ``value`` is how much it is worth keeping, used by eviction by recall value.
+    """
+
+    namespace: str
+    key: str
+    text: str
+    data: Mapping[str, Json] = attrs.field(
+        default=EMPTY, converter=lambda value: value if value is EMPTY else cast("Mapping[str, Json]", freeze(value))
+    )
+    ttl_s: float | None = None
+    value: float = 0.0
+    created_s: float = 0.0
+    updated_s: float = 0.0
+
+
+@attrs.frozen
+class MemoryQuery:
+    """Which items to list: all of one namespace whose key begins with ``prefix``.
+
+    ``since_s`` keeps items updated strictly later. ``cursor`` is what the last page gave.
+    """
+
+    namespace: str
+    prefix: str = ""
+    since_s: float | None = None
+    order: Literal["key", "created", "updated"] = "key"
+    descending: bool = False
+    limit: int = 100
+    cursor: str | None = None
+
+
+@attrs.frozen
+class MemoryPage:
+    """Some items in order; ``cursor`` leads to the next page, None ends the list."""
+
+    items: tuple[MemoryItem, ...]
+    cursor: str | None = None
+
+
+@attrs.frozen
+class MemoryHit:
+    """One item that a search found; a higher ``score`` is a better match (0 < score ≤ 1)."""
+
+    item: MemoryItem
+    score: float
+
+
+class MemoryAccess(Protocol):
+    """The calls of a store, whether made on it directly (by the host) or through policies."""
+
+    async def save(self, items: Sequence[MemoryItem]) -> tuple[MemoryItem, ...]:
+        """Insert or replace all *items*, or none of them; return them as stored."""
+        ...
+
+    async def get(self, namespace: str, key: str) -> MemoryItem | None:
+        """Return the item, None if there is none or its time is over."""
+        ...
+
+    async def delete(self, namespace: str, key: str) -> bool:
+        """Forget the item; return whether there was one."""
+        ...
+
+    async def list(self, query: MemoryQuery) -> MemoryPage:
+        """Return one page. Items saved meanwhile neither repeat nor hide others."""
+        ...
+
+    async def search(self, namespace: str, text: str, limit: int = 10) -> tuple[MemoryHit, ...]:
+        """Return the items that match *text* best, best first; empty for empty text."""
+        ...
+
+
+@runtime_checkable
+class MemoryStore(MemoryAccess, Protocol):
+    """A backend. All calls raise MemoryStoreError and nothing else on purpose.
+
+    Calls may overlap; a cancelled ``save`` has stored all of its items or none. Empty
+    namespaces and keys are refused (``invalid``).
+    """
+
+    @property
+    def name(self) -> str:
+        """The short name, usually that of the entry point."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release everything; later calls raise MemoryStoreError ``closed``. Safe twice."""
+        ...

@@ -1,0 +1,205 @@
+"""A conversation in terms that belong to no vendor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar, cast
+
+import attrs
+
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze
+
+T = TypeVar("T")
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@attrs.frozen
+class Text:
+    """Plain text."""
+
+    text: str
+
+
+@attrs.frozen
+class Image:
+    """A picture: either ``url`` or ``data`` (base64, with its ``media_type``)."""
+
+    url: str | None = None
+    data: str | None = None
+    media_type: str = "image/png"
+    detail: str | None = None
+
+
+@attrs.frozen
+class Audio:
+    """Sound: ``data`` is base64, ``format`` a name such as ``wav`` or ``mp3``."""
+
+    data: str
+    format: str = "wav"
+    transcript: str | None = None
+
+
+@attrs.frozen
+class File:
+    """A document: ``data`` is base64, or ``file_id`` names one that the vendor holds."""
+
+    data: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+    media_type: str = "application/octet-stream"
+
+
+@attrs.frozen
+class Refusal:
+    """The model's own words on why it will not answer."""
+
+    text: str
+
+
+@attrs.frozen
+class Reasoning:
+    """Thinking that the vendor let out; ``signature`` is handed back to it unread."""
+
+    text: str
+    signature: str | None = None
+
+
+Part: TypeAlias = Text | Image | Audio | File | Refusal | Reasoning
+
+
+@attrs.frozen
+class ToolCall:
+    """A model's wish to call a tool.
+
+    ``arguments`` is JSON text exactly as the model wrote it. The host parses it, once and
+    strictly, before any policy or tool sees it: they get objects. A provider neither
+    parses nor repairs it.
+    """
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+@attrs.frozen
+class Message:
+    """One entry of a conversation. ``content`` is empty where a reply has only calls.
+
+    ``tool_call_id``, ``name`` and ``is_error`` belong to role ``tool``. ``extra`` carries
+    vendor fields that have no place of their own; it is kept and sent back unchanged.
+
+    >>> Message.user("hello").text
+    'hello'
+    """
+
+    role: Role = attrs.field(converter=Role)
+    content: tuple[Part, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    is_error: bool = False
+    extra: Mapping[str, Json] = attrs.field(
+        default=EMPTY, converter=lambda value: value if value is EMPTY else cast("Mapping[str, Json]", freeze(value))
+    )
+    _memo: dict[Any, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+
+    @classmethod
+    def system(cls, text: str) -> Message:
+        """Return an instruction of the application."""
+        return cls(Role.SYSTEM, (Text(text),))
+
+    @classmethod
+    def user(cls, content: str | Part | tuple[Part, ...]) -> Message:
+        """Return what a person said: text, one part, or several."""
+        return cls(Role.USER, _parts(content))
+
+    @classmethod
+    def assistant(
+        cls, content: str | Part | tuple[Part, ...] = (), tool_calls: tuple[ToolCall, ...] = ()
+    ) -> Message:
+        """Return what a model said."""
+        return cls(Role.ASSISTANT, _parts(content), tool_calls)
+
+    @classmethod
+    def tool(
+        cls, call: ToolCall, content: str | Part | tuple[Part, ...], *, is_error: bool = False
+    ) -> Message:
+        """Return the result of *call*."""
+        return cls(Role.TOOL, _parts(content), tool_call_id=call.id, name=call.name, is_error=is_error)
+
+    @property
+    def text(self) -> str:
+        """All text parts in a row, without refusals and reasoning."""
+        content = self.content
+        if len(content) == 1 and type(content[0]) is Text:
+            return content[0].text
+        return "".join(part.text for part in content if isinstance(part, Text))
+
+    def memo(self, key: object, make: Callable[[Message], T]) -> T:
+        """Return ``make(self)``, made once for each *key* as long as this message lives.
+
+        Providers keep the encoded form of a message here, so that a turn's cost does not
+        grow with its history. The key is a module-level object of the provider's own.
+        """
+        memo = self._memo
+        try:
+            return cast("T", memo[key])
+        except KeyError:
+            made = memo[key] = make(self)
+            return made
+
+
+def _parts(content: str | Part | tuple[Part, ...]) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    return content if isinstance(content, tuple) else (content,)
+
+
+@attrs.frozen
+class Usage:
+    """Tokens as the vendor counted them; None is unknown, which is not zero.
+
+    ``input`` includes ``cached``; ``output`` includes ``reasoning`` and ``audio``.
+    ``cost_usd`` is filled by whoever knows prices, never by guessing.
+
+    >>> Usage(input=3, output=None) + Usage(input=4, output=5)
+    Usage(input=7, output=5, cached=None, reasoning=None, audio=None, cost_usd=None)
+    """
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    reasoning: int | None = None
+    audio: int | None = None
+    cost_usd: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            _sum(self.input, other.input),
+            _sum(self.output, other.output),
+            _sum(self.cached, other.cached),
+            _sum(self.reasoning, other.reasoning),
+            _sum(self.audio, other.audio),
+            None if self.cost_usd is None and other.cost_usd is None else (self.cost_usd or 0) + (other.cost_usd or 0),
+        )
+
+    @property
+    def total(self) -> int:
+        """Input and output together, unknown counted as nothing."""
+        return (self.input or 0) + (self.output or 0)
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    if a is None:
+        return b
+    return a if b is None else a + b

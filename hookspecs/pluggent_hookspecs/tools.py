@@ -1,0 +1,297 @@
+"""What a tool is, what it is given, and what it gives back. ``@tool`` marks a function."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
+
+import attrs
+
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze
+from pluggent_hookspecs.messages import Part
+
+if TYPE_CHECKING:  # models builds on ToolSpec, and a tool may ask a model: a type, not a need
+    from pluggent_hookspecs.memory import MemoryAccess
+    from pluggent_hookspecs.models import ModelParameters, ModelResponse
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Effect(StrEnum):
+    """What a call does to the world. Custom effects are strings that begin with ``x:``.
+
+    A tool that declares nothing counts as the worst; ``effects=()`` is declared pure.
+    """
+
+    FILESYSTEM_READ = "filesystem_read"
+    FILESYSTEM_WRITE = "filesystem_write"
+    NETWORK_READ = "network_read"
+    NETWORK_WRITE = "network_write"
+    SHELL = "shell"
+    HARDWARE = "hardware"
+    MEMORY = "memory"
+    MESSAGING = "messaging"
+    DESTRUCTIVE = "destructive"
+    SPEND = "spend"
+
+
+READ_ONLY = frozenset({Effect.FILESYSTEM_READ, Effect.NETWORK_READ})
+"""Effects that change nothing: such a call may be repeated."""
+
+
+def _effects(value: Iterable[str] | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        raise TypeError(f"effects: expected several names, got the text {value!r}; write effects=({value!r},)")
+    names = frozenset(value)
+    unknown = sorted(name for name in names if name not in Effect.__members__.values() and not name.startswith("x:"))
+    if unknown:
+        known = ", ".join(Effect)
+        raise ValueError(f"effects: unknown {', '.join(unknown)}; known are {known}, and x:… for your own")
+    return frozenset(str(name) for name in names)
+
+
+@attrs.frozen
+class ToolSpec:
+    """What everybody may know of a tool.
+
+    ``parameters`` is a JSON Schema (2020-12) of type object. ``effects`` None is
+    undeclared. ``timeout_s`` None means the host's limit. ``idempotent``: repeating a call
+    changes nothing more. ``exclusive``: runs alone. ``concurrent``: may run beside other
+    calls although it has writing effects.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Json] = attrs.field(
+        default=EMPTY, converter=lambda value: value if value is EMPTY else cast("Mapping[str, Json]", freeze(value))
+    )
+    effects: frozenset[str] | None = attrs.field(default=None, converter=_effects)
+    tags: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset)
+    category: str = ""
+    version: str = ""
+    compact_description: str = ""
+    timeout_s: float | None = None
+    idempotent: bool = False
+    exclusive: bool = False
+    concurrent: bool = False
+    _memo: dict[Any, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+
+    def memo(self, key: object, make: Callable[[ToolSpec], Any]) -> Any:
+        """Return ``make(self)``, made once for each *key*; see Message.memo."""
+        try:
+            return self._memo[key]
+        except KeyError:
+            made = self._memo[key] = make(self)
+            return made
+
+
+@attrs.frozen
+class ToolOutput:
+    """The result of a call.
+
+    ``for_model`` is what the model reads. ``for_user`` is shown to the person, None shows
+    nothing. ``data`` is the result in structured form. ``media`` goes to the person beside
+    ``for_user``. ``silent`` hides the call from the person; ``handled`` says that the person
+    has been served and no further model call is needed (both honoured only for tools to
+    which the operator granted them). ``pause_for_input`` ends the turn and waits for the
+    person. ``task`` names work that goes on after the call.
+
+    >>> ToolOutput("22 degrees").for_model
+    '22 degrees'
+    """
+
+    for_model: str | tuple[Part, ...] = ""
+    for_user: str | None = attrs.field(default=None, kw_only=True)
+    data: Json = attrs.field(default=None, kw_only=True)
+    is_error: bool = attrs.field(default=False, kw_only=True)
+    silent: bool = attrs.field(default=False, kw_only=True)
+    media: tuple[Part, ...] = attrs.field(default=(), kw_only=True)
+    handled: bool = attrs.field(default=False, kw_only=True)
+    pause_for_input: bool = attrs.field(default=False, kw_only=True)
+    task: str | None = attrs.field(default=None, kw_only=True)
+
+    @classmethod
+    def error(cls, text: str) -> ToolOutput:
+        """Return a failure for the model to read; the person sees nothing of it."""
+        return cls(text, is_error=True)
+
+    @classmethod
+    def both(cls, text: str) -> ToolOutput:
+        """Return text for the model and the person alike."""
+        return cls(text, for_user=text)
+
+
+class ToolContext(Protocol):
+    """What the host lends a tool for one call. Ask for it with a parameter of this type.
+
+    Its operations run under the same policies as everything else. The async ones are for
+    async tools; a blocking tool may read the facts, test ``cancelled`` and call ``progress``.
+    """
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def turn_id(self) -> str: ...
+    @property
+    def call_id(self) -> str: ...
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this call: hand it to services that know such keys."""
+        ...
+
+    @property
+    def workspace(self) -> Path | None:
+        """The session's folder, None if it has none."""
+        ...
+
+    @property
+    def channel(self) -> str: ...
+    @property
+    def chat_id(self) -> str: ...
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more: stop as soon as you can."""
+        ...
+
+    def remaining_s(self) -> float:
+        """Return the seconds left before this call is given up."""
+        ...
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Tell whoever watches how far this call is. Safe from any thread."""
+        ...
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> ToolOutput:
+        """Call another tool of this session, as an operation of its own with all its policies."""
+        ...
+
+    async def call_model(self, prompt: str, *, system: str = "", parameters: ModelParameters | None = None) -> ModelResponse:
+        """Ask the session's model one question, without its history and without tools."""
+        ...
+
+    def memory(self, store: str = "") -> MemoryAccess:
+        """Return a memory store, each of whose calls passes the memory policies."""
+        ...
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A tool as an object, for sets made at run time; most tools are ``@tool`` functions."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    def call(self, arguments: Mapping[str, Json], context: ToolContext) -> Awaitable[ToolOutput | Json]:
+        """Run with *arguments*, already checked against ``spec.parameters``."""
+        ...
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """A set of tools that is known only after connecting somewhere."""
+
+    async def tools(self) -> Iterable[Tool]:
+        """Connect if need be and return the tools; called when a session opens."""
+        ...
+
+
+@attrs.frozen
+class ToolMark:
+    """What ``@tool`` wrote on a function; the host makes the ToolSpec from both."""
+
+    name: str | None
+    description: str | None
+    compact_description: str
+    effects: frozenset[str] | None = attrs.field(converter=_effects)
+    tags: frozenset[str] = attrs.field(converter=frozenset)
+    category: str
+    version: str
+    timeout_s: float | None
+    idempotent: bool
+    exclusive: bool
+    concurrent: bool
+
+
+TOOL_MARK = "__pluggent_tool__"
+
+
+@attrs.frozen
+class Param:
+    """Says more about a parameter: ``city: Annotated[str, Param("a city", min_length=1)]``.
+
+    A bare string in ``Annotated`` is a description. Bounds follow JSON Schema.
+    """
+
+    description: str | None = None
+    ge: float | None = attrs.field(default=None, kw_only=True)
+    gt: float | None = attrs.field(default=None, kw_only=True)
+    le: float | None = attrs.field(default=None, kw_only=True)
+    lt: float | None = attrs.field(default=None, kw_only=True)
+    multiple_of: float | None = attrs.field(default=None, kw_only=True)
+    min_length: int | None = attrs.field(default=None, kw_only=True)
+    max_length: int | None = attrs.field(default=None, kw_only=True)
+    pattern: str | None = attrs.field(default=None, kw_only=True)
+    examples: tuple[Json, ...] = attrs.field(default=(), kw_only=True)
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    compact_description: str = "",
+    effects: Iterable[str] | None = None,
+    tags: Iterable[str] = (),
+    category: str = "",
+    version: str = "",
+    timeout_s: float | None = None,
+    idempotent: bool = False,
+    exclusive: bool = False,
+    concurrent: bool = False,
+) -> Callable[[F], F]: ...
+def tool(
+    function: F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    compact_description: str = "",
+    effects: Iterable[str] | None = None,
+    tags: Iterable[str] = (),
+    category: str = "",
+    version: str = "",
+    timeout_s: float | None = None,
+    idempotent: bool = False,
+    exclusive: bool = False,
+    concurrent: bool = False,
+) -> F | Callable[[F], F]:
+    """Mark a typed, documented function, sync or async, as a tool. It stays an ordinary function.
+
+    Name, description and parameters are read from it by the host: annotations (builtin
+    types, Literal, enums, unions, attrs classes, TypedDict), defaults, ``Annotated`` with a
+    string or Param, and an ``Args:`` section. A parameter annotated ToolContext is filled by
+    the host and not shown to the model.
+
+    >>> @tool(effects=())
+    ... def add(a: int, b: int) -> int:
+    ...     '''Add two numbers.'''
+    ...     return a + b
+    >>> add(1, 2)
+    3
+    """
+    mark = ToolMark(
+        name, description, compact_description, effects, tags, category, version,
+        timeout_s, idempotent, exclusive, concurrent,
+    )  # fmt: skip
+
+    def write(marked: F) -> F:
+        setattr(marked, TOOL_MARK, mark)
+        return marked
+
+    return write if function is None else write(function)

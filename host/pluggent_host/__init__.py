@@ -1,0 +1,1 @@
+"""Finds pluggent plugins and runs agent turns with them, under their policies."""

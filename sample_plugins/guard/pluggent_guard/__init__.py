@@ -1,0 +1,1 @@
+"""A pluggent policy that denies, rewrites or asks by capability id and argument pattern."""

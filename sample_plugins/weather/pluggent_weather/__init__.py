@@ -1,0 +1,1 @@
+"""A pluggent plugin with two weather tools, small enough to copy."""
