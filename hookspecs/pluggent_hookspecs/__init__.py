@@ -141,6 +141,13 @@ if TYPE_CHECKING:
         Step as Step,
         StepStatus as StepStatus,
     )
+    from pluggent_hookspecs.plugins import (
+        Opens as Opens,
+        PluginContext as PluginContext,
+    )
+    from pluggent_hookspecs.secrets import (
+        Secret as Secret,
+    )
     from pluggent_hookspecs.tools import (
         Effect as Effect,
         Param as Param,
@@ -290,6 +297,13 @@ _ROOMS = {
         "PlanParser",
         "Step",
         "StepStatus",
+    ),
+    "plugins": (
+        "Opens",
+        "PluginContext",
+    ),
+    "secrets": (
+        "Secret",
     ),
     "tools": (
         "Effect",

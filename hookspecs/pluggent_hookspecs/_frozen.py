@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
 
@@ -22,6 +22,11 @@ def freeze(value: Json) -> Json:
     if isinstance(value, list | tuple):
         return tuple(freeze(item) for item in value)
     return value
+
+
+def freeze_object(value: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return *value*, a JSON object, read-only all the way down; the converter of attrs fields."""
+    return value if value is EMPTY else cast("Mapping[str, Json]", freeze(value))
 
 
 def thaw(value: Json) -> Json:

@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 
 import attrs
 
-from pluggent_hookspecs._frozen import EMPTY, Json, freeze
+from pluggent_hookspecs._frozen import Json, freeze
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Part, Usage
 from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse
@@ -80,7 +80,7 @@ class ToolSelectionEvent:
 
     scope: Scope
     tools: tuple[ToolSpec, ...]
-    capabilities: Mapping[str, str] = EMPTY
+    capabilities: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
 @attrs.frozen

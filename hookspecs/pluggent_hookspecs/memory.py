@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, cast, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import attrs
 
-from pluggent_hookspecs._frozen import EMPTY, Json, freeze
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 
 
 @attrs.frozen
@@ -22,9 +22,7 @@ class MemoryItem:
     namespace: str
     key: str
     text: str
-    data: Mapping[str, Json] = attrs.field(
-        default=EMPTY, converter=lambda value: value if value is EMPTY else cast("Mapping[str, Json]", freeze(value))
-    )
+    data: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     ttl_s: float | None = None
     value: float = 0.0
     created_s: float = 0.0

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 
-from pluggent_hookspecs._frozen import EMPTY, Json, freeze
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 
 T = TypeVar("T")
 
@@ -108,9 +108,7 @@ class Message:
     tool_call_id: str | None = None
     name: str | None = None
     is_error: bool = False
-    extra: Mapping[str, Json] = attrs.field(
-        default=EMPTY, converter=lambda value: value if value is EMPTY else cast("Mapping[str, Json]", freeze(value))
-    )
+    extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     _memo: dict[Any, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     @classmethod

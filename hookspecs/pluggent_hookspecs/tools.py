@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload, runtime_checkable
 
 import attrs
 
-from pluggent_hookspecs._frozen import EMPTY, Json, freeze
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 from pluggent_hookspecs.messages import Part
 
 if TYPE_CHECKING:  # models builds on ToolSpec, and a tool may ask a model: a type, not a need
@@ -54,6 +54,10 @@ def _effects(value: Iterable[str] | None) -> frozenset[str] | None:
     return frozenset(str(name) for name in names)
 
 
+def _tags(value: Iterable[str]) -> frozenset[str]:
+    return frozenset(value)
+
+
 @attrs.frozen
 class ToolSpec:
     """What everybody may know of a tool.
@@ -66,11 +70,9 @@ class ToolSpec:
 
     name: str
     description: str = ""
-    parameters: Mapping[str, Json] = attrs.field(
-        default=EMPTY, converter=lambda value: value if value is EMPTY else cast("Mapping[str, Json]", freeze(value))
-    )
+    parameters: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     effects: frozenset[str] | None = attrs.field(default=None, converter=_effects)
-    tags: frozenset[str] = attrs.field(default=frozenset(), converter=frozenset)
+    tags: frozenset[str] = attrs.field(default=frozenset[str](), converter=_tags)
     category: str = ""
     version: str = ""
     compact_description: str = ""
@@ -207,7 +209,7 @@ class ToolMark:
     description: str | None
     compact_description: str
     effects: frozenset[str] | None = attrs.field(converter=_effects)
-    tags: frozenset[str] = attrs.field(converter=frozenset)
+    tags: frozenset[str] = attrs.field(converter=_tags)
     category: str
     version: str
     timeout_s: float | None

@@ -1,0 +1,88 @@
+"""What can be set, with its defaults, as frozen values. Where they come from is config.py's.
+
+Named tuples of the standard library on purpose: `pluggent plugins` and `--version` read
+settings too and import no third-party package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+Mode = Literal["all", "allow", "safe"]
+OnAsk = Literal["console", "deny"]
+
+
+class Limits(NamedTuple):
+    """What ends a turn. Times are seconds, sizes bytes; None is no limit."""
+
+    model_calls: int = 50
+    tool_rounds: int = 10
+    tool_timeout_s: float = 60.0
+    result_bytes: int = 65_536
+    wall_s: float | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    repeats: int = 3
+    asks: int = 5
+    denials: int = 10
+    delegation_depth: int = 8
+
+
+class Timeouts(NamedTuple):
+    """Waits for plugins, in seconds."""
+
+    provide_s: float = 2.0
+    hook_s: float = 5.0
+    observe_s: float = 0.5
+    approver_s: float = 60.0
+    open_s: float = 10.0
+    close_s: float = 5.0
+    source_s: float = 30.0
+    model_s: float = 600.0
+
+
+class Selection(NamedTuple):
+    """Which installed plugins may run. Names are plugin ids, or ids with ``==version``."""
+
+    mode: Mode = "all"
+    allow: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+    any_version: bool = False
+
+
+class Grants(NamedTuple):
+    """What the operator lets plugins do beyond the ordinary; each a tuple of plugin ids.
+
+    ``handled`` names tools (capability ids) that may serve the person directly.
+    """
+
+    security: tuple[str, ...] = ()
+    may_allow: tuple[str, ...] = ()
+    may_respond: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
+    retriers: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    handled: tuple[str, ...] = ()
+
+
+class HostSettings(NamedTuple):
+    """Everything a host is opened with, apart from objects given in code."""
+
+    model: str = ""
+    system: str = ""
+    strict: bool = False
+    on_ask: OnAsk = "deny"
+    stream: Literal["held", "provisional"] = "held"
+    selection: Selection = Selection()
+    grants: Grants = Grants()
+    limits: Limits = Limits()
+    timeouts: Timeouts = Timeouts()
+    required: Mapping[str, tuple[str, ...]] = NOTHING
+    order: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = NOTHING
+    effects: Mapping[str, tuple[str, ...]] = NOTHING
+    plugins: Mapping[str, Mapping[str, Any]] = NOTHING
