@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         EMPTY as EMPTY,
         Json as Json,
         freeze as freeze,
+        freeze_object as freeze_object,
         thaw as thaw,
     )
     from pluggent_hookspecs.commands import (
@@ -132,6 +133,7 @@ if TYPE_CHECKING:
         TextDelta as TextDelta,
         ToolCallDelta as ToolCallDelta,
         ToolChoice as ToolChoice,
+        UsageDelta as UsageDelta,
         collect as collect,
         deltas as deltas,
     )
@@ -169,6 +171,7 @@ _ROOMS = {
         "EMPTY",
         "Json",
         "freeze",
+        "freeze_object",
         "thaw",
     ),
     "commands": (
@@ -289,6 +292,7 @@ _ROOMS = {
         "TextDelta",
         "ToolCallDelta",
         "ToolChoice",
+        "UsageDelta",
         "collect",
         "deltas",
     ),

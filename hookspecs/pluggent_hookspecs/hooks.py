@@ -82,7 +82,6 @@ class ImplOptions:
     after: tuple[str, ...] = ()
     blocking: bool = False
     events: tuple[type, ...] = ()
-    incremental: int | None = None
 
 
 @overload
@@ -95,7 +94,6 @@ def hookimpl(
     after: Iterable[str] = (),
     blocking: bool = False,
     events: Iterable[type] = (),
-    incremental: int | None = None,
 ) -> Callable[[F], F]: ...
 def hookimpl(
     function: F | None = None,
@@ -106,16 +104,14 @@ def hookimpl(
     after: Iterable[str] = (),
     blocking: bool = False,
     events: Iterable[type] = (),
-    incremental: int | None = None,
 ) -> F | Callable[[F], F]:
     """Mark a method or function as the implementation of the hook it is named after.
 
     ``band`` places it between others: ``security`` is for plugins that the operator lists,
     the two host bands for the application's own code. ``before`` and ``after`` name plugin
     ids inside the band. ``blocking`` moves a synchronous implementation into a thread.
-    ``events`` limits ``observe`` to some event classes. ``incremental`` says of a result
-    hook how many characters of a stream it needs to see together; without it, and while
-    such a hook is active, nothing is shown before the whole reply has passed.
+    ``events`` limits ``observe`` to some event classes. While a result hook of the model call
+    or the output is active, a stream shows nothing before the whole reply has passed it.
 
     >>> class Quiet:
     ...     @hookimpl
@@ -124,7 +120,7 @@ def hookimpl(
     """
     if isinstance(before, str) or isinstance(after, str):
         raise TypeError("before= and after= take several plugin ids: before=('acme-audit',)")
-    options = ImplOptions(band, tuple(before), tuple(after), blocking, tuple(events), incremental)
+    options = ImplOptions(band, tuple(before), tuple(after), blocking, tuple(events))
 
     def mark(implementation: F) -> F:
         setattr(implementation, IMPL_MARK, options)
@@ -347,8 +343,7 @@ def transform_delta(event: e.DeltaEvent) -> Sequence[Delta] | None:
 def transform_model_response(event: e.ModelResponseEvent) -> MaybeAsync[ModelResponse | None]:
     """Return another reply, or None to leave it.
 
-    Fires before anybody has seen the reply. While a plugin implements it without
-    ``incremental``, a stream shows nothing until it has returned.
+    Fires before anybody has seen the reply: a stream shows nothing until it has returned.
     """
     raise AssertionError(event)
 

@@ -168,10 +168,11 @@ class Usage:
     """Tokens as the vendor counted them; None is unknown, which is not zero.
 
     ``input`` includes ``cached``; ``output`` includes ``reasoning`` and ``audio``.
-    ``cost_usd`` is filled by whoever knows prices, never by guessing.
+    ``cost_usd`` is filled by whoever knows prices, never by guessing. ``estimated`` says
+    that some of it was counted by the host, because a stream broke before the vendor told.
 
-    >>> Usage(input=3, output=None) + Usage(input=4, output=5)
-    Usage(input=7, output=5, cached=None, reasoning=None, audio=None, cost_usd=None)
+    >>> (Usage(input=3) + Usage(input=4, output=5)).total
+    12
     """
 
     input: int | None = None
@@ -180,6 +181,7 @@ class Usage:
     reasoning: int | None = None
     audio: int | None = None
     cost_usd: float | None = None
+    estimated: bool = False
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -189,6 +191,7 @@ class Usage:
             _sum(self.reasoning, other.reasoning),
             _sum(self.audio, other.audio),
             None if self.cost_usd is None and other.cost_usd is None else (self.cost_usd or 0) + (other.cost_usd or 0),
+            self.estimated or other.estimated,
         )
 
     @property

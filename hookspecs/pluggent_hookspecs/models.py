@@ -119,6 +119,13 @@ class PartDelta:
 
 
 @attrs.frozen
+class UsageDelta:
+    """Usage of this call so far, for servers that tell it before the end; replaces the last."""
+
+    usage: Usage
+
+
+@attrs.frozen
 class Finished:
     """The reply is complete. A stream that ends without one is broken."""
 
@@ -129,7 +136,7 @@ class Finished:
     extra: Mapping[str, Json] = EMPTY
 
 
-Delta: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta | PartDelta | Finished
+Delta: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta | PartDelta | UsageDelta | Finished
 
 
 @runtime_checkable
@@ -163,6 +170,8 @@ class Provider(Protocol):
 class Reply:
     """Collects the deltas of one stream; ``response()`` is the reply they make.
 
+    ``usage`` is what is known of it so far.
+
     >>> reply = Reply()
     >>> reply.add((TextDelta("hel"), TextDelta("lo"), Finished()))
     >>> reply.response().message.text
@@ -177,6 +186,7 @@ class Reply:
         self._calls: dict[int, list[str]] = {}
         self._signature: str | None = None
         self._finished: Finished | None = None
+        self.usage: Usage = Usage()
 
     @property
     def finished(self) -> bool:
@@ -201,8 +211,11 @@ class Reply:
                     self._refusal.append(text)
                 case PartDelta(part):
                     self._parts.append(part)
+                case UsageDelta(usage):
+                    self.usage = usage
                 case Finished():
                     self._finished = delta
+                    self.usage = delta.usage if delta.usage != Usage() else self.usage
 
     def message(self) -> Message:
         """Return what has come so far, whole or not; unfinished calls are left out."""
@@ -225,7 +238,7 @@ class Reply:
         done = self._finished
         if done is None:
             raise ProviderError(ProviderErrorKind.STREAM_BROKEN, "the stream ended before the reply was complete")
-        return ModelResponse(self.message(), done.reason, done.usage, done.model, done.id, done.extra)
+        return ModelResponse(self.message(), done.reason, self.usage, done.model, done.id, done.extra)
 
 
 async def collect(batches: AsyncIterator[Sequence[Delta]]) -> ModelResponse:

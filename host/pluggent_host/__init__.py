@@ -1,1 +1,57 @@
-"""Finds pluggent plugins and runs agent turns with them, under their policies."""
+"""The host of pluggent: finds plugins and runs agent turns with them, under their policies.
+
+A name is imported when it is first used, so that importing this package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pluggent_host.version import VERSION as __version__
+
+if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
+    from pluggent_host.host import Host as Host
+    from pluggent_host.memories import Memory as Memory
+    from pluggent_host.session import OfferedTool as OfferedTool
+    from pluggent_host.session import Session as Session
+    from pluggent_host.session import TurnStream as TurnStream
+    from pluggent_host.settings import Grants as Grants
+    from pluggent_host.settings import HostSettings as HostSettings
+    from pluggent_host.settings import Limits as Limits
+    from pluggent_host.settings import Selection as Selection
+    from pluggent_host.settings import Timeouts as Timeouts
+    from pluggent_host.step import Why as Why
+    from pluggent_host.turn import TurnResult as TurnResult
+
+_WHERE = {
+    "Grants": "settings",
+    "Host": "host",
+    "HostSettings": "settings",
+    "Limits": "settings",
+    "Memory": "memories",
+    "OfferedTool": "session",
+    "Selection": "settings",
+    "Session": "session",
+    "Timeouts": "settings",
+    "TurnResult": "turn",
+    "TurnStream": "session",
+    "Why": "step",
+}
+
+__all__ = [  # noqa: PLE0604 (strings, from the table above)
+    "__version__",
+    *_WHERE,
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        room = _WHERE[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = getattr(import_module(f"{__name__}.{room}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -77,6 +77,7 @@ class HostSettings(NamedTuple):
     strict: bool = False
     on_ask: OnAsk = "deny"
     stream: Literal["held", "provisional"] = "held"
+    fsync: Literal["off", "effects"] = "effects"
     selection: Selection = Selection()
     grants: Grants = Grants()
     limits: Limits = Limits()

@@ -1,1 +1,1 @@
-"""Any OpenAI-compatible chat completions server as a pluggent provider."""
+"""Any OpenAI-compatible chat completions server as a pluggent provider; see ``plugin.OpenAI``."""

@@ -1,0 +1,255 @@
+"""What a server's refusal means: HTTP status, headers and body become a ProviderError.
+
+Bodies come from outside and may echo what was sent: they are cut, and the key is taken out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+
+import attrs
+import msgspec
+from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
+
+SHOWN_CHARS = 500
+
+_BY_STATUS = {
+    401: Kind.AUTHENTICATION,
+    403: Kind.AUTHENTICATION,
+    408: Kind.TIMEOUT,
+    504: Kind.TIMEOUT,
+    409: Kind.UNAVAILABLE,
+    425: Kind.UNAVAILABLE,
+    429: Kind.RATE_LIMITED,
+}
+
+# An empty account is neither a refusal of what was asked nor a limit that passes: another
+# try cannot help, and "refused" would be shown as the model's own no.
+_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
+_POLICY = ("content_policy_violation", "content_filter", "responsibleaipolicyviolation", "moderation_blocked")
+_WORDS = {
+    "rate_limit": Kind.RATE_LIMITED,
+    "too_many_requests": Kind.RATE_LIMITED,
+    "overloaded": Kind.UNAVAILABLE,
+    "authentication": Kind.AUTHENTICATION,
+    "invalid_api_key": Kind.AUTHENTICATION,
+    "permission": Kind.AUTHENTICATION,
+    "invalid_request": Kind.BAD_REQUEST,
+    "badrequest": Kind.BAD_REQUEST,
+    "bad_request": Kind.BAD_REQUEST,
+    "model_not_found": Kind.BAD_REQUEST,
+    "not_found": Kind.BAD_REQUEST,
+    "timeout": Kind.TIMEOUT,
+}
+_STATUSES_OF_LENGTH = frozenset({400, 413, 422, 500})
+_LENGTH_CODES = ("context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "string_above_max")
+
+# How servers put it, each as seen in answers of the one that is named.
+_LENGTHS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        # OpenAI, DeepSeek, OpenRouter, vLLM
+        r"maximum context length is (?P<limit>[\d,]+) tokens.*?(?:resulted in|requested|about|has) (?P<actual>[\d,]+)",
+        # vLLM
+        r"passed (?P<actual>[\d,]+) input tokens.*?context length is only (?P<limit>[\d,]+)",
+        # llama.cpp
+        r"\((?P<actual>[\d,]+) tokens\) exceeds the available context size \((?P<limit>[\d,]+)",
+        # Mistral
+        r"contains (?P<actual>[\d,]+) tokens.*?too large for model with (?P<limit>[\d,]+) maximum context length",
+        # Anthropic's compatible endpoint
+        r"prompt is too long: (?P<actual>[\d,]+) tokens > (?P<limit>[\d,]+)",
+        # Gemini's compatible endpoint
+        r"input token count \(?(?P<actual>[\d,]+)\)? exceeds the maximum number of tokens allowed \(?(?P<limit>[\d,]+)",
+        # xAI
+        r"maximum prompt length is (?P<limit>[\d,]+) but the request contains (?P<actual>[\d,]+)",
+        # Hugging Face TGI, Together
+        r"`?inputs`? tokens \+ `?max_new_tokens`? must be <= (?P<limit>[\d,]+)\. Given: (?P<actual>[\d,]+)",
+        # Fireworks
+        r"prompt is too long: (?P<actual>[\d,]+), model maximum context length: (?P<limit>[\d,]+)",
+        # OpenAI and Groq, where one request is above the tokens of a minute
+        r"request too large.*?limit (?P<limit>[\d,]+), requested (?P<actual>[\d,]+)",
+        r"(?:context (?:length|window|size)|maximum context|prompt is too long|too many tokens|request too large)",
+    )
+)
+
+
+@attrs.frozen
+class Faults:
+    """Makes the errors of one call: knows who is asked, where, and what must not be shown."""
+
+    provider: str
+    target: str
+    model: str = ""
+    secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+
+    def error(self, kind: Kind, message: str, *, status: int | None = None) -> ProviderError:
+        """Return an error of *kind*, without secrets."""
+        return ProviderError(kind, self.redacted(message), provider=self.provider, status=status)
+
+    def protocol(self, problem: str, *, status: int | None = None) -> ProviderError:
+        """Return the error of an answer that is none."""
+        return self.error(Kind.PROTOCOL, f"{self.target} {problem}", status=status)
+
+    def broken(self, problem: str) -> ProviderError:
+        """Return the error of a stream that ended too early."""
+        return self.error(Kind.STREAM_BROKEN, f"the reply of {self.target} {problem}")
+
+    def redacted(self, text: str) -> str:
+        """Return *text* without this call's secrets."""
+        for secret in self.secrets:
+            text = text.replace(secret, "[secret]")
+        return text
+
+    def shown(self, body: bytes) -> str:
+        """Return the start of *body* for an error message, on one line, without secrets."""
+        text = " ".join(self.redacted(body.decode("utf-8", "replace")).split())
+        text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+        return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(body):,} bytes)"
+
+    def from_status(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """Return what an HTTP answer that is no success means."""
+        payload = _decoded(body)
+        said = _Said.of(payload) if payload is not None else _Said(self.shown(body))
+        kind, actual, limit = _classified(status, said)
+        parts = [f"{self.target} answered {status}", _words_on(status, kind, said, self.model)]
+        text = self.shown(said.message.encode("utf-8", "replace")) or self.shown(body)
+        message = ": ".join((" ".join(filter(None, parts)), text)) if text else " ".join(filter(None, parts))
+        return ProviderError(
+            kind, message, provider=self.provider, status=status,
+            retry_after=retry_after(headers), actual=actual, limit=limit,
+        )  # fmt: skip
+
+    def from_payload(self, payload: Mapping[str, Any]) -> ProviderError:
+        """Return what an error object means that came in an answer with status 200."""
+        said = _Said.of(payload)
+        status = said.status
+        kind, actual, limit = _classified(status, said)
+        reason = self.shown(said.message.encode("utf-8", "replace")) or "no reason given"
+        message = f"{self.target} sent an error: {reason}"
+        return ProviderError(kind, message, provider=self.provider, status=status, actual=actual, limit=limit)
+
+
+@attrs.frozen
+class _Said:
+    """What an error object says, in the shapes that servers use."""
+
+    message: str
+    words: str = ""
+    status: int | None = None
+    actual: int | None = None
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, payload: object) -> _Said:
+        """Read ``{"error": {...}}``, ``{"error": "text"}``, ``{"message": …}``, ``{"detail": …}``."""
+        if isinstance(payload, list) and payload:
+            return cls.of(cast("list[object]", payload)[0])
+        if not isinstance(payload, Mapping):
+            return cls(payload if isinstance(payload, str) else "")
+        outer = cast("Mapping[str, Any]", payload)
+        inner = outer.get("error")
+        found = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else outer
+        message = found.get("message") or (inner if isinstance(inner, str) else None) or found.get("detail") or ""
+        code = str(found.get("code"))
+        words = " ".join(str(found.get(key) or "") for key in ("code", "type", "status")).lower()
+        return cls(
+            message if isinstance(message, str) else msgspec.json.encode(message).decode(),
+            words,
+            int(code) if code.isdecimal() and 100 <= int(code) <= 599 else None,  # noqa: PLR2004 (HTTP's range)
+            _count(found.get("n_prompt_tokens")),
+            _count(found.get("n_ctx")),
+        )
+
+    def has(self, names: tuple[str, ...]) -> bool:
+        return any(name in self.words for name in names)
+
+
+def _classified(status: int | None, said: _Said) -> tuple[Kind, int | None, int | None]:
+    if said.has(_NO_CREDIT) or status == 402:  # noqa: PLR2004 (Payment Required)
+        return Kind.BAD_REQUEST, None, None
+    if said.has(_POLICY):
+        return Kind.REFUSED, None, None
+    length = _length(status, said)
+    if length is not None:
+        return Kind.CONTEXT_LENGTH, *length
+    if status is None:
+        kind = next((kind for word, kind in _WORDS.items() if word in said.words), Kind.UNAVAILABLE)
+        return kind, None, None
+    fallback = Kind.UNAVAILABLE if status >= 500 else Kind.BAD_REQUEST  # noqa: PLR2004 (HTTP's classes)
+    return _BY_STATUS.get(status, fallback), None, None
+
+
+def _length(status: int | None, said: _Said) -> tuple[int | None, int | None] | None:
+    coded = said.has(_LENGTH_CODES)
+    too_large = status == 429 and "request too large" in said.message.lower()  # noqa: PLR2004 (never passes)
+    if not (coded or too_large or status is None or status in _STATUSES_OF_LENGTH):
+        return None
+    for pattern in _LENGTHS:
+        if match := pattern.search(said.message):
+            numbers = match.groupdict()
+            return said.actual or _count(numbers.get("actual")), said.limit or _count(numbers.get("limit"))
+    return (said.actual, said.limit) if coded else None
+
+
+def _words_on(status: int, kind: Kind, said: _Said, model: str) -> str:
+    if said.has(_NO_CREDIT) or status == 402:  # noqa: PLR2004
+        return "(the account has no credit left; trying again does not help)"
+    if kind is Kind.AUTHENTICATION:
+        return "(check api_key and what it may use)"
+    if status == 404:  # noqa: PLR2004
+        return f"(is there a model '{model}', and does base_url end where /chat/completions follows, mostly in /v1?)"
+    if 300 <= status < 400:  # noqa: PLR2004
+        return "(redirects are not followed: set base_url to where the server is)"
+    return ""
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Return the seconds after which the server wants to be asked again; None if it gave none.
+
+    Reads ``retry-after-ms`` (milliseconds), then ``retry-after`` (seconds, also with a
+    fraction, or an HTTP date, RFC 9110 10.2.3). What makes no sense counts as not given.
+
+    >>> retry_after({"retry-after-ms": "250"}), retry_after({"retry-after": "soon"})
+    (0.25, None)
+    """
+    milliseconds = _seconds(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after")
+    seconds = _seconds(text)
+    return seconds if seconds is not None or not text else _until(text, time.time() if now is None else now)
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        seconds = float(text) if text else math.nan
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _until(text: str, now: float) -> float | None:
+    try:
+        when = parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max(0.0, when - now)
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, str):
+        digits = value.replace(",", "")
+        return int(digits) if digits.isdecimal() and len(digits) < 16 else None  # noqa: PLR2004 (no count of tokens)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None

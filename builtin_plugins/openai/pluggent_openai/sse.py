@@ -1,0 +1,98 @@
+"""Server-sent events as bytes, as they arrive, by the HTML standard's rules.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
+One difference: what stands at the end without its blank line is handed out by ``close``,
+since many servers leave it out after ``[DONE]``; whoever reads it knows that it may be cut.
+Only ``data`` is of interest here; ``event``, ``id``, ``retry`` and comments are dropped.
+"""
+
+from __future__ import annotations
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventTooLargeError(Exception):
+    """One event is longer than it may be."""
+
+
+class EventSplitter:
+    r"""Cuts a stream of bytes into the data of its events, wherever the reads were cut.
+
+    >>> splitter = EventSplitter(max_event_bytes=1000)
+    >>> splitter.feed(b": hello\n\ndata: on"), splitter.feed(b"e\r\n\r"), splitter.close()
+    ([], [b'one'], [])
+    """
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._max = max_event_bytes
+        self._pending = bytearray()
+        self._bom: bytes | None = b""
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the data of the events that *chunk* completes. Raises EventTooLargeError."""
+        if self._bom is not None:
+            chunk = self._without_bom(chunk)
+        if self._after_cr or b"\r" in chunk:
+            chunk = self._with_plain_line_ends(chunk)
+        pending = self._pending
+        if pending:
+            start = len(pending) - 1
+            pending += chunk
+            end = pending.rfind(b"\n\n", start)
+            block = bytes(pending[:end]) if end >= 0 else b""
+            del pending[: end + 2 if end >= 0 else 0]
+        else:
+            end = chunk.rfind(b"\n\n")
+            block = chunk[:end] if end >= 0 else b""
+            pending += chunk[end + 2 :] if end >= 0 else chunk
+        if len(pending) > self._max:
+            raise EventTooLargeError
+        return _events(block) if block else []
+
+    def close(self) -> list[bytes]:
+        """Return the data of an event that was left unfinished at the end, if there is one."""
+        rest = (self._bom or b"") + bytes(self._pending)
+        self._pending.clear()
+        return _lines(rest)
+
+    def _without_bom(self, chunk: bytes) -> bytes:
+        head = (self._bom or b"") + chunk
+        if len(head) < len(_BOM) and _BOM.startswith(head):
+            self._bom = head
+            return b""
+        self._bom = None
+        return head.removeprefix(_BOM)
+
+    def _with_plain_line_ends(self, chunk: bytes) -> bytes:
+        # A CR ends its line at once; the LF that belongs to it may come with the next read.
+        if self._after_cr and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_cr = False
+        self._after_cr = self._after_cr or chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _events(block: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    for event in block.split(b"\n\n"):
+        if event.startswith(b"data: ") and b"\n" not in event:
+            found.append(event[6:])
+        else:
+            found += _lines(event)
+    return found
+
+
+def _lines(block: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    data: list[bytes] = []
+    for line in (*block.split(b"\n"), b""):
+        if not line:
+            if data:
+                found.append(b"\n".join(data))
+            data = []
+            continue
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data.append(value.removeprefix(b" "))
+    return found

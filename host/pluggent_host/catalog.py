@@ -1,0 +1,385 @@
+"""Says of everything that is installed what it is called and whether it may run, and why not.
+
+Ids, states, selection, short names, aliases. Pure: reads no file and imports no plugin.
+Comparing versions is here because `pluggent plugins` shows what does not fit, without
+importing a third-party package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from pluggent_host.discovery import CONTRACT, GROUPS, Discovery, Distribution, Problem, normalised
+from pluggent_host.nearest import nearest
+from pluggent_host.settings import NOTHING, Selection
+
+BUILT_IN = frozenset({"pluggent-memory-inmemory", "pluggent-offline", "pluggent-openai", "pluggent-plan-json"})
+"""What ``safe`` mode leaves running."""
+
+FIRST_PARTY = BUILT_IN | {"pluggent-guard", "pluggent-weather"}
+"""Distributions of this workspace: they keep a short name that somebody else claims too."""
+
+APP = "app:"
+"""Ids of plugins given in application code begin with this; no distribution's name can."""
+
+LONGEST_NAME = 64
+"""Characters that every vendor allows in the name of a tool."""
+
+
+class PluginRecord(NamedTuple):
+    """One entry point: whose it is and what may be done with it.
+
+    ``state`` is one of disallowed, blocked, shadowed, incompatible, available; the host goes on
+    to active, failed and closed. ``reason`` is one line, ``mend`` what to run or write about it.
+    """
+
+    id: str
+    version: str
+    group: str
+    kind: str
+    name: str
+    value: str
+    state: str
+    reason: str
+    mend: str
+    distribution: Distribution
+
+    @property
+    def capability(self) -> str:
+        """The full id, such as ``acme-tools:provider/foo``."""
+        return f"{self.id}:{self.kind}/{self.name}"
+
+
+class Catalog(NamedTuple):
+    """Every record, by plugin id and entry name. ``problems`` are those of the search."""
+
+    records: tuple[PluginRecord, ...]
+    aliases: Mapping[str, str] = NOTHING
+    problems: tuple[Problem, ...] = ()
+
+    def by_kind(self, kind: str) -> tuple[PluginRecord, ...]:
+        """Return all records of *kind*, whatever their state."""
+        return tuple(record for record in self.records if record.kind == kind)
+
+    def available(self, kind: str) -> tuple[PluginRecord, ...]:
+        """Return the records of *kind* that may be loaded."""
+        return tuple(record for record in self.by_kind(kind) if record.state == "available")
+
+    def find(self, kind: str, name: str) -> PluginRecord:
+        """Return the record of *kind* that *name* means: an entry name, a plugin id, or a full id.
+
+        An alias decides first. A first-party plugin keeps its names even while it may not run.
+        Raises NameTaken if two claim the name, PluginIncompatible or ConfigError, with what to do,
+        if what bears it may not run, and ConfigError with the nearest name if nothing does.
+        """
+        known = [record for record in self.by_kind(kind) if record.state != "shadowed"]
+        alias = self.aliases.get(f"{kind}/{name}")
+        if alias is not None:
+            bearers = [record for record in known if record.id == _owner(alias) and record.name == name]
+        elif ":" in name:
+            bearers = [record for record in known if record.capability == name]
+        else:
+            bearers = _claimants(known, name)
+        usable = [record for record in bearers if record.state == "available"]
+        if len(usable) > 1:
+            raise _taken(kind, name, usable)
+        if not usable:
+            raise _unusable(kind, name, bearers) if bearers else _missing(kind, name, alias, known)
+        return usable[0]
+
+
+def catalog(
+    discovery: Discovery,
+    selection: Selection,
+    contract_version: str,
+    *,
+    aliases: Mapping[str, str] = NOTHING,
+    required: Collection[str] = (),
+) -> Catalog:
+    """Decide about everything in *discovery*. *required* plugins run in ``safe`` mode too.
+
+    Block wins over everything. Raises ConfigError naming every entry of allow, block and
+    aliases that no installed plugin bears.
+    """
+    installed = {item.name for item in discovery.distributions}
+    problems = [*_unknown("allow", selection.allow, installed), *_unknown("block", selection.block, installed)]
+    problems += _unknown("aliases", [id for id in aliases.values() if not id.startswith(APP)], installed)
+    if problems:
+        from pluggent_hookspecs.errors import ConfigError  # only somebody with a mistake waits for it
+
+        raise ConfigError("selection", problems)
+    records = [
+        PluginRecord(item.name, item.version, entry.group, GROUPS[entry.group], entry.name, entry.value, *why, item)
+        for item in discovery.distributions
+        for why in [_state(item, selection, contract_version, required)]
+        for entry in item.entry_points
+    ]
+    records.sort(key=lambda record: (record.id, record.name, record.kind, record.distribution.location))
+    blocked = {record.id for record in records if record.state == "blocked"}
+    found = tuple(item._replace(fatal=item.fatal and item.plugin not in blocked) for item in discovery.problems)
+    return Catalog(tuple(records), MappingProxyType(dict(aliases)), found)
+
+
+def plugin_of(capability: str) -> str:
+    """Return the plugin id in a capability id, or the id itself.
+
+    >>> plugin_of("acme-tools:tool/search"), plugin_of("app:notes:tool/add"), plugin_of("app:notes")
+    ('acme-tools', 'app:notes', 'app:notes')
+    """
+    app = APP if capability.startswith(APP) else ""
+    return app + capability[len(app) :].partition(":")[0]
+
+
+# ---- states -----------------------------------------------------------------------------
+
+
+def _state(item: Distribution, selection: Selection, contract: str, required: Collection[str]) -> tuple[str, str, str]:
+    name = item.name
+    if _listed(item, selection.block):
+        return "blocked", "blocked by [selection] block", f"take '{name}' out of [selection] block"
+    if item.shadowed_by:
+        return "shadowed", f"{item.shadowed_by} comes first on sys.path", f"remove {item.location}"
+    if selection.mode == "allow" and not _listed(item, selection.allow):
+        reason = f"[selection] allow does not list {name} {item.version}"
+        return "disallowed", reason, f'add "{name}" to [selection] allow'
+    if selection.mode == "safe" and name not in BUILT_IN and name not in required:
+        return "disallowed", "safe mode runs built-in plugins only", 'set [selection] mode = "all"'
+    try:
+        fits = selection.any_version or version_fits(contract, item.contract)
+    except ValueError as error:
+        return "incompatible", f"its requirement on {CONTRACT} cannot be read: {error}", f"reinstall {name}"
+    if not fits:
+        reason = f"needs {CONTRACT} {item.contract}, this host has {contract}"
+        return "incompatible", reason, f"pip install --upgrade {name}"
+    return "available", "", ""
+
+
+def _listed(item: Distribution, names: Iterable[str]) -> bool:
+    for listed in names:
+        name, _, pin = listed.replace(" ", "").partition("==")
+        if normalised(name) == item.name and (not pin or item.version == pin or _same(item.version, pin)):
+            return True
+    return False
+
+
+def _same(version: str, pin: str) -> bool:
+    try:
+        return version_fits(version, f"=={pin}")
+    except ValueError:  # of the installed version: the pin has been read before
+        return False
+
+
+def _unknown(place: str, names: Iterable[str], installed: Collection[str]) -> Iterator[str]:
+    for listed in names:
+        name, _, pin = listed.replace(" ", "").partition("==")
+        if normalised(name) not in installed:
+            yield f"{place}: no plugin '{listed}' is installed{nearest(normalised(name), installed)}"
+        try:
+            version_fits("0", f"=={pin}" if pin else "")
+        except ValueError:
+            yield f"{place}: '{listed}' has no proper version after =="
+
+
+# ---- names ------------------------------------------------------------------------------
+
+
+def _claimants(known: Sequence[PluginRecord], name: str) -> list[PluginRecord]:
+    """Return who claims *name*, as entry name or as id; the first party alone where it is among them."""
+    named = [record for record in known if record.name == name]
+    owners = {record.id for record in named}
+    claimants = [*named, *(record for record in known if record.id == normalised(name) and record.id not in owners)]
+    first_party = [record for record in claimants if record.id in FIRST_PARTY]
+    return [record for record in first_party if record.name == name] or first_party or claimants
+
+
+def _taken(kind: str, name: str, usable: Sequence[PluginRecord]) -> Exception:
+    from pluggent_hookspecs.errors import NameTaken  # only somebody with a mistake waits for it
+
+    first, *others = usable
+    also = " and ".join(f"{item.capability} ({_shown(item)})" for item in others)
+    if {item.name for item in usable} == {name}:
+        lines = " or ".join(f'"{kind}/{name}" = "{item.id}"' for item in usable)
+        settle = f"Say which under [aliases]: {lines}; or write {first.capability}"
+    else:
+        settle = f"Write {' or '.join(item.capability for item in usable)}"
+    problem = f"offers {first.capability}, and '{name}' also means {also}, so it means neither. {settle}"
+    return NameTaken(first.id, _shown(first), problem)
+
+
+def _unusable(kind: str, name: str, bearers: Sequence[PluginRecord]) -> Exception:
+    from pluggent_hookspecs.errors import ConfigError, PluginIncompatible  # as above
+
+    record = bearers[0]
+    if record.state == "incompatible":
+        return PluginIncompatible(record.id, _shown(record), f"{record.reason}. To mend it: {record.mend}")
+    problem = f"{record.capability} is {record.state}: {record.reason}. To use it, {record.mend}"
+    return ConfigError(f"{kind} '{name}'", [problem])
+
+
+def _missing(kind: str, name: str, alias: str | None, known: Sequence[PluginRecord]) -> Exception:
+    from pluggent_hookspecs.errors import ConfigError  # as above
+
+    if alias is not None:
+        return ConfigError("aliases", [f'"{kind}/{name}" = "{alias}": that plugin offers no {kind} \'{name}\''])
+    words = [word for record in known for word in (record.name, record.id, record.capability)]
+    usable = sorted({record.name for record in known if record.state == "available"})
+    offered = f" Installed: {', '.join(usable)}" if usable else ""
+    return ConfigError(f"{kind} '{name}'", [f"no installed plugin offers it{nearest(name, words) or '.'}{offered}"])
+
+
+def _shown(record: PluginRecord) -> str:
+    return f"{record.distribution.shown_name} {record.version}"
+
+
+def _owner(alias: str) -> str:
+    return alias if alias.startswith(APP) else normalised(alias)
+
+
+def tool_names(tools: Iterable[tuple[str, str]], aliases: Mapping[str, str] = NOTHING) -> Mapping[str, str]:
+    """Return {name the model sees: capability id} for (capability id, short name) pairs.
+
+    The short name where it is unique, aliased, or claimed by one first-party plugin (application
+    code counts as one); otherwise ``acme_tools_search``; where that is claimed too, it ends in a
+    hash. Fits ``^[A-Za-z0-9_-]{1,64}$``. The order of *tools* does not matter, and another
+    third-party tool can make a name unusable but never change which tool it means.
+
+    >>> dict(tool_names([("acme-a:tool/search", "search"), ("acme-b:tool/search", "search")]))
+    {'acme_a_search': 'acme-a:tool/search', 'acme_b_search': 'acme-b:tool/search'}
+    """
+    pairs = sorted(set(tools))
+    forms = {pair: _forms(*pair) for pair in pairs}
+    claims: dict[str, list[tuple[str, str]]] = {}
+    for pair in pairs:
+        for form in forms[pair]:
+            claims.setdefault(form, []).append(pair)
+    names: dict[str, str] = {}
+    for pair in pairs:
+        *wanted, last = forms[pair]
+        name = next((form for form in wanted if _winner(form, claims[form], forms, aliases) == pair), last)
+        names[name] = pair[0]
+    return MappingProxyType(dict(sorted(names.items())))
+
+
+def _forms(capability: str, short: str) -> tuple[str, str, str]:
+    """Return the short, the qualified and the hashed name of a tool; only the last is its own for sure."""
+    qualified = f"{plugin_of(capability)}_{short}".replace("-", "_")
+    digest = _digest(f"{capability}\n{short}", 16)
+    return _fitted(short), _fitted(qualified), f"{_fitted(qualified)[: LONGEST_NAME - 17]}_{digest}"
+
+
+def _winner(
+    name: str,
+    claimants: Sequence[tuple[str, str]],
+    forms: Mapping[tuple[str, str], tuple[str, str, str]],
+    aliases: Mapping[str, str],
+) -> tuple[str, str] | None:
+    if any(forms[pair][2] == name for pair in claimants):
+        return None
+    wanted = aliases.get(f"tool/{name}")
+    if wanted is not None:
+        claimants = [pair for pair in claimants if forms[pair][0] == name and plugin_of(pair[0]) == _owner(wanted)]
+    elif len(claimants) > 1:
+        claimants = [pair for pair in claimants if pair[0].startswith(APP) or plugin_of(pair[0]) in FIRST_PARTY]
+    return claimants[0] if len(claimants) == 1 else None
+
+
+def _fitted(name: str) -> str:
+    safe = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
+    return safe or "_" if len(safe) <= LONGEST_NAME else f"{safe[: LONGEST_NAME - 9]}_{_digest(name, 8)}"
+
+
+def _digest(text: str, length: int) -> str:
+    import hashlib  # 2 ms, and listing plugins needs none
+
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:length]
+
+
+# ---- versions ---------------------------------------------------------------------------
+
+
+def version_fits(version: str, specifier: str) -> bool:
+    """Say whether *version* satisfies *specifier*, by PEP 440; a pre-release counts as what it is.
+
+    Releases and a, b and rc pre-releases are compared here; anything rarer by ``packaging``.
+    Raises ValueError if one of them is not to be read.
+
+    >>> version_fits("0.1.4", "==0.1.*"), version_fits("1.0", ">=1.1,<2")
+    (True, False)
+    """
+    try:
+        clauses = [clause.strip() for clause in specifier.split(",") if clause.strip()]
+        return all([_satisfies(version, clause) for clause in clauses])  # a list: every one of them is read
+    except _BeyondUsError:
+        from packaging.specifiers import SpecifierSet  # 20 ms, for a plugin with a rare requirement
+        from packaging.version import Version  # the same
+
+        return SpecifierSet(specifier).contains(Version(version), prereleases=True)
+
+
+class _BeyondUsError(Exception):
+    """A version or specifier outside the subset that is compared here."""
+
+
+class _Version(NamedTuple):
+    release: tuple[int, ...]
+    pre: tuple[str, int]
+
+
+_FINAL = ("~", 0)  # sorts behind "a", "b" and "rc"
+
+
+def _parsed(text: str) -> _Version:
+    """Read ``1.2.3`` or ``1.2rc1``; trailing zeros of a release carry no meaning."""
+    end = next((at for at, letter in enumerate(text) if letter not in "0123456789."), len(text))
+    digits, tail = text[:end].split("."), text[end:]
+    letters = next((mark for mark in ("a", "b", "rc") if tail.startswith(mark)), "")
+    number = tail[len(letters) :]
+    if not all(part.isdecimal() for part in digits) or (
+        tail and not (letters and number.isdecimal() and tail.isascii())
+    ):
+        raise _BeyondUsError(text)
+    return _Version(tuple(map(int, digits)), (letters, int(number)) if tail else _FINAL)
+
+
+def _key(version: _Version) -> tuple[tuple[int, ...], tuple[str, int]]:
+    release = version.release
+    while release and release[-1] == 0:
+        release = release[:-1]
+    return release, version.pre
+
+
+def _satisfies(text: str, clause: str) -> bool:
+    operator = clause[: len(clause) - len(clause.lstrip("=<>!~"))]
+    wanted = clause[len(operator) :].strip()
+    version = _parsed(text)
+    if operator in ("==", "!=") and wanted.endswith(".*"):
+        return _begins(version, _parsed(wanted[:-2])) == (operator == "==")
+    other = _parsed(wanted)
+    mine, theirs = _key(version), _key(other)
+    match operator:
+        case "==":
+            return mine == theirs
+        case "!=":
+            return mine != theirs
+        case ">=":
+            return mine >= theirs
+        case "<=":
+            return mine <= theirs
+        case ">":
+            return mine > theirs
+        case "<":
+            # PEP 440: <1.0 leaves 1.0rc1 out, <1.0rc2 does not.
+            return mine < theirs and (other.pre != _FINAL or version.pre == _FINAL or mine[0] != theirs[0])
+        case "~=" if len(other.release) > 1:
+            return mine >= theirs and _begins(version, _Version(other.release[:-1], _FINAL))
+        case _:
+            raise _BeyondUsError(clause)
+
+
+def _begins(version: _Version, prefix: _Version) -> bool:
+    if prefix.pre != _FINAL:
+        raise _BeyondUsError
+    length = len(prefix.release)
+    return (version.release + (0,) * length)[:length] == prefix.release

@@ -1,0 +1,70 @@
+"""What a session holds between turns, and what a host lends to every turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+from pluggent_hookspecs.events import Observation, Scope
+from pluggent_hookspecs.memory import MemoryAccess
+from pluggent_hookspecs.messages import Message
+from pluggent_hookspecs.models import ModelParameters, Provider
+
+from pluggent_host.calling import Caller
+from pluggent_host.chains import Chains
+from pluggent_host.operations import Journal, Operations
+from pluggent_host.settings import HostSettings, Limits
+from pluggent_host.threads import Threads
+from pluggent_host.toolset import Toolset
+from pluggent_host.transcript import Entry, Settled, Transcript
+
+
+@attrs.frozen(eq=False)
+class Services:
+    """What every turn of a host shares."""
+
+    operations: Operations
+    caller: Caller
+    threads: Threads
+    chains: Chains
+    settings: HostSettings
+    tell: Callable[[Observation], None]
+    memory: Callable[[str, Journal, Scope], MemoryAccess]
+
+
+@attrs.frozen(eq=False)
+class Agent:
+    """Whom a session talks to, and with which tools."""
+
+    provider: Provider
+    capability: str
+    model: str
+    system: Message | None
+    tools: Toolset
+    parameters: ModelParameters
+    limits: Limits
+    workspace: Path | None
+
+
+class Conversation:
+    """Messages and their transcript: what is in ``messages`` has been appended before."""
+
+    def __init__(self, transcript: Transcript, messages: tuple[Message, ...], unsure: frozenset[str]) -> None:
+        self.transcript = transcript
+        self.messages = messages
+        self.unsure = set(unsure)
+
+    def append(self, *entries: Entry) -> None:
+        """Make *entries* durable."""
+        if entries:
+            self.transcript.append(*entries)
+
+    def add(self, *messages: Message) -> None:
+        """Take *messages*, already durable, into the conversation."""
+        self.messages = (*self.messages, *messages)
+
+    def close_calls(self, entries: tuple[Settled, ...]) -> None:
+        """Give open calls their results."""
+        self.append(*entries)
+        self.add(*(entry.message for entry in entries))

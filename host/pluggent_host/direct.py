@@ -1,0 +1,36 @@
+"""A tool called by a person or an application, not by a model: the same path, no conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from time import time
+
+from pluggent_hookspecs._frozen import Json, thaw
+from pluggent_hookspecs.events import Scope
+from pluggent_hookspecs.messages import ToolCall
+from pluggent_hookspecs.tools import ToolOutput
+
+from pluggent_host.batch import run_batch
+from pluggent_host.conversation import Agent, Conversation, Services
+from pluggent_host.transcript import TurnBegan, TurnOver
+from pluggent_host.turn import Turn
+
+
+async def call_directly(
+    services: Services,
+    conversation: Conversation,
+    agent: Agent,
+    scope: Scope,
+    name: str,
+    arguments: str | Mapping[str, Json],
+) -> ToolOutput:
+    """Run one call as a batch of one and return its output, failures and denials included."""
+    text = arguments if isinstance(arguments, str) else json.dumps(thaw(arguments), ensure_ascii=False)
+    turn = Turn(services, conversation, agent, scope, None)
+    turn.append(TurnBegan(scope.turn_id, time(), scope.origin, services.chains.digest))
+    try:
+        run = await run_batch(turn, agent.tools, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0)
+    finally:
+        turn.append(TurnOver(scope.turn_id, "direct"))
+    return run.outputs[0]

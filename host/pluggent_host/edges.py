@@ -1,0 +1,115 @@
+"""The two edges of a turn as operations: what a person says, and what a person is shown."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+import attrs
+from pluggent_hookspecs import errors
+from pluggent_hookspecs.decisions import Decision, Deny
+from pluggent_hookspecs.events import Change, InputEvent, OutputEvent, Scope
+from pluggent_hookspecs.messages import Message, Role
+
+from pluggent_host.modelcalls import message_digest
+from pluggent_host.operations import Attempt, Hooks, Journal, quoted
+
+R = TypeVar("R")
+
+
+class _Edge:
+    """What both edges share: a message under a digest, decided by policies alone."""
+
+    def __init__(self, journal: Journal, scope: Scope, id: str) -> None:
+        self.journal = journal
+        self.scope = scope
+        self.id = id
+
+    def changed(self, event: Any, value: Any, plugin: str) -> Any:
+        if not isinstance(value, Message) or value.role is not event.message.role:
+            raise ValueError(f"returned {type(value).__name__}, not a Message of role {event.message.role}")
+        return attrs.evolve(event, message=value)
+
+    def diff(self, before: Any, after: Any) -> Change:
+        return Change("", ("message",), before.message.text, after.message.text)
+
+    def freeze(self, event: Any) -> Any:
+        head = f"{self.scope.session_id}\n{self.id}\n".encode()
+        return attrs.evolve(event, digest=hashlib.sha256(head + message_digest(event.message)).hexdigest())
+
+    def digest(self, event: Any) -> str:
+        return str(event.digest)
+
+    def host_vote(self, event: Any) -> Decision | None:
+        return None
+
+    def may_respond(self, plugin: str) -> bool:
+        return False
+
+    def result_event(self, event: Any, result: Any) -> Any:
+        raise AssertionError("an edge has no result hooks")
+
+    def changed_result(self, event: Any, value: Any, plugin: str) -> Any:
+        raise AssertionError("an edge has no result hooks")
+
+    def result(self, event: Any) -> Any:
+        raise AssertionError("an edge has no result hooks")
+
+    def withheld(self, event: Any, deny: Deny) -> Any:
+        raise AssertionError("an edge has no result hooks")
+
+    def broken(self, event: Any, error: errors.PluggentError) -> Any:
+        raise error
+
+
+class InputOperation(_Edge, Generic[R]):
+    """A message that starts a turn; executing it is the turn itself."""
+
+    name = "input"
+    hooks = Hooks("transform_input", "decide_input", "around_turn")
+
+    def __init__(self, journal: Journal, scope: Scope, message: Message, run: Callable[[InputEvent], Awaitable[R]]) -> None:
+        super().__init__(journal, scope, scope.turn_id)
+        self.event = InputEvent(scope, message)
+        self._run = run
+
+    def capability(self) -> str:
+        return "turn"
+
+    def rendered(self, event: InputEvent) -> str:
+        return f"start a turn with: {quoted(event.message.text)}"
+
+    async def execute(self, event: InputEvent, attempt: Attempt) -> R:
+        return await self._run(event)
+
+    def response(self, value: object) -> Any:
+        if isinstance(value, str):
+            value = Message.assistant(value)
+        if not isinstance(value, Message) or value.role is not Role.ASSISTANT:
+            raise ValueError(f"answered {type(value).__name__}; a turn is answered with text or an assistant message")
+        return value
+
+
+class OutputOperation(_Edge):
+    """Something to be shown. Executing it is nothing: what passed is what is shown."""
+
+    name = "output"
+    hooks = Hooks("transform_output", "decide_output")
+
+    def __init__(self, journal: Journal, scope: Scope, message: Message, source: str, id: str) -> None:
+        super().__init__(journal, scope, id)
+        self.source = source
+        self.event = OutputEvent(scope, message, source)
+
+    def capability(self) -> str:
+        return self.source
+
+    def rendered(self, event: OutputEvent) -> str:
+        return f"show ({quoted(self.source)}): {quoted(event.message.text)}"
+
+    async def execute(self, event: OutputEvent, attempt: Attempt) -> Message:
+        return event.message
+
+    def response(self, value: object) -> Message:
+        raise ValueError("an output is shown or not; it cannot be answered")

@@ -1,0 +1,232 @@
+"""Memory through policies: every call of a store is an operation."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import attrs
+from pluggent_hookspecs import errors
+from pluggent_hookspecs.decisions import Decision, Deny
+from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
+from pluggent_hookspecs.events import Change, MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
+from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
+
+from pluggent_host.operations import Answered, Asked, Attempt, Denied, Hooks, Journal, Operations, Ready, quoted
+
+T = TypeVar("T")
+OPERATION_S = 30.0
+"""How long a store may take for one call."""
+
+
+class _MemoryOperation:
+    """What reading and writing share: a digest over the request, no answers by hooks."""
+
+    def __init__(self, journal: Journal, scope: Scope, capability: str, event: Any, id: str, run: Callable[[Any], Awaitable[Any]]) -> None:
+        self.journal = journal
+        self.scope = scope
+        self.event = event
+        self.id = id
+        self._capability = capability
+        self._run = run
+
+    def freeze(self, event: Any) -> Any:
+        text = f"{self.scope.session_id}\n{self.id}\n{self._capability}\n{attrs.evolve(event, digest='')!r}"
+        return attrs.evolve(event, digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+
+    def digest(self, event: Any) -> str:
+        return str(event.digest)
+
+    def capability(self) -> str:
+        return self._capability
+
+    def host_vote(self, event: Any) -> Decision | None:
+        return None
+
+    def may_respond(self, plugin: str) -> bool:
+        return False
+
+    def response(self, value: object) -> Any:
+        raise ValueError("memory is read or written, never answered in its place")
+
+    async def execute(self, event: Any, attempt: Attempt) -> Any:
+        try:
+            async with asyncio.timeout(OPERATION_S):
+                return await self._run(event)
+        except TimeoutError as error:
+            raise MemoryStoreError(
+                MemoryStoreErrorKind.UNAVAILABLE, f"{self._capability} did not answer within {OPERATION_S:g} s"
+            ) from error
+
+    def result_event(self, event: Any, result: Any) -> Any:
+        raise AssertionError("a write has no result hooks")
+
+    def changed_result(self, event: Any, value: Any, plugin: str) -> Any:
+        raise AssertionError("a write has no result hooks")
+
+    def result(self, event: Any) -> Any:
+        raise AssertionError("a write has no result hooks")
+
+    def withheld(self, event: Any, deny: Deny) -> Any:
+        raise errors.Denied("policy", deny.tell_user, event.digest)
+
+    def broken(self, event: Any, error: errors.PluggentError) -> Any:
+        raise error
+
+
+class MemoryWriteOperation(_MemoryOperation):
+    """Items saved, or keys forgotten."""
+
+    name = "memory_write"
+    hooks = Hooks("transform_memory_write", "decide_memory_write")
+
+    def changed(self, event: MemoryWriteEvent, value: Any, plugin: str) -> MemoryWriteEvent:
+        items = tuple(value) if isinstance(value, Sequence) else (None,)
+        before = {item.namespace for item in event.items}
+        if not all(isinstance(item, MemoryItem) and item.namespace in before for item in items):
+            raise ValueError("returned something else than MemoryItems of the same namespace")
+        return attrs.evolve(event, items=items)
+
+    def diff(self, before: MemoryWriteEvent, after: MemoryWriteEvent) -> Change:
+        return Change("", tuple(item.key for item in after.items if item not in before.items))
+
+    def rendered(self, event: MemoryWriteEvent) -> str:
+        saved = [f"save {item.namespace}/{item.key}: {item.text}" for item in event.items]
+        return "\n".join(quoted(line) for line in [*saved, *(f"forget {ns}/{key}" for ns, key in event.delete)])
+
+
+class MemoryReadOperation(_MemoryOperation):
+    """One key, a list or a search. The result hooks see items; ``rebuild`` puts them back."""
+
+    name = "memory_read"
+    hooks = Hooks("", "decide_memory_read", "", "transform_memory_result")
+
+    def changed(self, event: MemoryReadEvent, value: Any, plugin: str) -> MemoryReadEvent:
+        raise AssertionError("a read is decided, not transformed")
+
+    def diff(self, before: MemoryReadEvent, after: MemoryReadEvent) -> Change:
+        raise AssertionError("a read is decided, not transformed")
+
+    def result_event(self, event: MemoryReadEvent, result: tuple[MemoryItem, ...]) -> MemoryResultEvent:
+        return MemoryResultEvent(event.scope, event.store, event.namespace, result)
+
+    def changed_result(self, event: MemoryResultEvent, value: Any, plugin: str) -> MemoryResultEvent:
+        items = tuple(value) if isinstance(value, Sequence) else (None,)
+        known = {(item.namespace, item.key) for item in event.items}
+        if not all(isinstance(item, MemoryItem) and (item.namespace, item.key) in known for item in items):
+            raise ValueError("returned something else than the items that were read, or changed ones of them")
+        return attrs.evolve(event, items=items)
+
+    def result(self, event: MemoryResultEvent) -> tuple[MemoryItem, ...]:
+        return event.items
+
+    def rendered(self, event: MemoryReadEvent) -> str:
+        what = event.key if event.key is not None else event.text if event.text is not None else "a list"
+        return quoted(f"read memory {event.store}, namespace {event.namespace}: {what}")
+
+
+class Memory:
+    """A memory store as tools and applications get it: MemoryAccess, each call under policy.
+
+    Raises Denied where a policy says no, MemoryStoreError where the store fails.
+    """
+
+    def __init__(
+        self, open_store: Callable[[], Awaitable[tuple[str, MemoryStore]]], operations: Operations, journal: Journal, scope: Scope
+    ) -> None:
+        self.__open = open_store
+        self.__operations = operations
+        self.__journal = journal
+        self.__scope = scope
+        self.__numbers = itertools.count(1)
+
+    async def save(self, items: Sequence[MemoryItem]) -> tuple[MemoryItem, ...]:
+        """Insert or replace all *items*, or none; return them as stored."""
+        capability, store = await self.__open()
+        event = MemoryWriteEvent(self.__scope, capability, tuple(items))
+
+        async def run(frozen: MemoryWriteEvent) -> tuple[MemoryItem, ...]:
+            return await store.save(frozen.items)
+
+        saved: tuple[MemoryItem, ...] = await self.__do(self.__writing(capability, event, run))
+        return saved
+
+    async def delete(self, namespace: str, key: str) -> bool:
+        """Forget one item; return whether there was one."""
+        capability, store = await self.__open()
+        event = MemoryWriteEvent(self.__scope, capability, (), ((namespace, key),))
+
+        async def run(frozen: MemoryWriteEvent) -> bool:
+            return await store.delete(*frozen.delete[0])
+
+        existed: bool = await self.__do(self.__writing(capability, event, run))
+        return existed
+
+    async def get(self, namespace: str, key: str) -> MemoryItem | None:
+        """Return the item, None if there is none."""
+        capability, store = await self.__open()
+        event = MemoryReadEvent(self.__scope, capability, namespace, key=key)
+
+        async def run(frozen: MemoryReadEvent) -> tuple[MemoryItem, ...]:
+            item = await store.get(namespace, key)
+            return () if item is None else (item,)
+
+        items = await self.__read(capability, event, run)
+        return items[0] if items else None
+
+    async def list(self, query: MemoryQuery) -> MemoryPage:
+        """Return one page."""
+        capability, store = await self.__open()
+        event = MemoryReadEvent(self.__scope, capability, query.namespace, query=query)
+        cursor: str | None = None
+
+        async def run(frozen: MemoryReadEvent) -> tuple[MemoryItem, ...]:
+            nonlocal cursor
+            page = await store.list(query)
+            cursor = page.cursor
+            return page.items
+
+        return MemoryPage(await self.__read(capability, event, run), cursor)
+
+    async def search(self, namespace: str, text: str, limit: int = 10) -> tuple[MemoryHit, ...]:
+        """Return the items that match *text* best, best first."""
+        capability, store = await self.__open()
+        event = MemoryReadEvent(self.__scope, capability, namespace, text=text, limit=limit)
+        scores: dict[str, float] = {}
+
+        async def run(frozen: MemoryReadEvent) -> tuple[MemoryItem, ...]:
+            hits = await store.search(namespace, text, limit)
+            scores.update((hit.item.key, hit.score) for hit in hits)
+            return tuple(hit.item for hit in hits)
+
+        return tuple(MemoryHit(item, scores[item.key]) for item in await self.__read(capability, event, run))
+
+    def __writing(
+        self, capability: str, event: MemoryWriteEvent, run: Callable[[Any], Awaitable[Any]]
+    ) -> MemoryWriteOperation:
+        return MemoryWriteOperation(self.__journal, self.__scope, capability, event, self.__id(), run)
+
+    async def __read(
+        self, capability: str, event: MemoryReadEvent, run: Callable[[Any], Awaitable[tuple[MemoryItem, ...]]]
+    ) -> tuple[MemoryItem, ...]:
+        operation = MemoryReadOperation(self.__journal, self.__scope, capability, event, self.__id(), run)
+        items: tuple[MemoryItem, ...] = await self.__do(operation)
+        return items
+
+    def __id(self) -> str:
+        return f"{self.__scope.parent_id or self.__scope.turn_id or 'memory'}.m{next(self.__numbers)}"
+
+    async def __do(self, operation: Any) -> Any:
+        decided = await self.__operations.decide(operation)
+        if isinstance(decided, Asked):
+            decided = await self.__operations.ask(decided) or decided
+        match decided:
+            case Denied(by=by, deny=deny):
+                raise errors.Denied(by, deny.tell_user, operation.digest(decided.event))
+            case Asked():
+                raise errors.Denied("host", "a person has to approve this, and nobody was there", "")
+            case Ready() | Answered():
+                return await self.__operations.perform(decided)

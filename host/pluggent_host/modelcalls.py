@@ -1,0 +1,261 @@
+"""One model call as an operation, streamed or whole; broken and cancelled calls count too."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from contextlib import aclosing
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import attrs
+import msgspec
+from pluggent_hookspecs import errors
+from pluggent_hookspecs.decisions import Decision, Deny
+from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
+from pluggent_hookspecs.events import Change, ModelRequestEvent, ModelResponseEvent, Scope
+from pluggent_hookspecs.messages import Message, Usage
+from pluggent_hookspecs.models import (
+    Delta,
+    ModelRequest,
+    ModelResponse,
+    Provider,
+    ReasoningDelta,
+    RefusalDelta,
+    Reply,
+    TextDelta,
+)
+
+from pluggent_host.functions import definition_digest
+from pluggent_host.operations import Attempt, Hooks, Journal, quoted
+from pluggent_host.toolset import Toolset
+
+HOOKS = Hooks(
+    "transform_model_request",
+    "decide_model_request",
+    "around_model_call",
+    "transform_model_response",
+    "decide_model_response",
+)
+BYTES_A_TOKEN = 4
+"""A rough mean of English text, for calls whose usage the vendor did not tell (OpenAI's help pages)."""
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, MappingProxyType):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} in a model request")
+
+
+_encoder = msgspec.json.Encoder(order="sorted", enc_hook=_plain)
+
+
+def message_digest(message: Message) -> bytes:
+    """Return what identifies *message* in digests: sha256 of its canonical form."""
+    fields = [
+        message.role,
+        [[type(part).__name__, part] for part in message.content],
+        message.tool_calls,
+        message.tool_call_id,
+        message.name,
+        message.is_error,
+        message.extra,
+    ]
+    return hashlib.sha256(_encoder.encode(fields)).digest()
+
+
+class ShowDeltas(Protocol):
+    """Where the text of a stream goes, batch by batch; told what of it is void."""
+
+    async def show(self, text: str, reasoning: str) -> bool:
+        """Show it, or hold it back; return whether anybody has seen it."""
+        ...
+
+    def discard(self, why: str) -> None: ...
+
+
+class ModelCallOperation:
+    """One call of one model. ``spent`` is what it used, however it ended."""
+
+    name = "model_call"
+    hooks = HOOKS
+
+    def __init__(
+        self, journal: Journal, scope: Scope, provider: Provider, capability: str, request: ModelRequest,
+        offered: Toolset, round: int, attempt_s: float, deltas: ShowDeltas | None, id: str = "",
+    ) -> None:  # fmt: skip
+        self.journal = journal
+        self.scope = scope
+        self.offered = offered
+        self.id = id or f"{scope.turn_id}.{round}"
+        self.spent = Usage()
+        self._provider = provider
+        self._capability = capability
+        self._attempt_s = attempt_s
+        self._deltas = deltas
+        self.event = ModelRequestEvent(scope, request, capability, provider.target, round)
+
+    # ---- the request ---------------------------------------------------------------------
+
+    def changed(self, event: ModelRequestEvent, value: Any, plugin: str) -> ModelRequestEvent:
+        if not isinstance(value, ModelRequest):
+            raise ValueError(f"returned {type(value).__name__}, not a ModelRequest")
+        for spec in value.tools:
+            if spec.name not in self.offered:
+                raise ValueError(f"added the tool '{spec.name}'; the offered tools can only be narrowed")
+            if spec != self.offered[spec.name].spec:
+                raise ValueError(f"changed the definition of the tool '{spec.name}'")
+        self.offered = self.offered.narrowed(spec.name for spec in value.tools)
+        return attrs.evolve(event, request=value)
+
+    def diff(self, before: ModelRequestEvent, after: ModelRequestEvent) -> Change:
+        old, new = before.request, after.request
+        paths = [
+            f"messages[{i}]"
+            for i in range(max(len(old.messages), len(new.messages)))
+            if old.messages[i : i + 1] != new.messages[i : i + 1]
+        ]
+        paths += [name for name in ("model", "tools", "parameters") if getattr(old, name) != getattr(new, name)]
+        return Change("", tuple(paths))
+
+    def freeze(self, event: ModelRequestEvent) -> ModelRequestEvent:
+        request = event.request
+        head = [
+            event.scope.session_id,
+            self.id,
+            event.provider,
+            event.target,
+            request.model,
+            request.parameters,
+            [spec.memo(definition_digest, definition_digest) for spec in request.tools],
+        ]
+        digest = hashlib.sha256(_encoder.encode(head))
+        digest.update(b"".join([message.memo(message_digest, message_digest) for message in request.messages]))
+        return attrs.evolve(event, digest=digest.hexdigest())
+
+    def digest(self, event: ModelRequestEvent) -> str:
+        return event.digest
+
+    def capability(self) -> str:
+        return self._capability
+
+    def host_vote(self, event: ModelRequestEvent) -> Decision | None:
+        return None
+
+    def may_respond(self, plugin: str) -> bool:
+        return False
+
+    def rendered(self, event: ModelRequestEvent) -> str:
+        request = event.request
+        last = request.messages[-1].text if request.messages else ""
+        return (
+            f"ask {quoted(request.model)} at {quoted(event.target)}: {len(request.messages)} messages,"
+            f" the last: {quoted(last)}"
+        )
+
+    # ---- asking --------------------------------------------------------------------------
+
+    async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
+        started = perf_counter()
+        try:
+            async with asyncio.timeout(self._attempt_s):
+                if self._deltas is None:
+                    return await self._whole(event.request)
+                return await self._streamed(event.request, attempt, self._deltas)
+        except ProviderError:
+            raise
+        except TimeoutError as error:
+            if perf_counter() - started < self._attempt_s:
+                raise self._broken(error) from error
+            raise ProviderError(
+                ProviderErrorKind.TIMEOUT,
+                f"no whole reply within {self._attempt_s:g} s ([timeouts] model_s)",
+                provider=self._provider.name,
+            ) from error
+        except Exception as error:
+            raise self._broken(error) from error
+
+    async def _whole(self, request: ModelRequest) -> ModelResponse:
+        try:
+            response: object = await self._provider.complete(request)
+        except asyncio.CancelledError:
+            self.spent += _estimate(request, Message.assistant())
+            raise
+        if not isinstance(response, ModelResponse):
+            raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
+        self.spent += response.usage
+        return response
+
+    def _broken(self, error: Exception) -> ProviderError:
+        return ProviderError(
+            ProviderErrorKind.PROTOCOL,
+            f"the plugin failed: {type(error).__name__}: {error}",
+            provider=self._provider.name,
+        )
+
+    async def _streamed(self, request: ModelRequest, attempt: Attempt, deltas: ShowDeltas) -> ModelResponse:
+        reply = Reply()
+        attempt.on_discard = deltas.discard
+        self.partial = reply.message
+        try:
+            stream = self._provider.stream(request)
+            async with aclosing(stream):  # type: ignore[type-var] # an async generator, or whatever has aclose
+                async for batch in stream:
+                    reply.add(batch)
+                    text, reasoning = _visible(batch)
+                    if text or reasoning:
+                        attempt.shown = await deltas.show(text, reasoning) or attempt.shown
+            response = reply.response()
+            self.spent += response.usage
+            return response
+        except BaseException:
+            self.spent += reply.usage if reply.usage != Usage() else _estimate(request, reply.message())
+            raise
+
+    partial: Callable[[], Message] | None = None
+    """Makes the reply as far as it came, while a stream is running."""
+
+    # ---- the reply -----------------------------------------------------------------------
+
+    def response(self, value: object) -> ModelResponse:
+        if isinstance(value, str):
+            return ModelResponse(Message.assistant(value))
+        if not isinstance(value, ModelResponse):
+            raise ValueError(f"answered {type(value).__name__}, not a ModelResponse or text")
+        return value
+
+    def result_event(self, event: ModelRequestEvent, result: ModelResponse) -> ModelResponseEvent:
+        return ModelResponseEvent(event.scope, event.request, result, event.provider, event.round)
+
+    def changed_result(self, event: ModelResponseEvent, value: Any, plugin: str) -> ModelResponseEvent:
+        if not isinstance(value, ModelResponse):
+            raise ValueError(f"returned {type(value).__name__}, not a ModelResponse")
+        return attrs.evolve(event, response=value)
+
+    def result(self, event: ModelResponseEvent) -> ModelResponse:
+        return event.response
+
+    def withheld(self, event: ModelRequestEvent, deny: Deny) -> ModelResponse:
+        raise errors.Denied("decide_model_response", deny.tell_user, event.digest)
+
+    def broken(self, event: ModelRequestEvent, error: errors.PluggentError) -> ModelResponse:
+        raise error
+
+
+def _visible(batch: Any) -> tuple[str, str]:
+    text: list[str] = []
+    reasoning: list[str] = []
+    for delta in batch:
+        kind: type[Delta] = type(delta)
+        if kind is TextDelta or kind is RefusalDelta:
+            text.append(delta.text)
+        elif kind is ReasoningDelta:
+            reasoning.append(delta.text)
+    return "".join(text), "".join(reasoning)
+
+
+def _estimate(request: ModelRequest, partial: Message) -> Usage:
+    sent = sum(len(message.text) for message in request.messages)
+    return Usage(sent // BYTES_A_TOKEN, len(partial.text) // BYTES_A_TOKEN, estimated=True)

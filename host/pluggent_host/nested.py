@@ -1,0 +1,172 @@
+"""Operations below a running tool call: another tool, the model, memory. All under policy.
+
+An ask down here goes to somebody who can answer now; nobody there is a denial, never a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+import attrs
+from pluggent_hookspecs import errors
+from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.events import Scope, ToolCallEvent, ToolFinished, ToolProgressed, ToolStarted
+from pluggent_hookspecs.memory import MemoryAccess
+from pluggent_hookspecs.messages import Message, Role, Text, Usage
+from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelResponse
+from pluggent_hookspecs.tools import ToolContext, ToolOutput
+
+from pluggent_host.arguments import ArgumentProblems, canonical
+from pluggent_host.calling import Caller
+from pluggent_host.conversation import Agent, Services
+from pluggent_host.modelcalls import ModelCallOperation
+from pluggent_host.nearest import nearest
+from pluggent_host.operations import Answered, Asked, Decided, Denied, Journal, Ready
+from pluggent_host.results import fit
+from pluggent_host.settings import Limits
+from pluggent_host.threads import Threads
+from pluggent_host.toolcalls import ToolCallOperation
+from pluggent_host.toolcontext import CallContext
+from pluggent_host.toolset import Toolset
+from pluggent_host.transcript import UNSURE, Dispatched, Entry, Settled, Spending
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+class NestingTurn(Journal, Protocol):
+    """The turn, as far as nested operations need it."""
+
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def caller(self) -> Caller: ...
+    @property
+    def threads(self) -> Threads: ...
+    def append(self, *entries: Entry) -> None: ...
+    async def commit(self) -> None: ...
+    def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str: ...
+    def settled(self, call: ToolCallOperation, event: ToolCallEvent, *, unsure: bool) -> None: ...
+    def spend(self, usage: Usage) -> None: ...
+    async def put(self, asked: Asked[E, R]) -> Decided[E, R] | None: ...
+
+
+class NestedCalls:
+    """Makes contexts for the calls of one turn and runs what tools ask for through them."""
+
+    def __init__(self, turn: NestingTurn, agent: Agent, services: Services) -> None:
+        self._turn = turn
+        self._agent = agent
+        self._services = services
+        self._numbers = itertools.count(1)
+        self._loop = asyncio.get_running_loop()
+        self.caller = turn.caller
+        self.threads = turn.threads
+        self._depths: dict[str, int] = {}
+
+    def context(self, call: ToolCallOperation, deadline: float) -> ToolContext:
+        return CallContext(self, call, deadline, self._agent.workspace, self._depths.get(call.id, 0))
+
+    def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
+        return self._turn.doubts(call, event)
+
+    def progressed(self, call: ToolCallOperation, done: float, total: float | None, message: str) -> None:
+        event = ToolProgressed(call.scope, call.event.call_id, call.tool.spec.name, done, total, message)
+        self._loop.call_soon_threadsafe(self._turn.tell, event)
+
+    # ---- another tool --------------------------------------------------------------------
+
+    async def nested_tool(
+        self, outer: ToolCallOperation, depth: int, name: str, arguments: Mapping[str, Json]
+    ) -> ToolOutput:
+        tools: Toolset = self._agent.tools
+        if name not in tools:
+            raise errors.ToolError(f"there is no tool {name!r}{nearest(name, tools)}", kind=ToolErrorKind.UNKNOWN)
+        if depth > self._turn.limits.delegation_depth:
+            raise errors.LimitReached("delegation_depth", self._turn.limits.delegation_depth)
+        try:
+            prepared = tools[name].prepare(canonical(arguments).decode())
+        except ArgumentProblems as error:
+            raise errors.ToolError("; ".join(error.problems), tool=name, kind=ToolErrorKind.ARGUMENTS) from error
+        id = f"{outer.id}.{next(self._numbers)}"
+        call = ToolCallOperation(
+            self, self._turn, self._below(outer), tools[name], id, prepared, outer.event.round, outer.event.index,
+            outer.timeout_s, id,
+        )  # fmt: skip
+        self._depths[id] = depth
+        try:
+            return await self._run(call)
+        finally:
+            del self._depths[id]
+
+    async def _run(self, call: ToolCallOperation) -> ToolOutput:
+        operations, turn = self._services.operations, self._turn
+        decided = await operations.decide(call)
+        if isinstance(decided, Asked):
+            decided = await turn.put(decided) or decided
+        match decided:
+            case Denied(deny=deny):
+                return ToolOutput.error(f"Denied: {deny.tell_model}")
+            case Asked():
+                return ToolOutput.error("Denied: this needs a person's approval, and nobody was there to give it")
+            case Ready() | Answered():
+                pass
+        risky = isinstance(decided, Ready) and not call.tool.repeatable
+        if risky:
+            key = (call.event.call_id, f"{call.scope.session_id}.{call.id}", call.fingerprint(decided.event))
+            turn.append(Dispatched(call.scope.turn_id, (key,)))
+            await turn.commit()
+        name, capability = call.tool.spec.name, call.tool.capability
+        turn.tell(ToolStarted(call.scope, call.event.call_id, name, capability, decided.event.arguments_json))
+        output, whole = fit(await operations.perform(decided), turn.limits.result_bytes)
+        if risky:
+            turn.append(self._settled(call, output, whole))
+            turn.settled(call, decided.event, unsure=call.kind in UNSURE)
+        turn.tell(ToolFinished(call.scope, call.event.call_id, name, capability, output, call.elapsed_s, call.ran))
+        return output
+
+    def _settled(self, call: ToolCallOperation, output: ToolOutput, whole: str | None) -> Settled:
+        content = (Text(output.for_model),) if isinstance(output.for_model, str) else output.for_model
+        message = Message(Role.TOOL, content, tool_call_id=call.event.call_id, name=call.tool.spec.name)
+        return Settled(call.scope.turn_id, call.event.call_id, message, call.kind or "", whole)
+
+    def _below(self, outer: ToolCallOperation) -> Scope:
+        return attrs.evolve(self._turn.scope, origin="tool", parent_id=outer.id)
+
+    # ---- the model and memory ------------------------------------------------------------
+
+    async def nested_model(
+        self, outer: ToolCallOperation, prompt: str, system: str, parameters: ModelParameters | None
+    ) -> ModelResponse:
+        agent, turn = self._agent, self._turn
+        messages = (*((Message.system(system),) if system else ()), Message.user(prompt))
+        request = ModelRequest(agent.model, messages, (), parameters or ModelParameters())
+        scope = self._below(outer)
+        call = ModelCallOperation(
+            turn, scope, agent.provider, agent.capability, request, Toolset(), outer.event.round,
+            self._services.settings.timeouts.model_s, None, f"{outer.id}.{next(self._numbers)}",
+        )  # fmt: skip
+        decided = await self._services.operations.decide(call)
+        if isinstance(decided, Asked):
+            decided = await turn.put(decided) or decided
+        match decided:
+            case Denied(by=by, deny=deny):
+                raise errors.Denied(by, deny.tell_model, decided.event.digest)
+            case Asked():
+                raise errors.Denied("host", "this model call needs a person's approval", decided.event.digest)
+            case Ready() | Answered():
+                pass
+        try:
+            return await self._services.operations.perform(decided)
+        finally:
+            turn.spend(call.spent)
+            turn.append(Spending(scope.turn_id, agent.model, call.spent))
+
+    def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess:
+        return self._services.memory(store, self._turn, self._below(outer))

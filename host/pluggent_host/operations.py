@@ -1,0 +1,532 @@
+"""The one sequence that every operation goes through, and nothing else executes anything.
+
+    request -> transform -> freeze + digest -> decide (all) -> [ask] -> around -> execute
+            -> transform result -> decide result -> tell observers
+
+It has two halves. Only ``decide`` makes a Ready, and nothing is executed without one.
+After the freeze nothing changes the request. Whatever goes wrong in a policy is a denial.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, final
+
+import attrs
+from pluggent_hookspecs import errors
+from pluggent_hookspecs.decisions import Ask, Decision, Deny
+from pluggent_hookspecs.events import ApprovalEvent, Change, DecisionMade, HookFailed, Observation, Scope, ToolSelectionEvent, Vote
+
+from pluggent_host.calling import Caller
+from pluggent_host.catalog import APP
+from pluggent_host.chains import Chains
+from pluggent_host.settings import HostSettings
+from pluggent_host.toolset import Toolset
+from pluggent_host.verdicts import HOST, Verdict, ballot, combine
+
+log = logging.getLogger("pluggent.operations")
+
+STALE_S: Final = 5.0
+"""A decision older than this is made again before another attempt."""
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+class Hooks(NamedTuple):
+    """The hooks of one kind of operation; an empty name is a hook that it does not have."""
+
+    transform: str = ""
+    decide: str = ""
+    around: str = ""
+    transform_result: str = ""
+    decide_result: str = ""
+
+
+class Journal(Protocol):
+    """Where an operation leaves its traces: the turn, the session, or the host."""
+
+    def record(self, decision: DecisionMade) -> None:
+        """Make *decision* durable. Raises if that is impossible; then nothing is executed."""
+        ...
+
+    def tell(self, event: Observation) -> None:
+        """Tell observers and whoever follows the stream. Never raises."""
+        ...
+
+
+class Recorded(Protocol):
+    """What a decision record and an approval say of an operation."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def journal(self) -> Journal: ...
+    def capability(self) -> str: ...
+    def digest(self, event: Any) -> str: ...
+    def rendered(self, event: Any) -> str:
+        """Return the request for a person to read, escaped and complete."""
+        ...
+
+
+class Operation(Recorded, Protocol[E, R]):
+    """One thing to be done, as the sequence sees it. ``event`` carries the request.
+
+    ``changed``, ``changed_result`` and ``response`` raise ValueError for a value that the
+    hook may not give.
+    """
+
+    @property
+    def hooks(self) -> Hooks: ...
+    @property
+    def event(self) -> E: ...
+    def changed(self, event: E, value: Any, plugin: str) -> E: ...
+    def diff(self, before: E, after: E) -> Change:
+        """Return what differs, as a Change that names no plugin yet."""
+        ...
+
+    def freeze(self, event: E) -> E: ...
+    def host_vote(self, event: E) -> Decision | None: ...
+    def may_respond(self, plugin: str) -> bool: ...
+    def response(self, value: object) -> R: ...
+    async def execute(self, event: E, attempt: Attempt) -> R: ...
+    def result_event(self, event: E, result: R) -> Any: ...
+    def changed_result(self, event: Any, value: Any, plugin: str) -> Any: ...
+    def result(self, event: Any) -> R: ...
+    def withheld(self, event: E, deny: Deny) -> R:
+        """Return what stands in for a result that was denied, or raise errors.Denied."""
+        ...
+
+    def broken(self, event: E, error: errors.PluggentError) -> R:
+        """Return what stands in for a result whose hooks failed, or raise *error*."""
+        ...
+
+
+_MADE_BY_DECIDE: Final = object()
+
+
+@final
+class Ready(Generic[E, R]):
+    """The right to execute one frozen request once. Made by ``Operations`` alone."""
+
+    __slots__ = ("approved", "decided_at", "event", "operation", "used")
+
+    def __init__(
+        self, key: object, operation: Operation[E, R], event: E, approved: tuple[tuple[str, Ask], ...] = ()
+    ) -> None:
+        if key is not _MADE_BY_DECIDE:
+            raise TypeError("a Ready comes from Operations.decide, nowhere else")
+        self.operation = operation
+        self.event = event
+        self.approved = approved
+        self.decided_at = perf_counter()
+        self.used = False
+
+
+@attrs.frozen
+class Denied(Generic[E, R]):
+    """A policy, or the host, said no."""
+
+    operation: Operation[E, R]
+    event: E
+    by: str
+    deny: Deny
+
+
+@attrs.frozen
+class Asked(Generic[E, R]):
+    """A person has to agree first. ``respond`` is the answer that would be given then."""
+
+    operation: Operation[E, R]
+    event: E
+    asks: tuple[tuple[str, Ask], ...]
+    verdict: Verdict
+
+
+@attrs.frozen
+class Answered(Generic[E, R]):
+    """A policy answered in place of executing."""
+
+    operation: Operation[E, R]
+    event: E
+    by: str
+    value: object
+
+
+Decided = Ready[E, R] | Denied[E, R] | Asked[E, R] | Answered[E, R]
+
+
+class Attempt:
+    """One try at executing. A stream notes here whether anybody has seen some of it."""
+
+    __slots__ = ("number", "on_discard", "shown")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.shown = False
+        self.on_discard: Callable[[str], None] | None = None
+
+
+class Operations:
+    """The sequence, with the chains and grants of one host."""
+
+    def __init__(
+        self, chains: Chains, caller: Caller, settings: HostSettings, tell: Callable[[Observation], None]
+    ) -> None:
+        self._chains = chains
+        self._caller = caller
+        self._settings = settings
+        self._tell = tell
+        self._grants = settings.grants
+        self._hook_s = settings.timeouts.hook_s
+
+    # ---- the first half ------------------------------------------------------------------
+
+    async def decide(self, operation: Operation[E, R]) -> Decided[E, R]:
+        """Transform, freeze, and let every policy vote. Raises HookError if a transform fails."""
+        started = perf_counter()
+        event, changes = await self._transform(operation, started + self._hook_s)
+        event = operation.freeze(event)
+        return await self._vote(operation, event, changes, perf_counter())
+
+    async def confirm(self, ready: Ready[E, R]) -> Decided[E, R]:
+        """Let every policy vote again on the same frozen request; what was approved stays so."""
+        decided = await self._vote(ready.operation, ready.event, (), perf_counter())
+        if isinstance(decided, Asked) and set(decided.asks) <= set(ready.approved):
+            return Ready(_MADE_BY_DECIDE, ready.operation, ready.event, ready.approved)
+        return decided
+
+    async def _transform(self, operation: Operation[E, R], deadline: float) -> tuple[E, tuple[Change, ...]]:
+        event = operation.event
+        changes: list[Change] = []
+        hook = operation.hooks.transform
+        for impl in self._chains[hook] if hook else ():
+            answer = await self._caller.call(impl, event, deadline)
+            if answer.problem:
+                raise self._failed(operation, impl.plugin, hook, answer.problem)
+            if answer.value is not None:
+                try:
+                    after = operation.changed(event, answer.value, impl.plugin)
+                except ValueError as error:
+                    raise self._failed(operation, impl.plugin, hook, str(error)) from error
+                change = attrs.evolve(operation.diff(event, after), plugin=impl.plugin)
+                if impl.band == "security":  # what a redactor removed must not stand in the record
+                    change = attrs.evolve(change, before=None, after=None)
+                changes.append(change)
+                event = after
+        return event, tuple(changes)
+
+    async def _vote(
+        self, operation: Operation[E, R], event: E, changes: tuple[Change, ...], started: float
+    ) -> Decided[E, R]:
+        hook = operation.hooks.decide
+        ballots: list[tuple[Decision | None, Vote]] = []
+        for impl in self._chains[hook] if hook else ():
+            answer = await self._caller.call(impl, event, started + self._hook_s)
+            may_respond = (
+                impl.plugin in self._grants.may_respond
+                or impl.plugin.startswith(APP)
+                or operation.may_respond(impl.plugin)
+            )
+            ballots.append(ballot(hook, impl.plugin, answer, may_respond=may_respond))
+            if answer.problem:
+                self._tell(HookFailed(operation.scope, impl.plugin, hook, answer.problem))
+        verdict = combine(ballots, operation.host_vote(event), self._grants)
+        record = _record(operation, event, verdict.outcome, verdict.by, verdict.reason, verdict.votes, changes, started)
+        unrecorded = self._write(operation, record)
+        if unrecorded is not None:
+            return Denied(operation, event, HOST, unrecorded)
+        match verdict.outcome:
+            case "allow":
+                return Ready(_MADE_BY_DECIDE, operation, event)
+            case "deny":
+                assert verdict.deny is not None
+                return Denied(operation, event, verdict.by, verdict.deny)
+            case "ask":
+                return Asked(operation, event, verdict.asks, verdict)
+            case "respond":
+                assert verdict.respond is not None
+                return Answered(operation, event, verdict.by, verdict.respond.value)
+
+    def _write(self, what: Recorded, record: DecisionMade) -> Deny | None:
+        try:
+            what.journal.record(record)
+        except Exception as error:  # noqa: BLE001 (whatever the sink raises: unrecorded means not done)
+            log.error("decision %s could not be recorded: %s", record.operation_id, error)
+            return Deny("the decision could not be recorded, so this was not done", tell_user=str(error))
+        what.journal.tell(record)
+        return None
+
+    async def select_tools(self, journal: Journal, scope: Scope, tools: Toolset) -> Toolset:
+        """Return what of *tools* is offered to the model now. Raises HookError."""
+        deadline = perf_counter() + self._hook_s
+        for impl in self._chains["select_tools"]:
+            event = ToolSelectionEvent(scope, tools.specs, {name: tool.capability for name, tool in tools.items()})
+            answer = await self._caller.call(impl, event, deadline)
+            problem = answer.problem
+            if not problem and answer.value is not None:
+                try:
+                    tools = tools.narrowed(answer.value)
+                except (ValueError, TypeError) as error:
+                    problem = str(error)
+            if problem:
+                journal.tell(HookFailed(scope, impl.plugin, "select_tools", problem))
+                raise errors.HookError(impl.plugin, "select_tools", problem)
+        return tools
+
+    # ---- a person in between -------------------------------------------------------------
+
+    async def ask(self, asked: Asked[E, R]) -> Decided[E, R] | None:
+        """Put *asked* to the approvers in order. None: nobody was there to answer."""
+        operation, event = asked.operation, asked.event
+        answer = await self._resolve(operation, event, asked.verdict)
+        match answer:
+            case None:
+                return None
+            case (by, Deny() as deny):
+                return Denied(operation, event, by, deny)
+            case (by, None) if asked.verdict.respond is not None:
+                return Answered(operation, event, by, asked.verdict.respond.value)
+            case _:
+                return Ready(_MADE_BY_DECIDE, operation, event, asked.asks)
+
+    async def _resolve(self, what: Recorded, event: Any, verdict: Verdict) -> tuple[str, Deny | None] | None:
+        question = ApprovalEvent(
+            what.scope, what.name, what.digest(event), what.rendered(event),
+            tuple((plugin, ask.tell_user) for plugin, ask in verdict.asks), what.capability(),
+        )  # fmt: skip
+        started = perf_counter()
+        for impl in self._chains["resolve_approval"]:
+            in_code = impl.plugin.startswith(APP)
+            if not in_code and impl.plugin not in self._grants.approvers:
+                continue
+            # A person has no deadline; a program that the operator listed has one.
+            limit = float("inf") if in_code else started + self._settings.timeouts.approver_s
+            answer = await self._caller.call(impl, question, limit)
+            problem = answer.problem
+            if not problem and not (answer.value is None or isinstance(answer.value, bool)):
+                problem = f"answered {type(answer.value).__name__}, not True, False or None"
+            if problem:
+                self._tell(HookFailed(what.scope, impl.plugin, "resolve_approval", problem))
+            elif answer.value is not None:
+                return self._settled(what, event, impl.plugin, verdict, started, agreed=answer.value)
+        return None
+
+    def _settled(
+        self, what: Recorded, event: Any, by: str, verdict: Verdict, started: float, *, agreed: bool
+    ) -> tuple[str, Deny | None]:
+        outcome = "approved" if agreed else "refused"
+        record = _record(what, event, outcome, by, verdict.reason, (), (), started)
+        unrecorded = self._write(what, record)
+        if unrecorded is not None:
+            return HOST, unrecorded
+        return by, None if agreed else Deny("a person refused this", tell_user=f"refused by {by}")
+
+    # ---- the second half -----------------------------------------------------------------
+
+    async def perform(self, ready: Ready[E, R] | Answered[E, R]) -> R:
+        """Execute what was decided, and let the result hooks see what came of it."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # A hook swallowed the cancellation: that is no consent.
+            raise asyncio.CancelledError
+        operation, event = ready.operation, ready.event
+        if isinstance(ready, Answered):
+            result = operation.response(ready.value)
+        else:
+            if ready.used:
+                raise RuntimeError("a Ready was used twice")
+            ready.used = True
+            result = await self._around(ready)
+        return await self.finish(operation, event, result)
+
+    async def finish(self, operation: Operation[E, R], event: E, result: R) -> R:
+        """Run the result hooks on *result*; return what may be used of it."""
+        hooks = operation.hooks
+        transforms = self._chains[hooks.transform_result] if hooks.transform_result else ()
+        deciders = self._chains[hooks.decide_result] if hooks.decide_result else ()
+        if not transforms and not deciders:
+            return result
+        seen = operation.result_event(event, result)
+        deadline = perf_counter() + self._hook_s
+        for impl in transforms:
+            answer = await self._caller.call(impl, seen, deadline)
+            problem = answer.problem
+            if not problem and answer.value is not None:
+                try:
+                    seen = operation.changed_result(seen, answer.value, impl.plugin)
+                except ValueError as error:
+                    problem = str(error)
+            if problem:
+                failure = self._failed(operation, impl.plugin, hooks.transform_result, problem)
+                return operation.broken(event, failure)
+        if not deciders:
+            return operation.result(seen)
+        return await self._release(operation, event, seen, perf_counter())
+
+    async def _release(self, operation: Operation[E, R], event: E, seen: Any, started: float) -> R:
+        hook = operation.hooks.decide_result
+        seen = attrs.evolve(seen, digest=hashlib.sha256(repr(seen).encode("utf-8", "surrogatepass")).hexdigest())
+        ballots: list[tuple[Decision | None, Vote]] = []
+        for impl in self._chains[hook]:
+            answer = await self._caller.call(impl, seen, started + self._hook_s)
+            ballots.append(ballot(hook, impl.plugin, answer, may_respond=False))
+            if answer.problem:
+                self._tell(HookFailed(operation.scope, impl.plugin, hook, answer.problem))
+        verdict = combine(ballots, None, self._grants)
+        release = _Release(operation, event)
+        record = _record(release, seen, verdict.outcome, verdict.by, verdict.reason, verdict.votes, (), started)
+        deny = self._write(release, record) or verdict.deny
+        if deny is None and verdict.outcome == "ask":
+            answered = await self._resolve(release, seen, verdict)
+            if answered is None:
+                deny = Deny("a person would have to release this, and nobody was there", tell_user=verdict.reason)
+            else:
+                deny = answered[1]
+        return operation.withheld(event, deny) if deny is not None else operation.result(seen)
+
+    # ---- around --------------------------------------------------------------------------
+
+    async def _around(self, ready: Ready[E, R]) -> R:
+        operation, event = ready.operation, ready.event
+        hook = operation.hooks.around
+        chain = self._chains[hook] if hook else ()
+        attempts = 0
+
+        async def innermost() -> R:
+            nonlocal attempts
+            attempts += 1
+            if attempts > 1:
+                await self._decide_again(ready)
+            attempt = Attempt(attempts)
+            current[0] = attempt
+            return await operation.execute(event, attempt)
+
+        current: list[Attempt | None] = [None]
+        call: Callable[[], Awaitable[R]] = innermost
+        for impl in reversed(chain):
+            call = self._layer(operation, event, impl.plugin, impl.function, call, current)
+        return await call()
+
+    def _layer(
+        self, operation: Operation[E, R], event: E, plugin: str, function: Callable[..., Awaitable[R]],
+        inner: Callable[[], Awaitable[R]], current: list[Attempt | None],
+    ) -> Callable[[], Awaitable[R]]:  # fmt: skip
+        hook = operation.hooks.around
+        retrier = plugin in self._grants.retriers or plugin.startswith(APP)
+
+        async def layer() -> R:
+            rest = Rest(inner, current, retrier=retrier)
+            try:
+                result = await function(event, rest)
+            except (errors.PluggentError, asyncio.CancelledError):
+                raise
+            except Exception as error:
+                raise self._failed(operation, plugin, hook, f"raised {type(error).__name__}: {error}") from error
+            if rest.calls == 0 and not self._may_answer(operation, plugin):
+                problem = "did not call call_next(), which needs the operator's grant [grants] may_respond"
+                raise self._failed(operation, plugin, hook, problem)
+            try:
+                return result if rest.calls and result is rest.last else operation.response(result)
+            except ValueError as error:
+                raise self._failed(operation, plugin, hook, str(error)) from error
+
+        return layer
+
+    def _may_answer(self, operation: Operation[E, R], plugin: str) -> bool:
+        return plugin in self._grants.may_respond or plugin.startswith(APP) or operation.may_respond(plugin)
+
+    async def _decide_again(self, ready: Ready[E, R]) -> None:
+        if perf_counter() - ready.decided_at <= STALE_S:
+            return
+        if not isinstance(await self.confirm(ready), Ready):
+            raise errors.Denied(HOST, "a policy no longer allows this request", ready.operation.digest(ready.event))
+        ready.decided_at = perf_counter()
+
+    def _failed(self, operation: Operation[Any, Any], plugin: str, hook: str, problem: str) -> errors.HookError:
+        self._tell(HookFailed(operation.scope, plugin, hook, problem))
+        return errors.HookError(plugin, hook, problem)
+
+
+class Rest(Generic[R]):
+    """``call_next`` of one around implementation."""
+
+    def __init__(self, inner: Callable[[], Awaitable[R]], current: list[Attempt | None], *, retrier: bool) -> None:
+        self._inner = inner
+        self._current = current
+        self._retrier = retrier
+        self.calls = 0
+        self.last: R | None = None
+
+    async def __call__(self) -> R:
+        if self.calls and not self._retrier:
+            raise RuntimeError("call_next() a second time needs the grant [grants] retriers")
+        self.calls += 1
+        self.last = await self._inner()
+        return self.last
+
+    @property
+    def shown(self) -> bool:
+        """Whether somebody has seen some of the current attempt."""
+        return self._current[0] is not None and self._current[0].shown
+
+    def discard(self, why: str = "") -> None:
+        """Tell consumers that what they saw of the current attempt is void."""
+        attempt = self._current[0]
+        if attempt is not None and attempt.shown and attempt.on_discard is not None:
+            attempt.on_discard(why)
+            attempt.shown = False
+
+
+class _Release:
+    """The result of an operation, asking to be let out: recorded and asked about like a request."""
+
+    def __init__(self, operation: Recorded, event: Any) -> None:
+        self._operation = operation
+        self._event = event
+        self.name = f"{operation.name}_result"
+        self.scope = operation.scope
+        self.id = operation.id
+        self.journal = operation.journal
+
+    def capability(self) -> str:
+        return self._operation.capability()
+
+    def digest(self, event: Any) -> str:
+        return str(event.digest)
+
+    def rendered(self, event: Any) -> str:
+        return f"{self._operation.rendered(self._event)}\nits result is to be released: {quoted(repr(event))}"
+
+
+def _record(
+    what: Recorded, event: Any, outcome: str, by: str, reason: str,
+    votes: tuple[Vote, ...], changes: tuple[Change, ...], started: float,
+) -> DecisionMade:  # fmt: skip
+    return DecisionMade(
+        what.scope,
+        what.name,
+        what.id,
+        what.digest(event),
+        outcome,
+        by,
+        reason,
+        what.capability(),
+        getattr(event, "call_id", ""),
+        votes,
+        changes,
+        round((perf_counter() - started) * 1e6, 1),
+    )
+
+
+def quoted(text: str) -> str:
+    """Return *text* for a person's eyes: control, bidirectional and invisible characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

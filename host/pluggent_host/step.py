@@ -1,0 +1,227 @@
+"""Decides what a turn does next. Pure: no await, no clock, no plugin, no message content.
+
+State and one event make a new State and exactly one Effect. Everything about *what next*,
+limits and the loop guard included, is here and is tested without an event loop.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias, assert_never
+
+import attrs
+from pluggent_hookspecs.messages import Usage
+
+from pluggent_host.settings import Limits
+
+
+class Why(StrEnum):
+    """Why a turn ended."""
+
+    COMPLETED = "completed"
+    HANDLED = "handled"
+    WAITING = "waiting_for_input"
+    DENIED = "denied"
+    LIMIT = "limit"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@attrs.frozen
+class Spent:
+    """What has gone so far: seconds of the turn (a person's thinking not counted) and tokens."""
+
+    elapsed_s: float = 0.0
+    usage: Usage = Usage()
+
+
+# ---- events -----------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Started:
+    """The input has passed its policies and is durable."""
+
+
+@attrs.frozen
+class Replied:
+    """A model has answered. ``calls`` are (call id, signature of name and arguments)."""
+
+    calls: tuple[tuple[str, str], ...]
+    spent: Spent = Spent()
+
+
+@attrs.frozen
+class Outcome:
+    """How one call ended, as far as the next step cares. ``signature`` stands for the result."""
+
+    call_id: str
+    signature: str
+    denied: bool = False
+    ends_turn: bool = False
+    handled: bool = False
+    waits: bool = False
+
+
+@attrs.frozen
+class ToolsSettled:
+    """Every call of the reply has a result; ``unanswered`` are asks that nobody could answer."""
+
+    outcomes: tuple[Outcome, ...]
+    unanswered: tuple[str, ...] = ()
+    asks: int = 0
+    spent: Spent = Spent()
+
+
+@attrs.frozen
+class Stopped:
+    """The turn cannot go on: cancelled, denied as a whole, or failed."""
+
+    why: Why
+    detail: str = ""
+
+
+Event: TypeAlias = Started | Replied | ToolsSettled | Stopped
+
+
+# ---- effects ----------------------------------------------------------------------------
+
+
+@attrs.frozen
+class AskModel:
+    """Ask the model; ``round`` counts from 0."""
+
+    round: int
+
+
+@attrs.frozen
+class RunTools:
+    """Run these calls, all of one reply; ``round`` is that of the reply."""
+
+    call_ids: tuple[str, ...]
+    round: int
+
+
+@attrs.frozen
+class Done:
+    """End the turn. ``close`` are calls that still need a result; ``limit`` the one reached."""
+
+    why: Why
+    detail: str = ""
+    limit: str = ""
+    close: tuple[str, ...] = ()
+
+
+Effect: TypeAlias = AskModel | RunTools | Done
+
+
+@attrs.frozen
+class State:
+    """How far a turn is."""
+
+    limits: Limits
+    model_calls: int = 0
+    tool_rounds: int = 0
+    open_calls: tuple[tuple[str, str], ...] = ()
+    rounds_seen: tuple[str, ...] = ()
+    asks: int = 0
+    denials: int = 0
+    done: bool = False
+
+
+def step(state: State, event: Event) -> tuple[State, Effect]:
+    """Return the state after *event* and what to do now. Raises ValueError after Done."""
+    if state.done:
+        raise ValueError("the turn is over")
+    match event:
+        case Started():
+            return _ask(state)
+        case Replied():
+            return _replied(state, event)
+        case ToolsSettled():
+            return _settled(state, event)
+        case Stopped(why, detail):
+            return _end(state, Done(why, detail))
+        case _ as never:
+            assert_never(never)
+
+
+def _ask(state: State) -> tuple[State, Effect]:
+    if state.model_calls >= state.limits.model_calls:
+        return _limit(state, "model_calls", state.limits.model_calls)
+    return attrs.evolve(state, model_calls=state.model_calls + 1), AskModel(state.model_calls)
+
+
+def _replied(state: State, event: Replied) -> tuple[State, Effect]:
+    state = attrs.evolve(state, open_calls=event.calls)
+    if not event.calls:
+        return _end(state, Done(Why.COMPLETED))
+    if (over := _overspent(state.limits, event.spent)) is not None:
+        return _limit(state, *over)
+    if state.tool_rounds >= state.limits.tool_rounds:
+        return _limit(state, "tool_rounds", state.limits.tool_rounds)
+    after = attrs.evolve(state, tool_rounds=state.tool_rounds + 1)
+    return after, RunTools(tuple(id for id, _ in event.calls), state.model_calls - 1)
+
+
+def _settled(state: State, event: ToolsSettled) -> tuple[State, Effect]:
+    seen = _signature(state.open_calls, event.outcomes)
+    state = attrs.evolve(
+        state,
+        open_calls=(),
+        rounds_seen=(*state.rounds_seen, seen),
+        asks=state.asks + event.asks,
+        denials=state.denials + sum(outcome.denied for outcome in event.outcomes),
+    )
+    if event.unanswered:
+        return _end(state, Done(Why.DENIED, "; ".join(event.unanswered)))
+    if any(outcome.ends_turn for outcome in event.outcomes):
+        return _end(state, Done(Why.DENIED, "a policy ended the turn"))
+    if any(outcome.waits for outcome in event.outcomes):
+        return _end(state, Done(Why.WAITING))
+    if event.outcomes and all(outcome.handled for outcome in event.outcomes):
+        return _end(state, Done(Why.HANDLED))
+    if state.asks > state.limits.asks:
+        return _limit(state, "asks", state.limits.asks)
+    if state.denials > state.limits.denials:
+        return _limit(state, "denials", state.limits.denials)
+    if _goes_in_circles(state.rounds_seen, state.limits.repeats):
+        return _limit(state, "repeats", state.limits.repeats)
+    if (over := _overspent(state.limits, event.spent)) is not None:
+        return _limit(state, *over)
+    return _ask(state)
+
+
+def _signature(calls: tuple[tuple[str, str], ...], outcomes: tuple[Outcome, ...]) -> str:
+    results = {outcome.call_id: outcome.signature for outcome in outcomes}
+    return "\n".join(sorted(f"{signature} {results.get(id, '')}" for id, signature in calls))
+
+
+def _goes_in_circles(rounds: tuple[str, ...], repeats: int) -> bool:
+    """Whether the last rounds were the same one, or two in turn, with the same results."""
+    if repeats <= 0:
+        return False
+    for period in (1, 2):
+        last = rounds[-period * repeats :]
+        if len(last) == period * repeats and last == last[:period] * repeats:
+            return True
+    return False
+
+
+def _overspent(limits: Limits, spent: Spent) -> tuple[str, float] | None:
+    if limits.wall_s is not None and spent.elapsed_s >= limits.wall_s:
+        return "wall_s", limits.wall_s
+    if limits.tokens is not None and spent.usage.total >= limits.tokens:
+        return "tokens", limits.tokens
+    if limits.cost_usd is not None and (spent.usage.cost_usd or 0.0) >= limits.cost_usd:
+        return "cost_usd", limits.cost_usd
+    return None
+
+
+def _limit(state: State, name: str, value: float) -> tuple[State, Effect]:
+    return _end(state, Done(Why.LIMIT, f"limit '{name}' reached ({value:g})", name))
+
+
+def _end(state: State, done: Done) -> tuple[State, Effect]:
+    close = tuple(id for id, _ in state.open_calls)
+    return attrs.evolve(state, open_calls=(), done=True), attrs.evolve(done, close=close)

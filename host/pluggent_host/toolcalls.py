@@ -1,0 +1,219 @@
+"""One tool call as an operation, and how its function is run. Every outcome is a value."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, Protocol, cast
+
+import attrs
+from pluggent_hookspecs import errors
+from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.decisions import Ask, Decision, Deny
+from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.events import Change, Scope, ToolCallEvent, ToolResultEvent
+from pluggent_hookspecs.tools import ToolContext, ToolOutput
+
+from pluggent_host.arguments import ArgumentProblems
+from pluggent_host.calling import Caller, Late
+from pluggent_host.functions import FunctionTool
+from pluggent_host.operations import Attempt, Hooks, Journal, quoted
+from pluggent_host.results import as_output
+from pluggent_host.threads import Threads
+from pluggent_host.toolset import BoundTool
+
+log = logging.getLogger("pluggent.tools")
+
+HOOKS = Hooks(
+    "transform_tool_call", "decide_tool_call", "around_tool_call", "transform_tool_result", "decide_tool_result"
+)
+STOPPING_S = 1.0
+"""How long a call that was cancelled or timed out may take to clean up before it is left behind."""
+
+
+class Runner(Protocol):
+    """What running a call needs of the host."""
+
+    @property
+    def caller(self) -> Caller: ...
+    @property
+    def threads(self) -> Threads: ...
+    def context(self, call: ToolCallOperation, deadline: float) -> ToolContext: ...
+    def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
+        """Return why this very call must not simply run again, empty if nothing speaks against it."""
+        ...
+
+
+class ToolCallOperation:
+    """One call of one tool. ``kind`` says after the fact how it failed, None if it did not."""
+
+    name = "tool_call"
+    hooks = HOOKS
+
+    def __init__(
+        self, runner: Runner, journal: Journal, scope: Scope, tool: BoundTool,
+        call_id: str, arguments_json: bytes, round: int, index: int, timeout_s: float, id: str = "",
+    ) -> None:  # fmt: skip
+        self._runner = runner
+        self.journal = journal
+        self.scope = scope
+        self.tool = tool
+        self.timeout_s = min(timeout_s, tool.spec.timeout_s or timeout_s)
+        self.id = id or f"{scope.turn_id}.{round}.{index}"
+        self.kind: ToolErrorKind | None = None
+        self.ran = False
+        self.elapsed_s = 0.0
+        self.event = ToolCallEvent(
+            scope, call_id, tool.spec, tool.capability, arguments_json, tool.definition, tool.effects, round, index
+        )
+
+    # ---- the request ---------------------------------------------------------------------
+
+    def changed(self, event: ToolCallEvent, value: Any, plugin: str) -> ToolCallEvent:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"returned {type(value).__name__}, not a mapping of arguments")
+        try:
+            arguments = self.tool.prepared_again(cast("Mapping[str, Json]", value))
+        except ArgumentProblems as error:
+            raise ValueError(f"returned arguments that the tool does not take: {'; '.join(error.problems)}") from error
+        return attrs.evolve(event, arguments_json=arguments)
+
+    def diff(self, before: ToolCallEvent, after: ToolCallEvent) -> Change:
+        old, new = json.loads(before.arguments_json), json.loads(after.arguments_json)
+        paths = sorted(key for key in old.keys() | new.keys() if old.get(key, ...) != new.get(key, ...))
+        return Change("", tuple(paths), {k: old[k] for k in paths if k in old}, {k: new[k] for k in paths if k in new})
+
+    def freeze(self, event: ToolCallEvent) -> ToolCallEvent:
+        parts = (
+            event.scope.session_id.encode(),
+            event.call_id.encode("utf-8", "surrogatepass"),
+            self.id.encode(),
+            event.capability.encode(),
+            event.definition.encode(),
+            ",".join(sorted(event.effects)).encode() if event.effects is not None else b"?",
+            event.arguments_json,
+        )
+        framed = b"".join(b"%d:%b" % (len(part), part) for part in parts)
+        return attrs.evolve(event, digest=hashlib.sha256(framed).hexdigest())
+
+    def digest(self, event: ToolCallEvent) -> str:
+        return event.digest
+
+    def capability(self) -> str:
+        return self.tool.capability
+
+    def fingerprint(self, event: ToolCallEvent) -> str:
+        """What this call is, whoever makes it: capability and arguments."""
+        return hashlib.sha256(event.capability.encode() + b"\0" + event.arguments_json).hexdigest()
+
+    def host_vote(self, event: ToolCallEvent) -> Decision | None:
+        doubts = self._runner.doubts(self, event)
+        if doubts:
+            return Ask(doubts, tell_model="this call needs a person's approval")
+        return self.tool.default
+
+    def may_respond(self, plugin: str) -> bool:
+        return plugin == self.tool.plugin
+
+    def rendered(self, event: ToolCallEvent) -> str:
+        arguments = json.dumps(json.loads(event.arguments_json), ensure_ascii=False, indent=2)
+        effects = (
+            ", ".join(sorted(event.effects))
+            if event.effects
+            else "none"
+            if event.effects == frozenset()
+            else "not declared"
+        )
+        return (
+            f"call {quoted(event.tool.name)}  ({quoted(event.capability)}, effects: {quoted(effects)})\n"
+            + "\n".join(quoted(line) for line in arguments.split("\n"))
+        )
+
+    # ---- running -------------------------------------------------------------------------
+
+    async def execute(self, event: ToolCallEvent, attempt: Attempt) -> ToolOutput:
+        started = perf_counter()
+        self.kind, self.ran = None, True
+        context = self._runner.context(self, started + self.timeout_s)
+        try:
+            value = await self._call(event, context, started + self.timeout_s)
+        except Late:
+            self.kind = ToolErrorKind.TIMEOUT
+            return ToolOutput.error(
+                f"Error: '{event.tool.name}' did not answer within {self.timeout_s:g} s. It may have taken effect."
+            )
+        except ArgumentProblems as error:
+            self.kind = ToolErrorKind.ARGUMENTS
+            return ToolOutput.error(f"Error: {'; '.join(error.problems)}")
+        except errors.ToolError as error:
+            self.kind = error.kind
+            return ToolOutput.error(f"Error: {error.message}")
+        except asyncio.CancelledError:
+            self.kind = ToolErrorKind.CANCELLED
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return ToolOutput.error(f"Error: '{event.tool.name}' cancelled itself.")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the model reads it)
+            log.debug("tool %s raised", event.capability, exc_info=error)
+            self.kind = ToolErrorKind.FAILED
+            return ToolOutput.error(f"Error: '{event.tool.name}' failed: {type(error).__name__}: {error}")
+        finally:
+            self.elapsed_s = perf_counter() - started
+        output = as_output(value)
+        if output.is_error and not isinstance(value, ToolOutput):
+            self.kind = ToolErrorKind.RESULT
+        return output
+
+    async def _call(self, event: ToolCallEvent, context: ToolContext, deadline: float) -> object:
+        tool = self.tool.tool
+        caller = self._runner.caller
+        if isinstance(tool, FunctionTool):
+            bound = tool.bind(event.arguments_json, context)
+            if not tool.is_async:
+                waiting = self._runner.threads.run(bound, label=event.capability)
+                return await caller.bounded(waiting, deadline, stopping_s=0.0)
+            return await caller.bounded(bound(), deadline, stopping_s=STOPPING_S)
+        return await caller.bounded(tool.call(event.arguments, context), deadline, stopping_s=STOPPING_S)
+
+    # ---- the result ----------------------------------------------------------------------
+
+    def response(self, value: object) -> ToolOutput:
+        output = as_output(value)
+        if output.is_error and not isinstance(value, ToolOutput):
+            raise ValueError(f"answered with something unusable: {output.for_model}")
+        return output
+
+    def result_event(self, event: ToolCallEvent, result: ToolOutput) -> ToolResultEvent:
+        return ToolResultEvent(
+            event.scope,
+            event.call_id,
+            event.tool,
+            event.capability,
+            event.arguments_json,
+            result,
+            event.round,
+            event.index,
+        )
+
+    def changed_result(self, event: ToolResultEvent, value: Any, plugin: str) -> ToolResultEvent:
+        if not isinstance(value, ToolOutput):
+            raise ValueError(f"returned {type(value).__name__}, not a ToolOutput")
+        return attrs.evolve(event, output=value)
+
+    def result(self, event: ToolResultEvent) -> ToolOutput:
+        return event.output
+
+    def withheld(self, event: ToolCallEvent, deny: Deny) -> ToolOutput:
+        self.kind = ToolErrorKind.DENIED
+        return ToolOutput.error(f"The result of this call was withheld: {deny.tell_model}")
+
+    def broken(self, event: ToolCallEvent, error: errors.PluggentError) -> ToolOutput:
+        self.kind = ToolErrorKind.DENIED
+        return ToolOutput.error("The result of this call was withheld, because a policy on results failed.")

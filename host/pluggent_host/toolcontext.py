@@ -1,0 +1,94 @@
+"""What a tool is lent for one call: facts, and operations under the same policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Protocol
+
+from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.errors import LimitReached
+from pluggent_hookspecs.memory import MemoryAccess
+from pluggent_hookspecs.models import ModelParameters, ModelResponse
+from pluggent_hookspecs.tools import ToolOutput
+
+from pluggent_host.toolcalls import ToolCallOperation
+
+
+class Lender(Protocol):
+    """The turn, as far as a context needs it."""
+
+    def progressed(self, call: ToolCallOperation, done: float, total: float | None, message: str) -> None: ...
+    async def nested_tool(self, outer: ToolCallOperation, depth: int, name: str, arguments: Mapping[str, Json]) -> ToolOutput: ...
+    async def nested_model(
+        self, outer: ToolCallOperation, prompt: str, system: str, parameters: ModelParameters | None
+    ) -> ModelResponse: ...
+    def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess: ...
+
+
+class CallContext:
+    """A ToolContext. It hands out no provider, tool or store, only what it says."""
+
+    __slots__ = ("__call", "__deadline", "__depth", "__lender", "__over", "channel", "chat_id", "workspace")
+
+    def __init__(
+        self, lender: Lender, call: ToolCallOperation, deadline: float, workspace: Path | None, depth: int
+    ) -> None:
+        self.__lender = lender
+        self.__call = call
+        self.__deadline = deadline
+        self.__depth = depth
+        self.__over = False
+        self.workspace = workspace
+        self.channel = call.scope.channel
+        self.chat_id = call.scope.chat_id
+
+    @property
+    def session_id(self) -> str:
+        return self.__call.scope.session_id
+
+    @property
+    def turn_id(self) -> str:
+        return self.__call.scope.turn_id
+
+    @property
+    def call_id(self) -> str:
+        return self.__call.event.call_id
+
+    @property
+    def idempotency_key(self) -> str:
+        return f"{self.session_id}.{self.__call.id}"
+
+    @property
+    def cancelled(self) -> bool:
+        return self.__over or perf_counter() >= self.__deadline
+
+    def end(self) -> None:
+        """Nobody waits for this call any more."""
+        self.__over = True
+
+    def remaining_s(self) -> float:
+        return max(0.0, self.__deadline - perf_counter())
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        if not self.__over:
+            self.__lender.progressed(self.__call, done, total, message)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> ToolOutput:
+        self.__alive()
+        return await self.__lender.nested_tool(self.__call, self.__depth + 1, name, arguments)
+
+    async def call_model(
+        self, prompt: str, *, system: str = "", parameters: ModelParameters | None = None
+    ) -> ModelResponse:
+        self.__alive()
+        return await self.__lender.nested_model(self.__call, prompt, system, parameters)
+
+    def memory(self, store: str = "") -> MemoryAccess:
+        self.__alive()
+        return self.__lender.nested_memory(self.__call, store)
+
+    def __alive(self) -> None:
+        if self.__over:
+            raise LimitReached("tool_timeout_s", self.__call.timeout_s)

@@ -1,0 +1,126 @@
+"""The tools of one session: each bound to its capability id, its definition and its effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.decisions import Allow, Ask, Decision
+from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolSpec
+
+from pluggent_host.arguments import ArgumentProblems, Checker, canonical, parse
+from pluggent_host.functions import FunctionTool, definition_digest
+
+HARMLESS = READ_ONLY | {Effect.MEMORY}
+
+
+@attrs.frozen(eq=False)
+class BoundTool:
+    """A tool as this session knows it. ``spec.name`` is the name that the model sees.
+
+    ``effects`` are the operator's where he set them, else the tool's own. ``default`` is
+    the host's vote on a call of it, by effect.
+    """
+
+    capability: str
+    plugin: str
+    spec: ToolSpec
+    tool: FunctionTool | Tool
+    definition: str
+    effects: frozenset[str] | None
+    default: Decision
+    checker: Checker
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a call may be repeated without asking: it changes nothing, or says so."""
+        return self.spec.idempotent or (self.effects is not None and self.effects <= HARMLESS)
+
+    @property
+    def serial(self) -> bool:
+        """Whether calls with effects wait for each other."""
+        return not self.spec.concurrent and (self.effects is None or not self.effects <= HARMLESS)
+
+    def prepare(self, text: str) -> bytes:
+        """Return the model's arguments parsed strictly, checked, completed and canonical.
+
+        Raises ArgumentProblems with every problem and its path.
+        """
+        return self._checked(parse(text))
+
+    def prepared_again(self, arguments: Mapping[str, Json]) -> bytes:
+        """Return arguments that a transform gave, checked like the model's own."""
+        return self._checked(parse(canonical(arguments).decode()))
+
+    def _checked(self, value: dict[str, Any]) -> bytes:
+        if isinstance(self.tool, FunctionTool):
+            return self.tool.normalise(value)
+        value = self.checker.completed(value)
+        if problems := self.checker.problems(value):
+            raise ArgumentProblems(problems)
+        return canonical(value)
+
+
+def bind(
+    tool: FunctionTool | Tool,
+    *,
+    name: str,
+    capability: str,
+    plugin: str,
+    operator_effects: tuple[str, ...] | None,
+    trusted: bool,
+) -> BoundTool:
+    """Return *tool* bound for a session. ``trusted``: given in application code and not strict.
+
+    Raises ArgumentProblems if its parameters are not a JSON Schema of an object.
+    """
+    own = tool.spec
+    spec = own if own.name == name else attrs.evolve(own, name=name)
+    effects = frozenset(operator_effects) if operator_effects is not None else own.effects
+    return BoundTool(
+        capability,
+        plugin,
+        spec,
+        tool,
+        definition_digest(own),
+        effects,
+        Allow("given in application code") if trusted and operator_effects is None else by_effect(effects),
+        Checker(own.parameters or {"type": "object"}),
+    )
+
+
+def by_effect(effects: frozenset[str] | None) -> Decision:
+    """Return the host's own vote on a call with these effects."""
+    if effects is None:
+        return Ask("its effects are not declared", tell_model="this tool needs a person's approval")
+    worrying = sorted(effects - HARMLESS)
+    if worrying:
+        return Ask(f"its effects are {', '.join(worrying)}", tell_model="this tool needs a person's approval")
+    return Allow(f"reads only: {', '.join(sorted(effects))}" if effects else "declared pure")
+
+
+class Toolset(Mapping[str, BoundTool]):
+    """The tools of a session by the name that the model sees; frozen."""
+
+    def __init__(self, tools: Iterable[BoundTool] = ()) -> None:
+        self._tools = MappingProxyType({tool.spec.name: tool for tool in tools})
+        self.specs = tuple(tool.spec for tool in self._tools.values())
+
+    def __getitem__(self, name: str) -> BoundTool:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def narrowed(self, names: Iterable[str]) -> Toolset:
+        """Return this set with only *names* in it, in its own order. Raises ValueError for others."""
+        wanted = set(names)
+        if unknown := wanted - self._tools.keys():
+            raise ValueError(f"{', '.join(sorted(unknown))}: not among the offered tools; they can only be narrowed")
+        return self if wanted == self._tools.keys() else Toolset(t for n, t in self._tools.items() if n in wanted)

@@ -1,0 +1,244 @@
+"""What of a session is durable, and how a conversation is rebuilt from it.
+
+Entries are appended and never changed. Here they are a list in memory; transcript_file.py
+keeps the same entries on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeAlias
+
+import attrs
+from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.events import DecisionMade
+from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
+
+FORMAT = 1
+UNSURE = frozenset({str(ToolErrorKind.OUTCOME_UNKNOWN), str(ToolErrorKind.TIMEOUT), str(ToolErrorKind.CANCELLED)})
+"""Outcomes after which a dispatched call may have happened or not."""
+
+
+@attrs.frozen
+class SessionBegan:
+    """The first entry of every transcript."""
+
+    session_id: str
+    created_s: float
+    model: str = ""
+    system: str = ""
+    version: int = FORMAT
+
+
+@attrs.frozen
+class TurnBegan:
+    """A turn begins."""
+
+    turn_id: str
+    at_s: float
+    origin: str = "api"
+    chains: str = ""
+
+
+@attrs.frozen
+class Said:
+    """A message joined the conversation; tool results have an entry of their own."""
+
+    turn_id: str
+    message: Message
+
+
+@attrs.frozen
+class Decided:
+    """A decision, written before anything is executed."""
+
+    decision: DecisionMade
+
+
+@attrs.frozen
+class Dispatched:
+    """These calls with effects are about to run: from here on they may have happened."""
+
+    turn_id: str
+    calls: tuple[tuple[str, str, str], ...]
+    """(call id, idempotency key, fingerprint of capability and arguments)"""
+
+
+@attrs.frozen
+class Settled:
+    """A call has its result. ``whole`` is the full text where the model got a cut one.
+
+    ``outcome`` is a ToolErrorKind where the call failed, else empty.
+    """
+
+    turn_id: str
+    call_id: str
+    message: Message
+    outcome: str = ""
+    whole: str | None = None
+
+
+@attrs.frozen
+class Spending:
+    """What one model call used, failed and cancelled ones included."""
+
+    turn_id: str
+    model: str
+    usage: Usage
+    error: str = ""
+
+
+@attrs.frozen
+class TurnOver:
+    """A turn is over."""
+
+    turn_id: str
+    why: str
+    detail: str = ""
+    usage: Usage = Usage()
+
+
+Entry: TypeAlias = SessionBegan | TurnBegan | Said | Decided | Dispatched | Settled | Spending | TurnOver
+
+
+@attrs.frozen
+class Rebuilt:
+    """A conversation as its entries tell it.
+
+    ``closing`` are the entries that give every call left open by a crash its one result;
+    ``unsure`` the fingerprints of calls that may or may not have happened.
+    """
+
+    messages: tuple[Message, ...] = ()
+    turns: int = 0
+    usage: Usage = Usage()
+    model: str = ""
+    system: str = ""
+    closing: tuple[Entry, ...] = ()
+    unsure: frozenset[str] = frozenset()
+
+
+class Transcript(Protocol):
+    """Where entries go."""
+
+    def append(self, *entries: Entry) -> None:
+        """Hand *entries* to the operating system, all or none. Raises SessionError."""
+        ...
+
+    def sync(self) -> None:
+        """Force everything appended to the disk. Blocks; called from a thread."""
+        ...
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return everything appended so far."""
+        ...
+
+    def close(self) -> None:
+        """Give up the writer's lock. Safe twice."""
+        ...
+
+
+class MemoryTranscript:
+    """A transcript that lasts as long as the session."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+
+    def append(self, *entries: Entry) -> None:
+        self._entries += entries
+
+    def sync(self) -> None:
+        pass
+
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(self._entries)
+
+    def close(self) -> None:
+        pass
+
+
+def rebuild(entries: Iterable[Entry]) -> Rebuilt:
+    """Return the conversation that *entries* tell. Pure; every call has exactly one result."""
+    book = _Book()
+    for entry in entries:
+        book.read(entry)
+    return book.rebuilt()
+
+
+class _Book:
+    """Reads entries in order; knows which calls of the last reply are open."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.turns = 0
+        self.usage = Usage()
+        self.model = self.system = self.turn_id = ""
+        self.open: tuple[ToolCall, ...] = ()
+        self.results: dict[str, Message] = {}
+        self.dispatched: dict[str, str] = {}
+        self.unsure: set[str] = set()
+        self.over = True
+
+    def read(self, entry: Entry) -> None:
+        match entry:
+            case SessionBegan(model=model, system=system):
+                self.model, self.system = model, system
+            case TurnBegan(turn_id):
+                self._flush()
+                self.turn_id, self.over, self.turns = turn_id, False, self.turns + 1
+            case Said(message=message):
+                self._flush()
+                self.messages.append(message)
+                self.open = message.tool_calls if message.role is Role.ASSISTANT else ()
+            case Dispatched(calls=calls):
+                self.dispatched |= {call_id: fingerprint for call_id, _, fingerprint in calls}
+            case Settled(call_id=call_id, message=message, outcome=outcome):
+                self.results[call_id] = message
+                fingerprint = self.dispatched.pop(call_id, "")
+                if fingerprint and outcome in UNSURE:
+                    self.unsure.add(fingerprint)
+            case Spending(usage=usage):
+                self.usage += usage
+            case TurnOver():
+                self._flush()
+                self.over = True
+            case Decided():
+                pass
+
+    def _flush(self) -> list[Settled]:
+        closing: list[Settled] = []
+        for call in self.open:
+            result = self.results.pop(call.id, None)
+            if result is None:
+                known = call.id in self.dispatched
+                self.unsure |= {self.dispatched.pop(call.id)} if known else set()
+                entry = close_call(self.turn_id, call, started=known)
+                closing.append(entry)
+                result = entry.message
+            self.messages.append(result)
+        self.open = ()
+        return closing
+
+    def rebuilt(self) -> Rebuilt:
+        closing: list[Entry] = list(self._flush())
+        if not self.over:
+            closing.append(TurnOver(self.turn_id, "interrupted", "the process ended in the middle of this turn"))
+        return Rebuilt(
+            tuple(self.messages),
+            self.turns,
+            self.usage,
+            self.model,
+            self.system,
+            tuple(closing),
+            frozenset(self.unsure),
+        )
+
+
+def close_call(turn_id: str, call: ToolCall, *, started: bool) -> Settled:
+    """Return the one result of a call that will never have a proper one."""
+    if started:
+        text = "This call was interrupted while it ran. Whether it took effect is unknown; it was not repeated."
+        kind = ToolErrorKind.OUTCOME_UNKNOWN
+    else:
+        text, kind = "This call was not run: the turn ended before.", ToolErrorKind.CANCELLED
+    return Settled(turn_id, call.id, Message.tool(call, text, is_error=True), str(kind))

@@ -1,0 +1,142 @@
+"""A transcript on disk: one append-only JSONL file a session, one writer at a time.
+
+A line is one entry, whole or not there. POSIX only (flock, O_APPEND).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pluggent_hookspecs.errors import SessionError
+
+from pluggent_host.codec import from_plain, to_plain
+from pluggent_host.transcript import (
+    Decided,
+    Dispatched,
+    Entry,
+    Said,
+    SessionBegan,
+    Settled,
+    Spending,
+    TurnBegan,
+    TurnOver,
+)
+
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_BLOCK = 65_536
+_ENTRIES: dict[str, type[Any]] = {
+    cls.__name__: cls for cls in (SessionBegan, TurnBegan, Said, Decided, Dispatched, Settled, Spending, TurnOver)
+}
+
+
+class FileTranscript:
+    """A transcript in ``<folder>/<session id>.jsonl``, mode 0600.
+
+    Opening takes the lock (SessionError if another writer has it) and cuts off a last line
+    that a crash left torn; the torn bytes are kept beside it in ``<session id>.torn``.
+    """
+
+    def __init__(self, folder: Path, session_id: str) -> None:
+        if not SESSION_ID.fullmatch(session_id):
+            raise SessionError(
+                f"session id {session_id!r}: use letters, digits, '.', '_' and '-', 100 at most, no '.' or '-' first"
+            )
+        self.path = folder / f"{session_id}.jsonl"
+        self._id = session_id
+        self._fd = -1
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._fd = os.open(self.path, flags, 0o600)
+            self._lock()
+            self._size = self._mend()
+        except OSError as error:
+            self.close()
+            raise SessionError(f"session '{session_id}' cannot be opened: {self.path}: {error.strerror}") from error
+        except SessionError:
+            self.close()
+            raise
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SessionError(
+                f"session '{self._id}' is in use by another process; wait for it, or start a session of another name"
+            ) from None
+
+    def _mend(self) -> int:
+        size = os.fstat(self._fd).st_size
+        if size == 0 or os.pread(self._fd, 1, size - 1) == b"\n":
+            return size
+        whole = 0
+        for start in range((size - 1) // _BLOCK * _BLOCK, -1, -_BLOCK):
+            block = os.pread(self._fd, min(_BLOCK, size - start), start)
+            if b"\n" in block:
+                whole = start + block.rindex(b"\n") + 1
+                break
+        torn = os.pread(self._fd, size - whole, whole)
+        self.path.with_suffix(".torn").write_bytes(torn)
+        os.ftruncate(self._fd, whole)
+        return whole
+
+    def append(self, *entries: Entry) -> None:
+        lines = b"".join(_line(entry) for entry in entries)
+        if self._fd < 0:
+            raise SessionError(f"session '{self._id}' is closed")
+        try:
+            written = os.write(self._fd, lines)
+            if written != len(lines):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            os.ftruncate(self._fd, self._size)
+            raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
+        self._size += written
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
+
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(read(self.path))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield the entries of a transcript without taking its lock; a torn last line is left out.
+
+    Raises SessionError, naming the line, for anything that is not an entry.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    yield _entry(line, path, number)
+    except OSError as error:
+        raise SessionError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _line(entry: Entry) -> bytes:
+    plain = {"t": type(entry).__name__, **to_plain(entry)}
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _entry(line: bytes, path: Path, number: int) -> Entry:
+    try:
+        plain = json.loads(line)
+        entry: Entry = from_plain(plain, _ENTRIES[plain.pop("t")])
+    except Exception as error:
+        raise SessionError(
+            f"{path}, line {number} is damaged ({type(error).__name__}); mend or remove that line, or start a new session"
+        ) from error
+    return entry

@@ -1,0 +1,395 @@
+"""The loop of one turn: asks step.py what is next, and does it through operations."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter, time
+from typing import Any, TypeVar, assert_never
+
+import attrs
+from pluggent_hookspecs import errors
+from pluggent_hookspecs.decisions import Deny
+from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
+from pluggent_hookspecs.events import (
+    DecisionMade,
+    Discarded,
+    InputEvent,
+    ModelCalled,
+    Observation,
+    ReasoningShown,
+    Scope,
+    TextShown,
+    ToolCallEvent,
+    TurnEnded,
+    TurnStarted,
+    UserNotified,
+)
+from pluggent_hookspecs.messages import Message, Refusal, Text, Usage
+from pluggent_hookspecs.models import ModelRequest, ModelResponse
+from pluggent_hookspecs.tools import ToolContext
+
+from pluggent_host.batch import run_batch
+from pluggent_host.conversation import Agent, Conversation, Services
+from pluggent_host.edges import InputOperation, OutputOperation
+from pluggent_host.feed import Feed
+from pluggent_host.modelcalls import ModelCallOperation
+from pluggent_host.nested import NestedCalls
+from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
+from pluggent_host.step import AskModel, Done, Event, Replied, RunTools, Spent, Started, State, Stopped, Why, step
+from pluggent_host.toolcalls import ToolCallOperation
+from pluggent_host.transcript import Decided as DecidedEntry
+from pluggent_host.transcript import Entry, Said, Spending, TurnBegan, TurnOver, close_call
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+NOBODY = "a person has to approve this first, and nobody was there to ask"
+
+
+@attrs.frozen
+class TurnResult:
+    """What a turn came to. ``why`` says how it ended, ``detail`` more about it.
+
+    ``text`` is what the person was shown by the model; ``message`` the whole last reply.
+    ``limit`` names the limit that was reached, if one was.
+    """
+
+    text: str
+    why: Why
+    usage: Usage
+    turn_id: str
+    message: Message | None = None
+    detail: str = ""
+    limit: str = ""
+
+
+class Turn:
+    """One turn of one session. Used once."""
+
+    def __init__(
+        self, services: Services, conversation: Conversation, agent: Agent, scope: Scope, feed: Feed | None
+    ) -> None:
+        self.scope = scope
+        self.operations = services.operations
+        self.limits = agent.limits
+        self.caller = services.caller
+        self.threads = services.threads
+        self.runner = self
+        self.refused: set[str] = set()
+        self._services = services
+        self._conversation = conversation
+        self._agent = agent
+        self._feed = feed
+        self._deltas = _Deltas(self, services, feed) if feed is not None else None
+        self._offered = agent.tools
+        self._reply: Message | None = None
+        self._notes: list[str] = []
+        self.usage = Usage()
+        self._started = perf_counter()
+        self._thinking_s = 0.0
+        self._shown = 0
+        self._nested = NestedCalls(self, agent, services)
+
+    # ---- the journal ---------------------------------------------------------------------
+
+    def record(self, decision: DecisionMade) -> None:
+        self._conversation.append(DecidedEntry(decision))
+
+    def tell(self, event: Observation) -> None:
+        self._services.tell(event)
+        if self._feed is not None:
+            self._feed.put(event)
+
+    def append(self, *entries: Entry) -> None:
+        self._conversation.append(*entries)
+
+    async def commit(self) -> None:
+        if self._services.settings.fsync != "off":
+            await self.threads.run(self._conversation.transcript.sync)
+
+    # ---- the turn ------------------------------------------------------------------------
+
+    async def run(self, message: Message) -> TurnResult:
+        """Run the whole turn. Raises ProviderError and HookError; policies and limits are results."""
+        operation: InputOperation[TurnResult | Message] = InputOperation(self, self.scope, message, self._run)
+        decided = await self.operations.decide(operation)
+        if isinstance(decided, Asked):
+            decided = await self.put(decided) or _unasked(decided)
+        if isinstance(decided, Denied):
+            return self._over(Done(Why.DENIED, decided.deny.tell_user))
+        assert isinstance(decided, Ready | Answered)
+        result: TurnResult | Message = await self.operations.perform(decided)
+        if isinstance(result, Message):
+            return await self._answered(decided.event, result)
+        return result
+
+    async def _run(self, event: InputEvent) -> TurnResult:
+        self._begin(event.message)
+        state, effect = step(State(self.limits), Started())
+        try:
+            while not isinstance(effect, Done):
+                state, effect = step(state, await self._do(effect))
+        except asyncio.CancelledError:
+            self._over(Done(Why.CANCELLED))
+            raise
+        except errors.PluggentError as error:
+            self._over(Done(Why.FAILED, str(error)))
+            raise
+        self._close(effect)
+        return self._over(effect)
+
+    async def _answered(self, event: InputEvent, answer: Message) -> TurnResult:
+        self._begin(event.message)
+        return self._over(Done(Why.COMPLETED) if await self._say(answer) else Done(Why.DENIED, self._last_note()))
+
+    def _begin(self, message: Message) -> None:
+        self.append(
+            TurnBegan(self.scope.turn_id, time(), self.scope.origin, self._services.chains.digest),
+            Said(self.scope.turn_id, message),
+        )
+        self._conversation.add(message)
+        self.tell(TurnStarted(self.scope, message))
+
+    async def _do(self, effect: AskModel | RunTools) -> Event:
+        match effect:
+            case AskModel(round):
+                return await self._ask_model(round)
+            case RunTools(_, round):
+                assert self._reply is not None
+                run = await run_batch(self, self._offered, self._reply.tool_calls, round)
+                self._conversation.add(*run.messages)
+                return attrs.evolve(run.settled, spent=self._spent())
+            case _ as never:
+                assert_never(never)
+
+    def _close(self, done: Done) -> None:
+        calls = self._reply.tool_calls if self._reply is not None and done.close else ()
+        self._conversation.close_calls(
+            tuple(close_call(self.scope.turn_id, call, started=False) for call in calls if call.id in done.close)
+        )
+
+    def _over(self, done: Done) -> TurnResult:
+        self.append(TurnOver(self.scope.turn_id, done.why, done.detail, self.usage))
+        text = visible(self._reply) if self._reply is not None and done.why is Why.COMPLETED else "\n".join(self._notes)
+        self.tell(TurnEnded(self.scope, done.why, text, self.usage, done.detail))
+        return TurnResult(text, done.why, self.usage, self.scope.turn_id, self._reply, done.detail, done.limit)
+
+    def _spent(self) -> Spent:
+        return Spent(perf_counter() - self._started - self._thinking_s, self.usage)
+
+    def spend(self, usage: Usage) -> None:
+        self.usage += usage
+
+    def left_s(self, most: float) -> float:
+        """Seconds that one wait may take: *most*, capped by what is left of the turn."""
+        if self.limits.wall_s is None:
+            return most
+        return max(0.001, min(most, self.limits.wall_s - self._spent().elapsed_s))
+
+    # ---- the model -----------------------------------------------------------------------
+
+    async def _ask_model(self, round: int) -> Event:
+        agent = self._agent
+        offered = await self.operations.select_tools(self, self.scope, agent.tools)
+        system = (agent.system,) if agent.system is not None else ()
+        request = ModelRequest(agent.model, (*system, *self._conversation.messages), offered.specs, agent.parameters)
+        operation = ModelCallOperation(
+            self, self.scope, agent.provider, agent.capability, request, offered, round,
+            self.left_s(self._services.settings.timeouts.model_s), self._deltas,
+        )  # fmt: skip
+        response = await self._called(operation)
+        if isinstance(response, Stopped):
+            return response
+        self._offered = operation.offered
+        message = _distinct(response.message, round)
+        if not await self._say(message):
+            return Stopped(Why.DENIED, self._last_note())
+        assert self._reply is not None
+        return Replied(tuple((call.id, f"{call.name} {call.arguments}") for call in self._reply.tool_calls), self._spent())
+
+    async def _called(self, operation: ModelCallOperation) -> ModelResponse | Stopped:
+        decided = await self.operations.decide(operation)
+        if isinstance(decided, Asked):
+            decided = await self.put(decided) or _unasked(decided)
+        if isinstance(decided, Denied):
+            return Stopped(Why.DENIED, decided.deny.tell_user)
+        assert isinstance(decided, Ready | Answered)
+        started, error, finish = perf_counter(), "", ""
+        try:
+            response = await self.operations.perform(decided)
+            finish = response.finish_reason
+            return response
+        except errors.Denied as denied:
+            error = denied.reason
+            return Stopped(Why.DENIED, denied.reason)
+        except ProviderError as failure:
+            error = str(failure)
+            if failure.kind is ProviderErrorKind.TIMEOUT and self._out_of_time():
+                return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.limits.wall_s:g})")
+            if failure.kind is ProviderErrorKind.STREAM_BROKEN:
+                await self._keep_partial(operation)
+            raise
+        except asyncio.CancelledError:
+            error = "cancelled"
+            await self._keep_partial(operation)
+            raise
+        finally:
+            self.spend(operation.spent)
+            model = f"{operation.capability().rpartition('/')[2]}/{decided.event.request.model}"
+            self.append(Spending(self.scope.turn_id, model, operation.spent, error))
+            self.tell(
+                ModelCalled(
+                    self.scope, model, decided.event.round, operation.spent, perf_counter() - started, finish, error
+                )
+            )
+
+    def _out_of_time(self) -> bool:
+        return self.limits.wall_s is not None and self._spent().elapsed_s >= self.limits.wall_s
+
+    async def _keep_partial(self, operation: ModelCallOperation) -> None:
+        """Keep what had come of a broken stream, if the result hooks let it pass."""
+        partial = operation.partial() if operation.partial is not None else None
+        if partial is None or not partial.text:
+            return
+        try:
+            response = await self.operations.finish(operation, operation.event, ModelResponse(partial))
+            await self._say(attrs.evolve(response.message, tool_calls=()))
+        except errors.PluggentError:
+            self._notes.append("the partial reply was withheld by a policy")
+
+    # ---- what the person sees ------------------------------------------------------------
+
+    async def _say(self, message: Message) -> bool:
+        """Let a reply pass the output policies, show it, and take it into the conversation."""
+        seen = message
+        if message.content:
+            out = await self._released(message, "reply")
+            if out is None:
+                return False
+            seen = attrs.evolve(out, tool_calls=message.tool_calls)
+        if self._deltas is not None:
+            self._deltas.settle(visible(seen))
+        elif visible(seen):
+            self.tell(TextShown(self.scope, visible(seen)))
+        self.append(Said(self.scope.turn_id, seen))
+        self._conversation.add(seen)
+        self._reply = seen
+        return True
+
+    async def show(self, message: Message, source: str) -> bool:
+        out = await self._released(message, source)
+        if out is None:
+            return False
+        self._notes.append(out.text)
+        self.tell(UserNotified(self.scope, out, source))
+        return True
+
+    async def _released(self, message: Message, source: str) -> Message | None:
+        if not self._services.chains["transform_output"] and not self._services.chains["decide_output"]:
+            return message
+        self._shown += 1
+        operation = OutputOperation(self, self.scope, message, source, f"{self.scope.turn_id}.out{self._shown}")
+        decided = await self.operations.decide(operation)
+        if isinstance(decided, Asked):
+            decided = await self.put(decided) or _unasked(decided)
+        if isinstance(decided, Ready):
+            return await self.operations.perform(decided)
+        assert isinstance(decided, Denied)
+        if self._deltas is not None:
+            self._deltas.discard("withheld by a policy")
+        self._notes.append(decided.deny.tell_user)
+        return None
+
+    def _last_note(self) -> str:
+        return self._notes[-1] if self._notes else ""
+
+    # ---- people --------------------------------------------------------------------------
+
+    async def put(self, asked: Asked[E, R]) -> Decided[E, R] | None:
+        started = perf_counter()
+        try:
+            return await self.operations.ask(asked)
+        finally:
+            self._thinking_s += perf_counter() - started
+
+    def may_serve(self, capability: str) -> bool:
+        return capability in self._services.settings.grants.handled
+
+    # ---- what running calls need ---------------------------------------------------------
+
+    def context(self, call: ToolCallOperation, deadline: float) -> ToolContext:
+        return self._nested.context(call, deadline)
+
+    def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
+        if call.tool.repeatable:
+            return ""
+        if event.capability in self.threads.running():
+            return "an earlier call of it was given up but is still running"
+        if call.fingerprint(event) in self._conversation.unsure:
+            return "the same call was interrupted before and may already have taken effect"
+        return ""
+
+    def settled(self, call: ToolCallOperation, event: ToolCallEvent, *, unsure: bool) -> None:
+        if unsure:
+            self._conversation.unsure.add(call.fingerprint(event))
+        else:
+            self._conversation.unsure.discard(call.fingerprint(event))
+
+
+class _Deltas:
+    """Shows a stream as it comes, or holds it back while result hooks are active."""
+
+    def __init__(self, turn: Turn, services: Services, feed: Feed) -> None:
+        self._turn = turn
+        self._feed = feed
+        self._held = services.settings.stream == "held" and any(services.chains[hook] for hook in _HOLDING)
+        self._shown: list[str] = []
+
+    async def show(self, text: str, reasoning: str) -> bool:
+        if self._held:
+            return False
+        if reasoning:
+            self._turn.tell(ReasoningShown(self._turn.scope, reasoning))
+        if text:
+            self._shown.append(text)
+            self._turn.tell(TextShown(self._turn.scope, text))
+        await self._feed.room()
+        return True
+
+    def discard(self, why: str) -> None:
+        if self._shown:
+            self._turn.tell(Discarded(self._turn.scope, why))
+            self._shown.clear()
+
+    def settle(self, final: str) -> None:
+        """The reply has passed all hooks and is *final*: make what was shown agree with it."""
+        shown = "".join(self._shown)
+        if shown != final:
+            self.discard("changed by a policy")
+            if final:
+                self._turn.tell(TextShown(self._turn.scope, final))
+        self._shown.clear()
+
+
+_HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")
+
+
+def visible(message: Message) -> str:
+    """Return what a person reads of a reply: its text and its refusals."""
+    return "".join(part.text for part in message.content if isinstance(part, Text | Refusal))
+
+
+def _distinct(message: Message, round: int) -> Message:
+    """Return *message* with an id of its own for each call, whatever the model made of them."""
+    ids = [call.id for call in message.tool_calls]
+    if all(ids) and len(set(ids)) == len(ids):
+        return message
+    calls = tuple(
+        call if call.id and ids.index(call.id) == index else attrs.evolve(call, id=f"call_{round}_{index}")
+        for index, call in enumerate(message.tool_calls)
+    )
+    return attrs.evolve(message, tool_calls=calls)
+
+
+def _unasked(asked: Asked[E, R]) -> Denied[E, R]:
+    return Denied(asked.operation, asked.event, "host", Deny(NOBODY, tell_user=f"{asked.verdict.reason}: {NOBODY}"))

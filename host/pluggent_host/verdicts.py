@@ -1,0 +1,104 @@
+"""What many votes come to. Pure: deny > ask > respond > allow > none, whatever the order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import attrs
+from pluggent_hookspecs.decisions import ANSWERS, Allow, Ask, Decision, Deny, Respond
+from pluggent_hookspecs.events import Vote
+
+from pluggent_host.calling import Answer
+from pluggent_host.catalog import APP
+from pluggent_host.settings import Grants
+
+HOST = "host"
+
+
+@attrs.frozen
+class Verdict:
+    """The outcome of one decide hook. ``deny``, ``asks`` and ``respond`` go with ``outcome``."""
+
+    outcome: Literal["deny", "ask", "respond", "allow"]
+    by: str
+    reason: str
+    votes: tuple[Vote, ...]
+    deny: Deny | None = None
+    asks: tuple[tuple[str, Ask], ...] = ()
+    respond: Respond | None = None
+
+
+def ballot(hook: str, plugin: str, answer: Answer, *, may_respond: bool) -> tuple[Decision | None, Vote]:
+    """Return what one plugin's answer counts as. Everything that is not a legal answer denies."""
+    elapsed_us = round(answer.elapsed_s * 1e6, 1)
+    decision = answer.value
+    if answer.problem:
+        decision = _fault(plugin, hook, answer.problem)
+        return decision, Vote(plugin, "deny", answer.problem, elapsed_us)
+    match decision:
+        case None:
+            return None, Vote(plugin, "none", "", elapsed_us)
+        case Respond() if Respond in ANSWERS[hook].may and not may_respond:
+            decision = _fault(plugin, hook, "answered Respond without the operator's grant [grants] may_respond")
+            return decision, Vote(plugin, "deny", decision.tell_user, elapsed_us)
+        case Allow() | Deny() | Ask() | Respond() if type(decision) in ANSWERS[hook].may:
+            return decision, Vote(plugin, _name(decision), _reason(decision), elapsed_us)
+        case _:
+            decision = _fault(plugin, hook, f"answered {type(decision).__name__}, which {hook} does not allow")
+            return decision, Vote(plugin, "deny", decision.tell_user, elapsed_us)
+
+
+def combine(ballots: Iterable[tuple[Decision | None, Vote]], host_vote: Decision | None, grants: Grants) -> Verdict:
+    """Return the verdict of all *ballots* and the host's own vote (its default by effect)."""
+    cast = [(vote.plugin, decision, vote) for decision, vote in ballots]
+    if host_vote is not None:
+        cast.append((HOST, host_vote, Vote(HOST, _name(host_vote), _reason(host_vote))))
+    votes = tuple(vote for _, _, vote in cast)
+    for plugin, decision, _ in cast:
+        if isinstance(decision, Deny):
+            return Verdict("deny", plugin, decision.tell_user, votes, deny=decision)
+    lifted = any(
+        isinstance(decision, Allow) and (plugin in grants.may_allow or plugin.startswith(APP))
+        for plugin, decision, _ in cast
+    )
+    asks = tuple(
+        (plugin, decision)
+        for plugin, decision, _ in cast
+        if isinstance(decision, Ask) and not (lifted and plugin == HOST)
+    )
+    responds = [(plugin, decision) for plugin, decision, _ in cast if isinstance(decision, Respond)]
+    if any(other.value != responds[0][1].value for _, other in responds[1:]):
+        names = " and ".join(plugin for plugin, _ in responds)
+        deny = Deny(f"{names} gave different answers to one request, so neither counts")
+        return Verdict("deny", names, deny.tell_user, votes, deny=deny)
+    respond = responds[0][1] if responds else None
+    if asks:
+        reason = "; ".join(ask.tell_user for _, ask in asks)
+        return Verdict("ask", ", ".join(plugin for plugin, _ in asks), reason, votes, asks=asks, respond=respond)
+    if respond is not None:
+        return Verdict("respond", responds[0][0], respond.note, votes, respond=respond)
+    allowed = [(plugin, decision) for plugin, decision, _ in cast if isinstance(decision, Allow)]
+    by, reason = (allowed[0][0], allowed[0][1].note) if allowed else (HOST, "")
+    return Verdict("allow", by, reason, votes)
+
+
+def _fault(plugin: str, hook: str, problem: str) -> Deny:
+    return Deny(
+        "a policy failed, so this was not done",
+        tell_user=f"policy '{plugin}' failed in {hook}: it {problem}; nothing was done",
+    )
+
+
+def _name(decision: Decision) -> str:
+    return type(decision).__name__.lower()
+
+
+def _reason(decision: Decision) -> str:
+    match decision:
+        case Allow(note) | Respond(_, note=note):
+            return note
+        case Deny():
+            return decision.tell_user
+        case Ask(tell_user):
+            return tell_user

@@ -1,0 +1,28 @@
+"""Measures this checkout and prints a table. Run by hand, on a quiet machine; no test depends on it.
+
+    PYTHON tests/benchmarks/run.py [start] [turns]      PYTHON: tests/run.py --environment prints it
+
+Figures are CPU time (user + system), medians; the range is from the fastest to the slowest round.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+
+def main(wanted: list[str]) -> None:
+    """Measure what is *wanted*, or everything."""
+    if not wanted or "start" in wanted:
+        import startup  # each part imports only what it measures
+
+        startup.main()
+    if not wanted or "turns" in wanted:
+        import turns  # needs the host; the start-up figures do not
+
+        turns.main()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,190 @@
+"""Whole replies, as real servers write them."""
+
+import json
+
+import pytest
+from openai_server import completion, request
+
+from pluggent_hookspecs import (
+    Audio,
+    FinishReason,
+    Image,
+    Message,
+    ModelResponse,
+    ProviderError,
+    ProviderErrorKind as Kind,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    Usage,
+)
+from pluggent_openai.errors import Faults
+from pluggent_openai.reply import read_reply
+
+FAULTS = Faults("openai", "http://x/v1", "m")
+
+
+def read(value, asked=None) -> ModelResponse:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return read_reply(data, asked or request(), FAULTS)
+
+
+def failure(value) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        read(value)
+    return caught.value
+
+
+def content(message):
+    return read(completion(message)).message.content
+
+
+def test_the_reply_of_openai_is_read_whole():
+    answer = {
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m-1",
+        "choices": [{
+            "index": 0, "logprobs": None, "finish_reason": "tool_calls",
+            "message": {
+                "role": "assistant", "content": None, "refusal": None, "annotations": [],
+                "tool_calls": [{"id": "call_1", "type": "function",
+                                "function": {"name": "add", "arguments": '{"a":1,"b":2}'}}],
+            },
+        }],
+        "usage": {
+            "prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14,
+            "prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 2, "audio_tokens": 1},
+        },
+        "system_fingerprint": "fp", "service_tier": "default",
+    }  # fmt: skip
+
+    assert read(answer) == ModelResponse(
+        Message.assistant((), (ToolCall("call_1", "add", '{"a":1,"b":2}'),)),
+        FinishReason.TOOL_CALLS,
+        Usage(input=9, output=5, cached=4, reasoning=2, audio=1),
+        "m-1",
+        "chatcmpl-1",
+        {"created": 1, "system_fingerprint": "fp", "service_tier": "default"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ({"content": "a"}, (Text("a"),)),
+        ({"content": None}, ()),
+        ({}, ()),
+        ({"content": [{"type": "text", "text": "a"}, "b"]}, (Text("a"), Text("b"))),
+        ({"content": [{"type": "refusal", "refusal": "no"}]}, (Refusal("no"),)),
+        ({"content": [{"type": "image_url", "image_url": {"url": "u"}}]}, (Image(url="u"),)),
+        ({"content": None, "refusal": "no"}, (Refusal("no"),)),
+        ({"content": "a", "reasoning_content": "hm"}, (Reasoning("hm"), Text("a"))),
+        ({"content": "a", "reasoning": "hm"}, (Reasoning("hm"), Text("a"))),
+        ({"content": None, "audio": {"id": "au", "data": "QUJD", "transcript": "x"}}, (Audio("QUJD", transcript="x"),)),
+    ],
+)
+def test_content_is_read_in_every_form(message, parts):
+    assert content(message) == parts
+
+
+def test_sound_is_sent_back_by_its_id():
+    reply = read(completion({"content": None, "audio": {"id": "au", "data": "QUJD", "expires_at": 7}}))
+
+    assert reply.message.extra == {"audio": {"id": "au"}}
+
+
+def test_unknown_fields_of_a_message_are_kept():
+    reply = read(completion({"content": "a", "reasoning_details": [{"x": 1}], "nothing": None}))
+
+    assert reply.message.extra == {"reasoning_details": ({"x": 1},)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"), [('{"a":1}', '{"a":1}'), ({"a": 1}, '{"a":1}'), (None, "{}"), ("", "{}"), ("oops", "oops")]
+)
+def test_arguments_become_text(arguments, text):
+    reply = read(completion({"tool_calls": [{"id": "x", "function": {"name": "add", "arguments": arguments}}]}))
+
+    assert reply.message.tool_calls == (ToolCall("x", "add", text),)
+
+
+def test_missing_arguments_are_an_empty_object():
+    assert read(completion({"tool_calls": [{"id": "x", "function": {"name": "f"}}]})).message.tool_calls[0].arguments == "{}"
+
+
+@pytest.mark.parametrize("given", [[None, None], ["", ""], ["x", "x"], [7, None]])
+def test_every_call_gets_an_id_of_its_own(given):
+    pieces = [{"id": id_, "function": {"name": "f"}} for id_ in given]
+
+    ids = [call.id for call in read(completion({"tool_calls": pieces})).message.tool_calls]
+
+    assert ids == (["x", "call_0"] if given == ["x", "x"] else ["call_0", "call_1"])
+
+
+def test_the_old_function_call_is_a_call():
+    reply = read(completion({"content": None, "function_call": {"name": "f", "arguments": "{}"}}, "function_call"))
+
+    assert (reply.message.tool_calls, reply.finish_reason) == ((ToolCall("call_0", "f"),), FinishReason.TOOL_CALLS)
+
+
+def test_usage_that_is_missing_is_unknown_and_not_zero():
+    assert read(completion({"content": "a"})).usage == Usage()
+    assert read(completion({"content": "a"}, usage=None)).usage == Usage()
+    assert read(completion({"content": "a"}, usage={"prompt_tokens": 3, "prompt_cache_hit_tokens": 2})).usage == Usage(
+        input=3, cached=2
+    )
+
+
+def test_a_missing_finish_reason_is_inferred():
+    assert read(completion({"content": "a"}, None)).finish_reason is FinishReason.STOP
+    assert read(completion({"tool_calls": [{"function": {"name": "f"}}]}, None)).finish_reason is FinishReason.TOOL_CALLS
+
+
+def test_an_unknown_finish_reason_is_kept():
+    reply = read(completion({"content": "a"}, "bored"))
+
+    assert (reply.finish_reason, reply.extra) == (FinishReason.OTHER, {"finish_reason": "bored"})
+
+
+def test_a_reply_that_says_stop_without_content_is_legal():
+    assert read(completion({"content": ""})).message == Message.assistant("")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"", b"  ", b"<html>Sign in</html>", b"{oops", b"null", b"7", b'"text"', b"[]", b"[" * 100_000,
+        b'{"a":' * 100_000, b'data: {"choices":[]}\n\n', {}, {"choices": []}, {"choices": None}, {"choices": [7]},
+        {"choices": [{}]}, {"choices": [{"message": "hi"}]}, completion({"content": 7}),
+        completion({"content": [{"type": "hologram"}]}), completion({"content": None}, None),
+        completion({"tool_calls": "x"}), completion({"tool_calls": [7]}), completion({"tool_calls": [{}]}),
+        completion({"tool_calls": [{"function": {"name": ""}}]}),
+        completion({"tool_calls": [{"type": "custom", "custom": {"name": "f"}}]}),
+    ],
+)  # fmt: skip
+def test_what_is_no_reply_is_a_protocol_error_and_no_empty_success(value):
+    assert failure(value).kind is Kind.PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ({"error": {"message": "x", "code": 429}}, Kind.RATE_LIMITED),
+        ({"object": "error", "message": "x", "code": 400}, Kind.BAD_REQUEST),
+        ({"choices": [{"error": {"message": "x", "code": 502}, "message": {}}]}, Kind.UNAVAILABLE),
+    ],
+)
+def test_an_error_with_status_200_is_raised_as_its_kind(value, kind):
+    assert failure(value).kind is kind
+
+
+def test_an_extra_field_that_is_nested_too_deeply_is_a_protocol_error():
+    deep = '{"a":' * 900 + "1" + "}" * 900
+
+    try:
+        kept = read(b'{"choices":[{"message":{"content":"a","x":' + deep.encode() + b'},"finish_reason":"stop"}]}')
+    except ProviderError as error:
+        assert error.kind is Kind.PROTOCOL
+    else:
+        assert "x" in kept.message.extra

@@ -1,0 +1,136 @@
+"""What holds for every test: an empty home, no network beyond loopback, nothing left running."""
+
+import asyncio
+import inspect
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+collect_ignore = ["benchmarks", "installs.py", "run.py"]  # programs
+
+PEERS = Path(os.environ.get("PLUGGENT_TEST_PEERS") or Path.home() / ".cache" / "pluggent-test-peers")
+"""Where .ci/run installs the foreign servers that some tests talk to; kept from before HOME is changed."""
+
+UNWANTED_PREFIXES = ("PLUGGENT_", "XDG_")
+UNWANTED_SUFFIXES = ("_API_KEY", "_PROXY", "_proxy")
+
+
+class NetworkForbiddenError(RuntimeError):
+    """A test tried to reach something that is not this machine."""
+
+
+class Isolation:
+    """Fixtures for every test of the run, the doctests in the packages included.
+
+    A conftest.py reaches only what lies below its folder, so this is registered as a plugin.
+    """
+
+    @pytest.fixture(autouse=True)
+    def clean_home(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """Give the test a home of its own and none of the user's settings, keys and proxies."""
+        for name in os.environ:
+            if name.startswith(UNWANTED_PREFIXES) or name.endswith(UNWANTED_SUFFIXES):
+                monkeypatch.delenv(name)
+        home = tmp_path_factory.mktemp("home")
+        monkeypatch.setenv("HOME", str(home))
+        return home
+
+    @pytest.fixture(autouse=True)
+    def nothing_left_running(self) -> Iterator[None]:
+        """Fail a test after which a thread of ours or a child process is there that was not before."""
+        before = threads() | children()
+        yield
+        assert threads() | children() <= before, "the test left these running"
+
+    @pytest.fixture
+    async def no_task_left(self) -> AsyncIterator[None]:
+        """Fail an async test whose loop still has tasks when all its other fixtures are closed."""
+        before = asyncio.all_tasks()
+        yield
+        own = asyncio.current_task()
+        for _ in range(20):  # a task that was just cancelled needs a few turns of the loop to end
+            await asyncio.sleep(0)
+        left = {task for task in asyncio.all_tasks() - before if task is not own and not task.done()}
+        assert not left, "the test left these tasks running"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the rules that hold for the whole run."""
+    config.pluginmanager.register(Isolation(), "pluggent-isolation")
+    keep_on_this_machine()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every async test, and no other, watch its loop."""
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(inspect.unwrap(item.function)):
+            names = item.fixturenames
+            if "no_task_left" not in names:
+                names.insert(0, "no_task_left")  # set up first, so closed last
+
+
+@pytest.fixture(scope="session")
+def peers_folder() -> Path:
+    """Return where the foreign servers are, or skip."""
+    if not (PEERS / "node_modules").is_dir():
+        pytest.skip(f"no foreign servers in {PEERS}: .ci/run installs them where npm is there")
+    return PEERS
+
+
+def threads() -> set[str]:
+    """Return the threads that pluggent started."""
+    return {f"thread {thread.name}" for thread in threading.enumerate() if thread.name.startswith("pluggent-")}
+
+
+def children() -> set[str]:
+    """Return this process's children; nothing where the system does not list them."""
+    found: set[str] = set()
+    for file in Path("/proc/self/task").glob("*/children"):
+        found.update(f"process {child}" for child in file.read_text("ascii").split())
+    return found
+
+
+def keep_on_this_machine() -> None:
+    """Let sockets connect to loopback addresses and local paths alone, and look up no other name."""
+    connect, connect_ex, getaddrinfo = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        refuse_elsewhere(self.family, address)
+        connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: Any) -> int:
+        refuse_elsewhere(self.family, address)
+        return connect_ex(self, address)
+
+    def guarded_getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name is not None and name.endswith((".invalid", ".test")):
+            raise socket.gaierror(socket.EAI_NONAME, f"no such host: {name}")
+        if name not in {None, "", "localhost"}:
+            refuse_elsewhere(socket.AF_INET, (name, 0))
+        return getaddrinfo(host, *args, **kwargs)
+
+    socket.socket.connect = guarded_connect  # type: ignore[assignment, method-assign]
+    socket.socket.connect_ex = guarded_connect_ex  # type: ignore[assignment, method-assign]
+    socket.getaddrinfo = guarded_getaddrinfo
+
+
+def refuse_elsewhere(family: int, address: Any) -> None:
+    """Raise NetworkForbiddenError unless *address* is on this machine."""
+    if family not in {socket.AF_INET, socket.AF_INET6}:
+        return
+    host = str(address[0])
+    if host == "localhost":
+        return
+    try:
+        local = ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise NetworkForbiddenError(f"a test may reach this machine only, not {host}")
