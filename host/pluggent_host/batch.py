@@ -221,11 +221,15 @@ class _Batch:
             for slot in slots:
                 await self._perform(slot)
             return
-        async with asyncio.TaskGroup() as group:
-            for slot in free:
-                group.create_task(self._perform(slot))
-            if serial:
-                group.create_task(self._perform_in_order(serial))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for slot in free:
+                    group.create_task(self._perform(slot))
+                if serial:
+                    group.create_task(self._perform_in_order(serial))
+        except BaseExceptionGroup as failures:
+            # Calls fail as values; what comes out is one failure of the host, such as a full disk.
+            raise failures.exceptions[0] from failures
 
     async def _perform_in_order(self, slots: Sequence[_Slot]) -> None:
         for slot in slots:

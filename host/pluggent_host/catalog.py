@@ -309,8 +309,9 @@ def version_fits(version: str, specifier: str) -> bool:
     (True, False)
     """
     try:
-        clauses = [clause.strip() for clause in specifier.split(",") if clause.strip()]
-        return all([_satisfies(version, clause) for clause in clauses])  # a list: every one of them is read
+        # A list, so that every clause is read, whatever the first one says.
+        answers = [_satisfies(version, clause.strip()) for clause in specifier.split(",") if clause.strip()]
+        return all(answers)
     except _BeyondUsError:
         from packaging.specifiers import SpecifierSet  # 20 ms, for a plugin with a rare requirement
         from packaging.version import Version  # the same

@@ -110,7 +110,7 @@ def register(
     """
 
     def error(doing: str, cause: BaseException) -> PluginLoadError:
-        advice = "" if host_code else f". Mend it, or leave it out: pluggent --without {plugin_id}"
+        advice = "" if host_code else f" Mend it, or leave it out: pluggent --without {plugin_id}"
         where = "given in application code" if host_code else ""
         return PluginLoadError(plugin_id, where, f"{doing}: {_because(cause)}{advice}")
 
@@ -147,7 +147,7 @@ def _load_error(record: PluginRecord, entry: str, doing: str, cause: BaseExcepti
         missing = own == cause.name or own.startswith(f"{cause.name}.")
         name = cause.name.partition(".")[0].replace("_", "-")
         mend = f"Reinstall it (pip install --force-reinstall {record.id})" if missing else f"pip install {name}"
-    problem = f"{doing} {entry}: {_because(cause)}. {mend}, or leave it out: pluggent --without {record.id}"
+    problem = f"{doing} {entry}: {_because(cause)} {mend}, or leave it out: pluggent --without {record.id}"
     return PluginLoadError(record.id, f"{record.distribution.shown_name} {record.version}", problem)
 
 
@@ -157,7 +157,8 @@ def _because(error: BaseException) -> str:
     while cause is not None and len(said) < 5:  # noqa: PLR2004 (further causes help nobody)
         said.append(_say(cause) if isinstance(cause, _RefusalError) else f"{type(cause).__name__}: {_say(cause)}")
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return ", because of ".join(said)
+    sentence = ", because of ".join(said)
+    return sentence if sentence.endswith("?") else f"{sentence}."
 
 
 def _say(error: BaseException) -> str:
@@ -204,6 +205,11 @@ def _settings_class(target: object) -> type | None:
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+)
 
 
 def _made(factory: Callable[..., object], arguments: tuple[object, ...]) -> object:
@@ -452,7 +458,7 @@ def _wrong_form(value: Callable[..., Any], info: hookspecs.HookInfo) -> Iterator
         yield "blocking=True is for synchronous implementations: leave it out"
     wanted = list(inspect.signature(info.function).parameters)
     parameters = inspect.signature(value).parameters.values()
-    positional = [item.name for item in parameters if item.kind not in (item.KEYWORD_ONLY, item.VAR_KEYWORD)]
+    positional = [str(item).partition(":")[0].partition("=")[0] for item in parameters if item.kind in _POSITIONAL]
     extra = [item.name for item in parameters if item.kind is item.KEYWORD_ONLY and item.default is item.empty]
     if positional != wanted or extra:
         given = ", ".join([*positional, *extra]) or "nothing"

@@ -34,8 +34,8 @@ class Answer:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
-        # Without a content encoding there is nothing to decode, and raw reads cost less.
-        plain = "content-encoding" not in response.headers
+        # Raw reads cost less, where there is nothing to decode and a transport has not read it all.
+        plain = "content-encoding" not in response.headers and not response.is_stream_consumed
         self._body = response.aiter_raw() if plain else response.aiter_bytes()
         self._patience = patience
         self._server = server

@@ -105,19 +105,20 @@ class Faults:
             text = text.replace(secret, "[secret]")
         return text
 
-    def shown(self, body: bytes) -> str:
+    def shown(self, body: bytes | str) -> str:
         """Return the start of *body* for an error message, on one line, without secrets."""
-        text = " ".join(self.redacted(body.decode("utf-8", "replace")).split())
+        text = body if isinstance(body, str) else body.decode("utf-8", "replace")
+        text = " ".join(self.redacted(text).split())
         text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-        return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(body):,} bytes)"
+        return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text):,} characters)"
 
     def from_status(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """Return what an HTTP answer that is no success means."""
         payload = _decoded(body)
-        said = _Said.of(payload) if payload is not None else _Said(self.shown(body))
+        said = _Said.of(payload) if payload is not None else _Said(body.decode("utf-8", "replace"))
         kind, actual, limit = _classified(status, said)
         parts = [f"{self.target} answered {status}", _words_on(status, kind, said, self.model)]
-        text = self.shown(said.message.encode("utf-8", "replace")) or self.shown(body)
+        text = self.shown(said.message) or self.shown(body)
         message = ": ".join((" ".join(filter(None, parts)), text)) if text else " ".join(filter(None, parts))
         return ProviderError(
             kind, message, provider=self.provider, status=status,
@@ -129,7 +130,7 @@ class Faults:
         said = _Said.of(payload)
         status = said.status
         kind, actual, limit = _classified(status, said)
-        reason = self.shown(said.message.encode("utf-8", "replace")) or "no reason given"
+        reason = self.shown(said.message) or "no reason given"
         message = f"{self.target} sent an error: {reason}"
         return ProviderError(kind, message, provider=self.provider, status=status, actual=actual, limit=limit)
 

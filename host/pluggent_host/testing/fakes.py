@@ -1,0 +1,129 @@
+"""A model that says what it is told to, and an observer that remembers: parts for tests.
+
+Real plugins, registered like any other; nothing is patched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar
+
+import attrs
+from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
+from pluggent_hookspecs.events import Observation, ProvideEvent
+from pluggent_hookspecs.hooks import hookimpl
+from pluggent_hookspecs.messages import Message, ToolCall, Usage
+from pluggent_hookspecs.models import (
+    Delta,
+    FinishReason,
+    ModelRequest,
+    ModelResponse,
+    Provider,
+    TextDelta,
+    deltas,
+)
+
+T = TypeVar("T")
+
+Reply: TypeAlias = "str | ToolCall | tuple[ToolCall, ...] | ModelResponse | BaseException | Callable[[ModelRequest], Reply]"
+"""What a scripted model does next: say text, call tools, answer exactly this, or fail."""
+
+
+def call(name: str, id: str = "", /, **arguments: Json) -> ToolCall:
+    """Return a tool call; its id defaults to ``call_<name>``.
+
+    >>> call("add", a=1).arguments
+    '{"a": 1}'
+    """
+    return ToolCall(id or f"call_{name}", name, json.dumps(arguments))
+
+
+class ScriptedModel:
+    """A provider called ``scripted`` that gives *replies* in order, and then says ``done``.
+
+    ``requests`` holds what it was asked. ``streams`` counts the streams that were opened and
+    are not closed. With ``hold`` a reply waits until ``hold`` is set, so that a test can act
+    in the middle of a call. A stream gives a word a batch; one that *cut* names (counted in
+    batches) breaks there.
+    """
+
+    name = "scripted"
+    target = "memory:"
+
+    def __init__(self, *replies: Reply, hold: asyncio.Event | None = None, cut: int | None = None) -> None:
+        self._replies = list(replies)
+        self._hold = hold
+        self._cut = cut
+        self.asked = asyncio.Event()
+        self.requests: list[ModelRequest] = []
+        self.streams = 0
+
+    @hookimpl
+    def provide_providers(self, event: ProvideEvent) -> list[Provider]:
+        return [self]
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        return await self._next(request)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        self.streams += 1
+        try:
+            response = await self._next(request)
+            for number, batch in enumerate(_batches(response)):
+                if number == self._cut:
+                    raise ProviderError(ProviderErrorKind.STREAM_BROKEN, "the stream was cut", provider=self.name)
+                yield batch
+                await asyncio.sleep(0)
+        finally:
+            self.streams -= 1
+
+    async def _next(self, request: ModelRequest) -> ModelResponse:
+        self.requests.append(request)
+        reply = self._replies.pop(0) if self._replies else "done"
+        self.asked.set()
+        if self._hold is not None:
+            await self._hold.wait()
+        return _response(reply, request)
+
+
+def _response(reply: Reply, request: ModelRequest) -> ModelResponse:
+    usage = Usage(input=10, output=5)
+    match reply:
+        case str():
+            return ModelResponse(Message.assistant(reply), usage=usage)
+        case ToolCall():
+            return ModelResponse(Message.assistant((), (reply,)), FinishReason.TOOL_CALLS, usage)
+        case tuple():
+            return ModelResponse(Message.assistant((), reply), FinishReason.TOOL_CALLS, usage)
+        case ModelResponse():
+            return reply
+        case BaseException():
+            raise reply
+        case _:
+            return _response(reply(request), request)
+
+
+def _batches(response: ModelResponse) -> Iterable[tuple[Delta, ...]]:
+    for delta in deltas(response):
+        if isinstance(delta, TextDelta):
+            yield from ((attrs.evolve(delta, text=word),) for word in delta.text.replace(" ", " \0").split("\0"))
+        else:
+            yield (delta,)
+
+
+class Recorder:
+    """An observer that keeps every event it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Observation] = []
+
+    @hookimpl
+    def observe(self, event: Observation) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[T]) -> list[T]:
+        """Return the events of class *kind*, in order."""
+        return [event for event in self.events if isinstance(event, kind)]
