@@ -49,6 +49,10 @@ class BatchTurn(Journal, Protocol):
         ...
 
     def append(self, *entries: Entry) -> None: ...
+    def add(self, *messages: Message) -> None:
+        """Take *messages* into the conversation."""
+        ...
+
     async def commit(self) -> None:
         """Make what was appended as durable as the operator wants effects to be."""
         ...
@@ -106,10 +110,12 @@ async def run_batch(turn: BatchTurn, offered: Toolset, calls: Sequence[ToolCall]
     """
     batch = _Batch(turn, offered, round)
     try:
-        return await batch.run(calls)
+        run = await batch.run(calls)
     except BaseException:
         batch.close()
         raise
+    turn.add(*run.messages)
+    return run
 
 
 class _Batch:
@@ -144,9 +150,20 @@ class _Batch:
 
     def close(self) -> None:
         """Give every call that has none its result, after a cancellation or a failure."""
-        open_ = [(slot.call, slot.dispatched) for slot in self._slots if slot.message is None]
-        open_ += [(call, False) for call in self._unread]
-        self._turn.append(*(close_call(self._turn.scope.turn_id, call, started=started) for call, started in open_))
+        turn_id = self._turn.scope.turn_id
+        messages: list[Message] = []
+        closing: list[Settled] = []
+        for slot in self._slots:
+            if slot.message is None:
+                closing.append(close_call(turn_id, slot.call, started=slot.dispatched))
+                if slot.dispatched and slot.decided is not None:
+                    self._turn.settled(slot.operation, slot.decided.event, unsure=True)
+            messages.append(slot.message or closing[-1].message)
+        closing += [close_call(turn_id, call, started=False) for call in self._unread]
+        messages += [entry.message for entry in closing[len(closing) - len(self._unread) :]]
+        # In memory first: a disk that is full must not leave the conversation torn.
+        self._turn.add(*messages)
+        self._turn.append(*closing)
 
     # ---- decide --------------------------------------------------------------------------
 

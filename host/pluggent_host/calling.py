@@ -14,9 +14,7 @@ import logging
 import sys
 from collections.abc import Awaitable
 from time import perf_counter
-from typing import Any
-
-import attrs
+from typing import Any, NamedTuple
 
 from pluggent_host.chains import Impl
 from pluggent_host.threads import Threads
@@ -30,13 +28,26 @@ class Late(Exception):  # noqa: N818 (a state, told apart from a plugin's own Ti
     """The deadline of a hook call has passed."""
 
 
-@attrs.frozen
-class Answer:
-    """What one implementation came back with: a value, or what went wrong."""
+class Answer(NamedTuple):
+    """What one implementation came back with: a value, or what went wrong.
+
+    While it ``waits``, ``value`` is what to await and ``elapsed_s`` when the call began.
+    """
 
     value: Any
     problem: str = ""
     elapsed_s: float = 0.0
+    waits: bool = False
+
+
+NOTHING = Answer(None)
+"""No opinion, given at once."""
+LATE = "was too late"
+
+
+def _raised(error: BaseException, started: float) -> Answer:
+    although = " although nobody cancelled" if isinstance(error, asyncio.CancelledError) else ""
+    return Answer(None, f"raised {type(error).__name__}: {error}{although}", perf_counter() - started)
 
 
 class Caller:
@@ -51,32 +62,46 @@ class Caller:
 
         Only a cancellation of the calling task itself comes out as an exception.
         """
+        answer = self.call_now(impl, event, deadline)
+        return await self.awaited(impl, answer, deadline) if answer.waits else answer
+
+    def call_now(self, impl: Impl, event: object, deadline: float) -> Answer:
+        """Call *impl*; what has to be awaited is in the answer, for ``awaited``."""
         started = perf_counter()
+        if impl.blocking:
+            return Answer(self._threads.run(impl.function, event, label=impl.plugin), "", started, waits=True)
         try:
-            if impl.blocking:
-                value: Any = self._threads.run(impl.function, event)
-            else:
-                value = impl.function(event)
-                if perf_counter() - started > HELD_LOOP_S:
-                    log.warning(
-                        "plugin %s held the event loop for %.0f ms", impl.plugin, 1e3 * (perf_counter() - started)
-                    )
-            if value is not None and (impl.is_async or impl.blocking or inspect.isawaitable(value)):
-                value = await self.bounded(value, deadline)
+            value = impl.function(event)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; it becomes a value)
+            return _raised(error, started)
+        ended = perf_counter()
+        if ended - started > HELD_LOOP_S:
+            log.warning("plugin %s held the event loop for %.0f ms", impl.plugin, 1e3 * (ended - started))
+        if value is None:
+            return NOTHING if ended <= deadline else Answer(None, LATE, ended - started)
+        if impl.is_async or inspect.isawaitable(value):
+            return Answer(value, "", started, waits=True)
+        return Answer(value, "" if ended <= deadline else LATE, ended - started)
+
+    async def awaited(self, impl: Impl, answer: Answer, deadline: float) -> Answer:
+        """Return what *answer*, which has to be awaited, comes to; see ``call``."""
+        started = answer.elapsed_s
+        try:
+            value = await self.bounded(answer.value, deadline)
         except KeyboardInterrupt:
             raise
         except Late:
-            return Answer(None, "was too late", perf_counter() - started)
+            return Answer(None, LATE, perf_counter() - started)
         except asyncio.CancelledError as error:
-            if _being_cancelled():
+            if being_cancelled():
                 raise
-            return Answer(None, f"raised {error!r} although nobody cancelled", perf_counter() - started)
+            return _raised(error, started)
         except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; it becomes a value)
-            return Answer(None, f"raised {type(error).__name__}: {error}", perf_counter() - started)
+            return _raised(error, started)
         ended = perf_counter()
-        if ended > deadline:
-            return Answer(None, "was too late", ended - started)
-        return Answer(value, "", ended - started)
+        return Answer(value, "" if ended <= deadline else LATE, ended - started)
 
     async def bounded(self, awaitable: Awaitable[Any], deadline: float, *, stopping_s: float = 0.0) -> Any:
         """Return what *awaitable* comes to, run in a task of its own. Raises Late at *deadline*.
@@ -139,6 +164,7 @@ else:
         return asyncio.get_running_loop().create_task(coroutine)
 
 
-def _being_cancelled() -> bool:
+def being_cancelled() -> bool:
+    """Whether somebody has cancelled the current task and it has not ended yet."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

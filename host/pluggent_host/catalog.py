@@ -5,8 +5,7 @@ Comparing versions is here because `pluggent plugins` shows what does not fit, w
 importing a third-party package.
 """
 
-from __future__ import annotations
-
+# No __future__ import: with it NamedTuple would compile each annotation at every start.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple

@@ -85,7 +85,8 @@ def _converter() -> cattrs.Converter:
     made.register_unstructure_hook_func(_is_set, sorted)
     made.register_unstructure_hook(bytes, bytes.decode)
     made.register_structure_hook(bytes, _bytes)
-    made.register_structure_hook_func(_is_scalar, _scalar)
+    for scalar in (bool, int, float, str):  # enums of texts come here too: they are texts
+        made.register_structure_hook(scalar, _scalar)
     made.register_structure_hook_factory(_is_union, partial(_union_reader, made))
     made.register_unstructure_hook(Respond, lambda respond: _write_respond(respond, made))
     made.register_structure_hook(Respond, lambda plain, _: _read_respond(plain, made))
@@ -114,10 +115,6 @@ def _is_subclass(type_: Any, of: Any) -> bool:
 
 def _is_union(type_: Any) -> bool:
     return get_origin(type_) in (Union, UnionType)
-
-
-def _is_scalar(type_: Any) -> bool:
-    return type_ in (bool, int, float, str)
 
 
 # ---- objects ---------------------------------------------------------------------------
@@ -183,16 +180,17 @@ def _bytes(plain: Any, _: object) -> bytes:
 def _scalar(plain: Any, wanted: type) -> Any:
     if type(plain) is wanted:
         return plain
+    if issubclass(wanted, Enum):
+        return wanted(plain)
     if wanted is float and type(plain) is int:
         return float(plain)
     raise TypeError(f"expected {wanted.__name__}, got {_kind(plain)}")
 
 
 def _kind(plain: object) -> str:
-    if plain is None:
-        return "nothing"
-    tag = cast("Mapping[str, object]", plain).get(TAG) if isinstance(plain, Mapping) else None
-    return f"'{tag}'" if tag else type(cast("object", plain)).__name__
+    if isinstance(plain, Mapping):
+        return f"'{cast('Mapping[str, object]', plain).get(TAG, 'an object')}'"
+    return "nothing" if plain is None else type(plain).__name__
 
 
 def _union_reader(converter: cattrs.Converter, union: Any) -> Callable[[Any, Any], Any]:
@@ -205,18 +203,19 @@ def _union_reader(converter: cattrs.Converter, union: Any) -> Callable[[Any, Any
     def read(plain: object, _: object) -> Any:
         if plain is None and optional:
             return None
-        member = _by_tag(cast("Mapping[str, object]", plain), objects) if isinstance(plain, Mapping) else None
-        member = member or next((other for other in others if _takes(other, cast("object", plain))), None)
+        member = _by_tag(plain, objects) or next((other for other in others if _takes(other, plain)), None)
         if member is None:
-            raise TypeError(f"expected {_shown(members)}, got {_kind(cast('object', plain))}")
+            raise TypeError(f"expected {_shown(members)}, got {_kind(plain)}")
         return converter.structure(plain, member)
 
     return read
 
 
-def _by_tag(plain: Mapping[str, object], objects: Mapping[str, Any]) -> Any:
+def _by_tag(plain: object, objects: Mapping[str, Any]) -> Any:
     """Return the class that *plain* says it is; the only one there is if it says nothing."""
-    tag = plain.get(TAG, next(iter(objects)) if len(objects) == 1 else None)
+    if not isinstance(plain, Mapping):
+        return None
+    tag = cast("Mapping[str, object]", plain).get(TAG, next(iter(objects)) if len(objects) == 1 else None)
     return objects.get(tag) if isinstance(tag, str) else None
 
 

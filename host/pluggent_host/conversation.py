@@ -17,7 +17,7 @@ from pluggent_host.operations import Journal, Operations
 from pluggent_host.settings import HostSettings, Limits
 from pluggent_host.threads import Threads
 from pluggent_host.toolset import Toolset
-from pluggent_host.transcript import Entry, Settled, Transcript
+from pluggent_host.transcript import Entry, Transcript
 
 
 @attrs.frozen(eq=False)
@@ -61,10 +61,6 @@ class Conversation:
             self.transcript.append(*entries)
 
     def add(self, *messages: Message) -> None:
-        """Take *messages*, already durable, into the conversation."""
-        self.messages = (*self.messages, *messages)
-
-    def close_calls(self, entries: tuple[Settled, ...]) -> None:
-        """Give open calls their results."""
-        self.append(*entries)
-        self.add(*(entry.message for entry in entries))
+        """Take *messages* into the conversation."""
+        if messages:
+            self.messages = (*self.messages, *messages)

@@ -71,6 +71,7 @@ class Host:
         self._toolbox = toolbox
         self._defaults = defaults
         self._sessions: set[Session] = set()
+        self._providers: dict[str, tuple[str, Provider, str]] = {}
         self._closed = False
 
     # ---- opening and closing -------------------------------------------------------------
@@ -218,7 +219,9 @@ class Host:
         try:
             past = rebuild(transcript.entries())
             name = model or past.model or self._services.settings.model or DEFAULT_MODEL
-            capability, provider, model_name = await self._provider(name)
+            if name not in self._providers:
+                self._providers[name] = await self._provider(name)
+            capability, provider, model_name = self._providers[name]
             text = system if system is not None else past.system or self._services.settings.system
             began = () if past.model or past.turns else (SessionBegan(id, time(), name, text),)
             given = tuple(history) if not past.messages else ()

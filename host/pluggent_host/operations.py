@@ -21,7 +21,7 @@ from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.events import ApprovalEvent, Change, DecisionMade, HookFailed, Observation, Scope, ToolSelectionEvent, Vote
 
-from pluggent_host.calling import Caller
+from pluggent_host.calling import NOTHING, Caller, being_cancelled
 from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains
 from pluggent_host.settings import HostSettings
@@ -228,17 +228,7 @@ class Operations:
         self, operation: Operation[E, R], event: E, changes: tuple[Change, ...], started: float
     ) -> Decided[E, R]:
         hook = operation.hooks.decide
-        ballots: list[tuple[Decision | None, Vote]] = []
-        for impl in self._chains[hook] if hook else ():
-            answer = await self._caller.call(impl, event, started + self._hook_s)
-            may_respond = (
-                impl.plugin in self._grants.may_respond
-                or impl.plugin.startswith(APP)
-                or operation.may_respond(impl.plugin)
-            )
-            ballots.append(ballot(hook, impl.plugin, answer, may_respond=may_respond))
-            if answer.problem:
-                self._tell(HookFailed(operation.scope, impl.plugin, hook, answer.problem))
+        ballots = await self._ballots(operation, hook, event, started + self._hook_s, responding=True)
         verdict = combine(ballots, operation.host_vote(event), self._grants)
         record = _record(operation, event, verdict.outcome, verdict.by, verdict.reason, verdict.votes, changes, started)
         unrecorded = self._write(operation, record)
@@ -255,6 +245,24 @@ class Operations:
             case "respond":
                 assert verdict.respond is not None
                 return Answered(operation, event, verdict.by, verdict.respond.value)
+
+    async def _ballots(
+        self, operation: Operation[Any, Any], hook: str, event: object, deadline: float, *, responding: bool
+    ) -> list[tuple[Decision | None, Vote]]:
+        caller = self._caller
+        ballots: list[tuple[Decision | None, Vote]] = []
+        for impl in self._chains[hook] if hook else ():
+            answer = caller.call_now(impl, event, deadline)
+            if answer.waits:
+                answer = await caller.awaited(impl, answer, deadline)
+            if answer is NOTHING:
+                ballots.append((None, Vote(impl.plugin, "none")))
+                continue
+            may_respond = responding and self._may_answer(operation, impl.plugin)
+            ballots.append(ballot(hook, impl.plugin, answer, may_respond=may_respond))
+            if answer.problem:
+                self._tell(HookFailed(operation.scope, impl.plugin, hook, answer.problem))
+        return ballots
 
     def _write(self, what: Recorded, record: DecisionMade) -> Deny | None:
         try:
@@ -334,8 +342,7 @@ class Operations:
 
     async def perform(self, ready: Ready[E, R] | Answered[E, R]) -> R:
         """Execute what was decided, and let the result hooks see what came of it."""
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if being_cancelled():
             # A hook swallowed the cancellation: that is no consent.
             raise asyncio.CancelledError
         operation, event = ready.operation, ready.event
@@ -375,12 +382,7 @@ class Operations:
     async def _release(self, operation: Operation[E, R], event: E, seen: Any, started: float) -> R:
         hook = operation.hooks.decide_result
         seen = attrs.evolve(seen, digest=hashlib.sha256(repr(seen).encode("utf-8", "surrogatepass")).hexdigest())
-        ballots: list[tuple[Decision | None, Vote]] = []
-        for impl in self._chains[hook]:
-            answer = await self._caller.call(impl, seen, started + self._hook_s)
-            ballots.append(ballot(hook, impl.plugin, answer, may_respond=False))
-            if answer.problem:
-                self._tell(HookFailed(operation.scope, impl.plugin, hook, answer.problem))
+        ballots = await self._ballots(operation, hook, seen, started + self._hook_s, responding=False)
         verdict = combine(ballots, None, self._grants)
         release = _Release(operation, event)
         record = _record(release, seen, verdict.outcome, verdict.by, verdict.reason, verdict.votes, (), started)
@@ -427,10 +429,16 @@ class Operations:
             rest = Rest(inner, current, retrier=retrier)
             try:
                 result = await function(event, rest)
-            except (errors.PluggentError, asyncio.CancelledError):
+            except errors.PluggentError:
                 raise
+            except asyncio.CancelledError as error:
+                if being_cancelled():
+                    raise
+                raise self._failed(operation, plugin, hook, f"raised {error!r} although nobody cancelled") from error
             except Exception as error:
                 raise self._failed(operation, plugin, hook, f"raised {type(error).__name__}: {error}") from error
+            finally:
+                rest.over = True
             if rest.calls == 0 and not self._may_answer(operation, plugin):
                 problem = "did not call call_next(), which needs the operator's grant [grants] may_respond"
                 raise self._failed(operation, plugin, hook, problem)
@@ -465,8 +473,11 @@ class Rest(Generic[R]):
         self._retrier = retrier
         self.calls = 0
         self.last: R | None = None
+        self.over = False
 
     async def __call__(self) -> R:
+        if self.over:
+            raise RuntimeError("call_next() after the hook has returned")
         if self.calls and not self._retrier:
             raise RuntimeError("call_next() a second time needs the grant [grants] retriers")
         self.calls += 1

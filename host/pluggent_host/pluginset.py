@@ -93,6 +93,8 @@ class PluginSet:
         for record in self.catalog.by_kind("hooks"):
             if record.state in ("blocked", "shadowed"):
                 continue
+            if record.state == "disallowed" and self._settings.selection.mode == "safe":
+                continue  # safe mode keeps what is required and nothing else of third parties
             try:
                 if record.state != "available":
                     raise PluginLoadError(

@@ -43,8 +43,17 @@ class Toolbox:
         self._plugins = plugins
         self._settings = settings
         self._made: dict[int, tuple[Offer, tuple[Found, ...]]] = {}
+        self._toolsets: dict[tuple[str | int, ...], tuple[tuple[ToolChoice, ...], Toolset]] = {}
 
-    async def toolset(self, choices: Iterable[ToolChoice]) -> Toolset:
+    async def toolset(self, choices: tuple[ToolChoice, ...]) -> Toolset:
+        """Return the tools that *choices* mean; made once for each choice. See ``_collected``."""
+        key = tuple(choice if isinstance(choice, str) else id(choice) for choice in choices)
+        if key not in self._toolsets:
+            # The choices are kept beside it, so that their ids stay taken.
+            self._toolsets[key] = (choices, await self._collected(choices))
+        return self._toolsets[key][1]
+
+    async def _collected(self, choices: Iterable[ToolChoice]) -> Toolset:
         """Return the tools that *choices* mean, with the names that the model will see.
 
         Raises ConfigError for a name that nothing bears, PluginError for a plugin that was named

@@ -19,7 +19,7 @@ from pluggent_hookspecs.events import Change, Scope, ToolCallEvent, ToolResultEv
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems
-from pluggent_host.calling import Caller, Late
+from pluggent_host.calling import Caller, Late, being_cancelled
 from pluggent_host.functions import FunctionTool
 from pluggent_host.operations import Attempt, Hooks, Journal, quoted
 from pluggent_host.results import as_output
@@ -64,6 +64,7 @@ class ToolCallOperation:
         self.tool = tool
         self.timeout_s = min(timeout_s, tool.spec.timeout_s or timeout_s)
         self.id = id or f"{scope.turn_id}.{round}.{index}"
+        self._frozen = arguments_json
         self.kind: ToolErrorKind | None = None
         self.ran = False
         self.elapsed_s = 0.0
@@ -97,6 +98,7 @@ class ToolCallOperation:
             ",".join(sorted(event.effects)).encode() if event.effects is not None else b"?",
             event.arguments_json,
         )
+        self._frozen = event.arguments_json
         framed = b"".join(b"%d:%b" % (len(part), part) for part in parts)
         return attrs.evolve(event, digest=hashlib.sha256(framed).hexdigest())
 
@@ -154,8 +156,7 @@ class ToolCallOperation:
             return ToolOutput.error(f"Error: {error.message}")
         except asyncio.CancelledError:
             self.kind = ToolErrorKind.CANCELLED
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if being_cancelled():
                 raise
             return ToolOutput.error(f"Error: '{event.tool.name}' cancelled itself.")
         except KeyboardInterrupt:
@@ -175,12 +176,13 @@ class ToolCallOperation:
         tool = self.tool.tool
         caller = self._runner.caller
         if isinstance(tool, FunctionTool):
-            bound = tool.bind(event.arguments_json, context)
+            bound = tool.bind(self._frozen, context)
             if not tool.is_async:
                 waiting = self._runner.threads.run(bound, label=event.capability)
                 return await caller.bounded(waiting, deadline, stopping_s=0.0)
             return await caller.bounded(bound(), deadline, stopping_s=STOPPING_S)
-        return await caller.bounded(tool.call(event.arguments, context), deadline, stopping_s=STOPPING_S)
+        # Decoded anew: what a hook may have done to its view of the arguments does not matter.
+        return await caller.bounded(tool.call(json.loads(self._frozen), context), deadline, stopping_s=STOPPING_S)
 
     # ---- the result ----------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from time import perf_counter, time
 from typing import Any, TypeVar, assert_never
 
@@ -103,6 +104,9 @@ class Turn:
     def append(self, *entries: Entry) -> None:
         self._conversation.append(*entries)
 
+    def add(self, *messages: Message) -> None:
+        self._conversation.add(*messages)
+
     async def commit(self) -> None:
         if self._services.settings.fsync != "off":
             await self.threads.run(self._conversation.transcript.sync)
@@ -157,16 +161,15 @@ class Turn:
             case RunTools(_, round):
                 assert self._reply is not None
                 run = await run_batch(self, self._offered, self._reply.tool_calls, round)
-                self._conversation.add(*run.messages)
                 return attrs.evolve(run.settled, spent=self._spent())
             case _ as never:
                 assert_never(never)
 
     def _close(self, done: Done) -> None:
         calls = self._reply.tool_calls if self._reply is not None and done.close else ()
-        self._conversation.close_calls(
-            tuple(close_call(self.scope.turn_id, call, started=False) for call in calls if call.id in done.close)
-        )
+        closing = [close_call(self.scope.turn_id, call, started=False) for call in calls if call.id in done.close]
+        self.add(*(entry.message for entry in closing))
+        self.append(*closing)
 
     def _over(self, done: Done) -> TurnResult:
         self.append(TurnOver(self.scope.turn_id, done.why, done.detail, self.usage))
@@ -231,7 +234,7 @@ class Turn:
             raise
         except asyncio.CancelledError:
             error = "cancelled"
-            await self._keep_partial(operation)
+            await _uncancelled(self._keep_partial(operation))
             raise
         finally:
             self.spend(operation.spent)
@@ -369,6 +372,18 @@ class _Deltas:
             if final:
                 self._turn.tell(TextShown(self._turn.scope, final))
         self._shown.clear()
+
+
+async def _uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run what a cancelled turn still has to do in a task that is not cancelled itself."""
+    task = asyncio.create_task(coroutine)
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
 
 
 _HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")

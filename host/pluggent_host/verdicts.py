@@ -31,14 +31,14 @@ class Verdict:
 
 def ballot(hook: str, plugin: str, answer: Answer, *, may_respond: bool) -> tuple[Decision | None, Vote]:
     """Return what one plugin's answer counts as. Everything that is not a legal answer denies."""
-    elapsed_us = round(answer.elapsed_s * 1e6, 1)
     decision = answer.value
+    if decision is None and not answer.problem:
+        return None, Vote(plugin, "none")
+    elapsed_us = round(answer.elapsed_s * 1e6, 1)
     if answer.problem:
         decision = _fault(plugin, hook, answer.problem)
         return decision, Vote(plugin, "deny", answer.problem, elapsed_us)
     match decision:
-        case None:
-            return None, Vote(plugin, "none", "", elapsed_us)
         case Respond() if Respond in ANSWERS[hook].may and not may_respond:
             decision = _fault(plugin, hook, "answered Respond without the operator's grant [grants] may_respond")
             return decision, Vote(plugin, "deny", decision.tell_user, elapsed_us)

@@ -48,7 +48,7 @@ class Pluggent(Peer):
             self.Host.open(
                 model=f"openai/{spec.model}",
                 system=spec.system,
-                tools=[tool(name=name)(function) for name, function in self.functions(spec).items()],
+                tools=[tool(name=name, effects=())(function) for name, function in self.functions(spec).items()],
                 settings={"pluggent-openai": {"base_url": spec.base_url, "api_key": "env:OPENAI_API_KEY"}},
                 limits=self.Limits(tool_rounds=50),
             )
@@ -64,7 +64,7 @@ class Pluggent(Peer):
         try:
             return (await session.say(prompt)).text
         finally:
-            await session.close()
+            await session.aclose()
 
     async def stream(self, agent, prompt):
         from pluggent_hookspecs import TextShown
@@ -74,7 +74,7 @@ class Pluggent(Peer):
             async with session.stream(prompt) as events:
                 parts = [event.text async for event in events if isinstance(event, TextShown)]
         finally:
-            await session.close()
+            await session.aclose()
         return "".join(parts), len(parts)
 
     def history(self, pairs):

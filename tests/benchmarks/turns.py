@@ -98,7 +98,7 @@ async def turn(opened: Host, history: tuple[Message, ...] = ()) -> None:
     """Say one thing in a session of its own."""
     session = await opened.session(history=history)
     assert (await session.say("and now?")).text == "ok"
-    await session.close()
+    await session.aclose()
 
 
 async def measure(name: str, work: Callable[[], Awaitable[None]], times: int) -> None:

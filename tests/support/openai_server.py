@@ -11,11 +11,10 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import Any, TypeAlias, cast
+from typing import Any, Self, TypeAlias, cast
 
 import attrs
-
-from pluggent_hookspecs import Message, ModelRequest, Secret
+from pluggent_hookspecs import Message, ModelRequest, ProvideEvent, Secret
 from pluggent_openai.plugin import OpenAI
 from pluggent_openai.provider import ChatCompletions
 
@@ -32,6 +31,19 @@ class Word(Enum):
 LEAVE, RESET, CLOSE, GO = Word.WAIT_FOR_CLIENT_TO_LEAVE, Word.RESET, Word.CLOSE, Word.WAIT_FOR_GO
 
 Answer: TypeAlias = Sequence["bytes | Word"]
+
+
+class _Lent:
+    """What a host lends a plugin."""
+
+    plugin = "pluggent-openai"
+    host_version = "0"
+
+    async def tools_named(self, pattern: str) -> tuple[str, ...]:
+        return (pattern,)
+
+
+LENT = _Lent()
 KEY = "sk-secret-0123456789"
 
 
@@ -49,7 +61,7 @@ class Received:
 
 
 class OddServer:
-    """Answers as scripted. ``left`` is set when a client leaves while it should wait."""
+    """Answers as scripted. ``asked`` is set by a request, ``left`` when a client leaves while it should wait."""
 
     def __init__(self, *answers: Answer, port: int = 0) -> None:
         self._port = port
@@ -57,11 +69,12 @@ class OddServer:
         self.connections = 0
         self.left = asyncio.Event()
         self.go = asyncio.Event()
+        self.asked = asyncio.Event()
         self._answers = list(answers)
         self._server: asyncio.Server | None = None
         self._handlers: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> OddServer:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         return self
 
@@ -86,6 +99,7 @@ class OddServer:
         try:
             while (request := await _read_request(reader)) is not None:
                 self.requests.append(request)
+                self.asked.set()
                 if not await self._answer(reader, writer):
                     break
         except ConnectionError:
@@ -124,7 +138,9 @@ async def _read_request(reader: asyncio.StreamReader) -> Received | None:
     return Received(head[0], headers, await reader.readexactly(int(headers.get("content-length", "0"))))
 
 
-def answer(body: bytes | str, status: int = 200, headers: Mapping[str, str] | None = None, kind: str = "application/json") -> Answer:
+def answer(
+    body: bytes | str, status: int = 200, headers: Mapping[str, str] | None = None, kind: str = "application/json"
+) -> Answer:
     """Return a whole answer with a length."""
     data = body.encode() if isinstance(body, str) else body
     lines = [f"HTTP/1.1 {status} X", f"content-type: {kind}", f"content-length: {len(data)}"]
@@ -161,7 +177,9 @@ def chunk(delta: Mapping[str, object] | None = None, finish: str | None = None, 
     return {"id": "c1", "object": "chat.completion.chunk", "model": "m-1", "choices": [choice], **more}
 
 
-def call(index: int | None = 0, id: str | None = None, name: str | None = None, arguments: object = ...) -> dict[str, object]:
+def call(
+    index: int | None = 0, id: str | None = None, name: str | None = None, arguments: object = ...
+) -> dict[str, object]:
     """Return the delta of one piece of a tool call; what is not given is left out."""
     function: dict[str, object] = {}
     if name is not None:
@@ -199,7 +217,7 @@ def plugin_at(url: str, **settings: Any) -> tuple[OpenAI, ChatCompletions]:
     """Return a plugin for the server at *url*, with a key, and its first provider."""
     settings.setdefault("api_key", Secret.of(KEY))
     plugin = OpenAI(OpenAI.Settings(base_url=url, **settings))
-    first = next(iter(plugin.provide_providers(cast("Any", None))))
+    first = next(iter(plugin.provide_providers(ProvideEvent())))
     return plugin, cast("ChatCompletions", first)
 
 

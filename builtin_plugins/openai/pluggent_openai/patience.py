@@ -26,7 +26,7 @@ class Patience:
     async def wait(self, awaitable: Awaitable[T], seconds: float) -> T:
         """Return what *awaitable* returns. Raises TimeoutError once *seconds* have passed."""
         self._waiter = waiter = asyncio.current_task()
-        assert waiter is not None  # noqa: S101 (asyncio runs coroutines in tasks)
+        assert waiter is not None
         cancelling = waiter.cancelling()
         self._until = until = self._loop.time() + seconds
         if self._timer is None or self._timer.when() > until:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 from pluggent_hookspecs import PluginContext, Provider, hookimpl
 
-from pluggent_openai.settings import DEFAULT_BASE_URL, Server, Settings as OpenAISettings
+from pluggent_openai.settings import DEFAULT_BASE_URL, Server, Settings as OpenAISettings, target_of
 
 if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
@@ -51,7 +51,7 @@ class OpenAI:
         self._providers: tuple[ChatCompletions, ...] = ()
 
     @hookimpl
-    def provide_providers(self, event: ProvideEvent) -> Iterable[Provider]:  # noqa: ARG002 (the hook's signature)
+    def provide_providers(self, event: ProvideEvent) -> Iterable[Provider]:
         """Return one provider for each server."""
         # Here and not above: only who asks a model needs the encoder.
         from pluggent_openai.provider import ChatCompletions
@@ -63,8 +63,11 @@ class OpenAI:
             )
         return self._providers
 
+    def __repr__(self) -> str:
+        return f"<OpenAI {', '.join(f'{name} at {target_of(at.base_url)}' for name, at in self._servers.items())}>"
+
     @asynccontextmanager
-    async def open(self, context: PluginContext) -> AsyncGenerator[None]:  # noqa: ARG002 (the contract's signature)
+    async def open(self, context: PluginContext) -> AsyncGenerator[None]:
         """Close every connection at the end."""
         try:
             yield

@@ -14,6 +14,7 @@ from openai_server import (
     GO,
     KEY,
     LEAVE,
+    LENT,
     RESET,
     STREAM_HEAD,
     OddServer,
@@ -29,8 +30,7 @@ from openai_server import (
     request,
     stream_answer,
 )
-
-from pluggent_hookspecs import Finished, ProviderError, ProviderErrorKind as Kind, Secret, TextDelta
+from pluggent_hookspecs import Finished, ProvideEvent, ProviderError, ProviderErrorKind as Kind, Secret, TextDelta
 from pluggent_openai.plugin import OpenAI
 
 HELLO = event(chunk({"content": "Hello"}))
@@ -61,7 +61,7 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 async def test_a_whole_reply_comes_from_one_post():
     async with OddServer(json_answer(REPLY)) as server:
         plugin, provider = plugin_at(server.url, organization="org", project="proj", headers={"X-Team": "a"})
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             reply = await provider.complete(request())
 
     (sent,) = server.requests
@@ -77,7 +77,7 @@ async def test_a_stream_is_told_read_by_read():
     steps = (STREAM_HEAD, http_chunk(HELLO), GO, http_chunk(HELLO + STOP + DONE), b"0\r\n\r\n")
     async with OddServer(steps) as server:
         plugin, provider = plugin_at(server.url)
-        async with plugin.open(None), aclosing(provider.stream(request())) as stream:
+        async with plugin.open(LENT), aclosing(provider.stream(request())) as stream:
             first = await anext(stream)
             server.go.set()
             rest = [delta async for batch in stream for delta in batch]
@@ -88,9 +88,11 @@ async def test_a_stream_is_told_read_by_read():
 
 
 async def test_connections_are_used_again():
-    async with OddServer(json_answer(REPLY), stream_answer(HELLO, STOP, DONE), json_answer(REPLY, 429), json_answer(REPLY)) as server:
+    async with OddServer(
+        json_answer(REPLY), stream_answer(HELLO, STOP, DONE), json_answer(REPLY, 429), json_answer(REPLY)
+    ) as server:
         plugin, provider = plugin_at(server.url)
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             await provider.complete(request())
             await batches(provider)
             await failure_of(provider, stream=False)
@@ -102,7 +104,7 @@ async def test_connections_are_used_again():
 async def test_a_keyless_server_gets_no_authorization():
     async with OddServer(json_answer(REPLY)) as server:
         plugin, provider = plugin_at(server.url, api_key=None)
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             await provider.complete(request())
 
     assert "authorization" not in server.requests[0].headers
@@ -111,7 +113,7 @@ async def test_a_keyless_server_gets_no_authorization():
 async def test_a_renewed_key_is_used_at_once(monkeypatch):
     async with OddServer(json_answer(REPLY), json_answer(REPLY)) as server:
         plugin, provider = plugin_at(server.url, api_key=Secret("env:SOME_KEY_HERE"))
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             for key in ("old", "new"):
                 monkeypatch.setenv("SOME_KEY_HERE", f"{key}\n")
                 await provider.complete(request())
@@ -120,7 +122,9 @@ async def test_a_renewed_key_is_used_at_once(monkeypatch):
 
 
 @both
-@pytest.mark.parametrize("key", [Secret("env:NO_SUCH_VARIABLE"), Secret.of("sk-ключ"), Secret.of("a\nb"), Secret.of(" ")])
+@pytest.mark.parametrize(
+    "key", [Secret("env:NO_SUCH_VARIABLE"), Secret.of("sk-ключ"), Secret.of("a\nb"), Secret.of(" ")]
+)
 async def test_a_key_that_cannot_be_sent_is_an_authentication_error_that_does_not_show_it(key, stream):
     error = await failure_of(provider_at("http://127.0.0.1:9/v1", api_key=key), stream=stream)
 
@@ -133,11 +137,11 @@ async def test_the_key_is_in_no_error_and_no_log(stream, caplog):
     caplog.set_level(logging.DEBUG)
     async with OddServer(json_answer({"error": {"message": f"Incorrect key {KEY}"}}, 401)) as server:
         plugin, provider = plugin_at(server.url, headers={"x-second": "hush-hush"})
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             error = await failure_of(provider, stream=stream)
 
     assert error.kind is Kind.AUTHENTICATION
-    shown = f"{error!s}{error!r}{error.__cause__!r}{provider!r}{plugin!r}{plugin.Settings(api_key=Secret.of(KEY))!r}{caplog.text}"
+    shown = f"{error!s}{error!r}{error.__cause__!r}{provider!r}{plugin!r}{caplog.text}"
     assert KEY not in shown
     assert "hush-hush" not in shown
 
@@ -178,7 +182,7 @@ async def test_the_first_byte_may_take_longer_than_a_silence():
     steps = (STREAM_HEAD, GO, http_chunk(HELLO + STOP + DONE), b"0\r\n\r\n")
     async with OddServer(steps) as server:
         plugin, provider = plugin_at(server.url, silence_s=0.01, first_byte_s=15)
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             asyncio.get_running_loop().call_later(0.1, server.go.set)
             found = await batches(provider)
 
@@ -189,7 +193,7 @@ async def test_a_consumer_may_take_its_time_between_two_batches():
     steps = (STREAM_HEAD, http_chunk(HELLO), http_chunk(STOP + DONE), b"0\r\n\r\n")
     async with OddServer(steps) as server:
         plugin, provider = plugin_at(server.url, silence_s=0.02)
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             found = []
             async for batch in provider.stream(request()):
                 found += batch
@@ -207,7 +211,7 @@ async def test_a_server_that_does_not_accept_is_given_up_naming_the_setting():
         waiting = []
         for _ in range(4):
             filler = socket.socket()
-            filler.setblocking(False)  # noqa: FBT003
+            filler.setblocking(False)
             filler.connect_ex(address)
             waiting.append(filler)
         error = await failure_of(provider_at(f"http://127.0.0.1:{address[1]}", connect_s=0.05), stream=False)
@@ -295,7 +299,7 @@ async def test_a_stream_without_length_that_is_closed_after_done_is_whole():
     head = b"HTTP/1.0 200 OK\r\n\r\n"
     async with OddServer((head, HELLO, STOP, DONE, CLOSE)) as server:
         plugin, provider = plugin_at(server.url)
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             found = await batches(provider)
 
     assert found[-1] == Finished(model="m-1", id="c1")
@@ -323,7 +327,7 @@ async def test_an_answer_that_is_too_long_is_refused(stream):
 async def test_redirects_are_not_followed(stream):
     async with OddServer(answer("", 307, {"location": "http://127.0.0.1:9/"})) as server:
         plugin, provider = plugin_at(server.url)
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             error = await failure_of(provider, stream=stream)
 
     assert error.kind is Kind.BAD_REQUEST
@@ -353,7 +357,7 @@ async def test_a_body_that_cannot_be_decompressed_is_a_protocol_error(stream):
 async def test_the_retry_after_of_a_real_answer_is_read(stream):
     async with OddServer(json_answer({"error": {"message": "slow"}}, 429, {"Retry-After": "3"})) as server:
         plugin, provider = plugin_at(server.url)
-        async with plugin.open(None):
+        async with plugin.open(LENT):
             error = await failure_of(provider, stream=stream)
 
     assert (error.kind, error.retry_after, error.status) == (Kind.RATE_LIMITED, 3.0, 429)
@@ -368,8 +372,7 @@ async def test_a_cancelled_call_closes_its_connection(steps, stream):
     async with OddServer(steps) as server:
         provider = provider_at(server.url)
         task = asyncio.ensure_future(batches(provider) if stream else provider.complete(request()))
-        while not server.requests:
-            await asyncio.sleep(0)
+        await server.asked.wait()
         for _ in range(20):
             await asyncio.sleep(0)
         task.cancel()
@@ -412,14 +415,14 @@ async def test_many_calls_at_once_keep_their_replies_apart():
 
 def at_transport(transport):
     plugin = OpenAI(OpenAI.Settings(base_url="http://x/v1", api_key=None), transport=transport)
-    return plugin, plugin.provide_providers(None)[0]
+    return plugin, next(iter(plugin.provide_providers(ProvideEvent())))
 
 
 async def test_a_transport_of_the_application_is_used_and_left_open():
     class Transport(httpx2.AsyncBaseTransport):
         closed = False
 
-        async def handle_async_request(self, asked):
+        async def handle_async_request(self, request):
             return httpx2.Response(200, json=REPLY)
 
         async def aclose(self):
@@ -427,7 +430,7 @@ async def test_a_transport_of_the_application_is_used_and_left_open():
 
     transport = Transport()
     plugin, provider = at_transport(transport)
-    async with plugin.open(None):
+    async with plugin.open(LENT):
         reply = await provider.complete(request())
 
     assert (reply.message.text, transport.closed) == ("Hello", False)
@@ -436,8 +439,8 @@ async def test_a_transport_of_the_application_is_used_and_left_open():
 async def test_a_client_of_the_application_is_used_and_left_open():
     async with OddServer(json_answer(REPLY)) as server, httpx2.AsyncClient(headers={"x-mine": "1"}) as client:
         plugin = OpenAI(OpenAI.Settings(base_url=server.url, api_key=None), client=client)
-        (provider,) = plugin.provide_providers(None)
-        async with plugin.open(None):
+        (provider,) = plugin.provide_providers(ProvideEvent())
+        async with plugin.open(LENT):
             await provider.complete(request())
 
         assert not client.is_closed
@@ -448,7 +451,7 @@ async def test_a_closed_client_of_the_application_is_named():
     client = httpx2.AsyncClient()
     await client.aclose()
     plugin = OpenAI(OpenAI.Settings(base_url="http://x/v1", api_key=None), client=client)
-    (provider,) = plugin.provide_providers(None)
+    (provider,) = plugin.provide_providers(ProvideEvent())
 
     assert "is closed" in str(await failure_of(provider, stream=False))
 
@@ -460,7 +463,7 @@ def test_one_plugin_serves_one_event_loop_after_the_other():
     plugin, provider = plugin_at(f"http://127.0.0.1:{port}/v1")
 
     async def turn():
-        async with OddServer(json_answer(REPLY), port=port), plugin.open(None):
+        async with OddServer(json_answer(REPLY), port=port), plugin.open(LENT):
             return (await provider.complete(request())).message.text
 
     assert [asyncio.run(turn()) for _ in range(2)] == ["Hello", "Hello"]

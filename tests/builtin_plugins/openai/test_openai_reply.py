@@ -4,7 +4,6 @@ import json
 
 import pytest
 from openai_server import completion, request
-
 from pluggent_hookspecs import (
     Audio,
     FinishReason,
@@ -110,7 +109,10 @@ def test_arguments_become_text(arguments, text):
 
 
 def test_missing_arguments_are_an_empty_object():
-    assert read(completion({"tool_calls": [{"id": "x", "function": {"name": "f"}}]})).message.tool_calls[0].arguments == "{}"
+    assert (
+        read(completion({"tool_calls": [{"id": "x", "function": {"name": "f"}}]})).message.tool_calls[0].arguments
+        == "{}"
+    )
 
 
 @pytest.mark.parametrize("given", [[None, None], ["", ""], ["x", "x"], [7, None]])
@@ -138,7 +140,9 @@ def test_usage_that_is_missing_is_unknown_and_not_zero():
 
 def test_a_missing_finish_reason_is_inferred():
     assert read(completion({"content": "a"}, None)).finish_reason is FinishReason.STOP
-    assert read(completion({"tool_calls": [{"function": {"name": "f"}}]}, None)).finish_reason is FinishReason.TOOL_CALLS
+    assert (
+        read(completion({"tool_calls": [{"function": {"name": "f"}}]}, None)).finish_reason is FinishReason.TOOL_CALLS
+    )
 
 
 def test_an_unknown_finish_reason_is_kept():
@@ -179,12 +183,9 @@ def test_an_error_with_status_200_is_raised_as_its_kind(value, kind):
     assert failure(value).kind is kind
 
 
-def test_an_extra_field_that_is_nested_too_deeply_is_a_protocol_error():
-    deep = '{"a":' * 900 + "1" + "}" * 900
+def test_an_extra_field_that_python_cannot_nest_is_a_protocol_error():
+    deep = b'{"a":' * 990 + b"1" + b"}" * 990
 
-    try:
-        kept = read(b'{"choices":[{"message":{"content":"a","x":' + deep.encode() + b'},"finish_reason":"stop"}]}')
-    except ProviderError as error:
-        assert error.kind is Kind.PROTOCOL
-    else:
-        assert "x" in kept.message.extra
+    error = failure(b'{"choices":[{"message":{"content":"a","x":' + deep + b'},"finish_reason":"stop"}]}')
+
+    assert error.kind is Kind.PROTOCOL

@@ -1,15 +1,15 @@
 """Streamed replies, as real servers send them: well, oddly, broken."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings, strategies as st
 from openai_server import DONE, call, chunk, completion, event, request
-
 from pluggent_hookspecs import (
     Audio,
-    FinishReason,
     Finished,
+    FinishReason,
     Image,
     Message,
     ModelRequest,
@@ -29,7 +29,11 @@ from pluggent_openai.errors import Faults
 from pluggent_openai.stream import StreamReader
 
 FAULTS = Faults("openai", "http://x/v1", "m")
-TEXT = event(chunk({"role": "assistant", "content": ""})) + event(chunk({"content": "Hel"})) + event(chunk({"content": "lo"}))
+TEXT = (
+    event(chunk({"role": "assistant", "content": ""}))
+    + event(chunk({"content": "Hel"}))
+    + event(chunk({"content": "lo"}))
+)
 STOP = event(chunk({}, "stop"))
 USAGE = event({"id": "c1", "choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 5}})
 
@@ -164,18 +168,23 @@ def test_a_call_comes_in_pieces():
 
 def test_calls_side_by_side_are_told_apart_by_their_index():
     assert calls(
-        call(0, "call_a", "add", '{"a"'), call(1, "call_b", "sub", '{"b"'), call(0, arguments=":1}"), call(1, arguments=":2}")
+        call(0, "call_a", "add", '{"a"'),
+        call(1, "call_b", "sub", '{"b"'),
+        call(0, arguments=":1}"),
+        call(1, arguments=":2}"),
     ) == (ADD, SUB)
 
 
 def test_a_name_may_be_repeated_in_every_piece():
-    assert calls(
-        call(0, "call_a", "add", '{"a"'), call(0, "call_a", "add", ":"), call(0, "call_a", "add", "1}")
-    ) == (ADD,)
+    assert calls(call(0, "call_a", "add", '{"a"'), call(0, "call_a", "add", ":"), call(0, "call_a", "add", "1}")) == (
+        ADD,
+    )
 
 
 def test_a_name_may_be_repeated_without_index_and_id():
-    assert calls(call(None, None, "add", '{"a"'), call(None, None, "add", ":1}")) == (ToolCall("call_0", "add", '{"a":1}'),)
+    assert calls(call(None, None, "add", '{"a"'), call(None, None, "add", ":1}")) == (
+        ToolCall("call_0", "add", '{"a":1}'),
+    )
 
 
 def test_a_name_may_be_sent_twice():
@@ -202,7 +211,10 @@ def test_a_missing_index_and_id_means_the_last_call():
 
 def test_one_index_for_two_calls_with_ids_of_their_own():
     assert calls(
-        call(0, "call_a", "add", '{"a"'), call(0, None, None, ":1}"), call(0, "call_b", "sub", '{"b"'), call(0, None, None, ":2}")
+        call(0, "call_a", "add", '{"a"'),
+        call(0, None, None, ":1}"),
+        call(0, "call_b", "sub", '{"b"'),
+        call(0, None, None, ":2}"),
     ) == (ADD, SUB)
 
 
@@ -214,7 +226,10 @@ def test_one_index_for_two_calls_of_one_tool():
 
 
 def test_whole_calls_without_index_and_id_in_one_list():
-    pieces = [{"function": {"name": "add", "arguments": '{"a":1}'}}, {"function": {"name": "add", "arguments": '{"a":1}'}}]
+    pieces = [
+        {"function": {"name": "add", "arguments": '{"a":1}'}},
+        {"function": {"name": "add", "arguments": '{"a":1}'}},
+    ]
 
     assert calls({"tool_calls": pieces}) == (ToolCall("call_0", "add", '{"a":1}'), ToolCall("call_1", "add", '{"a":1}'))
 
@@ -285,7 +300,9 @@ def test_calls_are_calls_whatever_the_finish_reason(finish):
     assert reply(event(chunk(call(0, "x", "add"))), ending + DONE).finish_reason is FinishReason.TOOL_CALLS
 
 
-@pytest.mark.parametrize("piece", [call(0, "x"), {"tool_calls": "x"}, {"tool_calls": [7]}, {"tool_calls": [{"function": 7}]}])
+@pytest.mark.parametrize(
+    "piece", [call(0, "x"), {"tool_calls": "x"}, {"tool_calls": [7]}, {"tool_calls": [{"function": 7}]}]
+)
 def test_a_call_that_is_none_is_an_error(piece):
     assert failure(event(chunk(piece)) + event(chunk({}, "tool_calls"))).kind is Kind.PROTOCOL
 
@@ -304,7 +321,7 @@ def test_any_cut_of_the_bytes_gives_the_same_reply(cuts):
     )
     edges = sorted({0, *(min(cut * 3, len(stream)) for cut in cuts), len(stream)})
 
-    assert reply(*(stream[a:b] for a, b in zip(edges, edges[1:], strict=False))) == reply(stream)
+    assert reply(*(stream[a:b] for a, b in pairwise(edges))) == reply(stream)
 
 
 # ---- how it ends ------------------------------------------------------------------------

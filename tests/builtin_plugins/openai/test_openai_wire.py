@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from pluggent_hookspecs import (
     Audio,
     File,
@@ -51,15 +50,16 @@ def refusal(*messages, **parameters) -> ProviderError:
 
 
 def test_a_request_has_these_bytes_and_no_others():
-    assert body(Message.system("Be brief."), Message.user("hé \u2028")) == (
-        '{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hé \u2028"}]}'
-    ).encode()
+    assert (
+        body(Message.system("Be brief."), Message.user("hé \u2028"))
+        == (
+            '{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hé \u2028"}]}'
+        ).encode()
+    )
 
 
 def test_a_tool_round_has_these_bytes_and_no_others():
-    sent = body(
-        Message.user("add"), Message.assistant((), (CALL,)), Message.tool(CALL, "3"), tools=(ADD,), stream=True
-    )
+    sent = body(Message.user("add"), Message.assistant((), (CALL,)), Message.tool(CALL, "3"), tools=(ADD,), stream=True)
 
     assert sent == (
         b'{"model":"m","messages":[{"role":"user","content":"add"},'

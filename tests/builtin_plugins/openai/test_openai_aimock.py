@@ -1,0 +1,200 @@
+"""The provider against a mock of OpenAI that others wrote: npm @copilotkit/aimock."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from openai_server import KEY, batches, provider_at
+from pluggent_hookspecs import (
+    Finished,
+    FinishReason,
+    Message,
+    ModelParameters,
+    ModelRequest,
+    ProviderError,
+    ProviderErrorKind as Kind,
+    Reply,
+    TextDelta,
+    ToolCall,
+    ToolSpec,
+)
+
+LONG = " ".join(f"word{number}" for number in range(60))
+CALLS = [
+    {"id": f"call_{name}", "name": name, "arguments": {"city": "Bern", "text": "\N{SNOWMAN}"}} for name in ("wx", "tz")
+]
+OK = {"content": "x"}
+FIXTURES = [
+    {"match": {"userMessage": "greet"}, "response": {
+        "content": "Hi there! \N{SNOWMAN}", "usage": {"prompt_tokens": 10, "completion_tokens": 5}}},
+    {"match": {"userMessage": "tell"}, "response": {"content": LONG}},
+    {"match": {"userMessage": "weather", "hasToolResult": False}, "response": {"toolCalls": CALLS}},
+    {"match": {"userMessage": "weather", "toolCallId": "call_tz"}, "response": {"content": "Snow at noon."}},
+    {"match": {"userMessage": "broken call"}, "response": {
+        "toolCalls": [{"name": "wx", "arguments": '{"city": oops'}]}},
+    {"match": {"userMessage": "limited", "sequenceIndex": 0}, "response": {
+        "error": {"message": "Rate limited", "type": "rate_limit_error"}, "status": 429, "retryAfter": 7}},
+    {"match": {"userMessage": "limited"}, "response": {"content": "At last."}},
+    {"match": {"userMessage": "too long"}, "response": {"status": 400, "error": {
+        "message": "maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
+        "type": "invalid_request_error", "code": "context_length_exceeded"}}},
+    {"match": {"userMessage": "overloaded"}, "response": {
+        "error": {"message": "Overloaded", "type": "server_error"}, "status": 503}},
+    {"match": {"userMessage": "cut"}, "response": {"content": LONG}, "truncateAfterChunks": 4, "latency": 30},
+    {"match": {"userMessage": "malformed"}, "response": OK, "chaos": {"malformedRate": 1}},
+    {"match": {"userMessage": "hang up"}, "response": OK, "chaos": {"disconnectRate": 1}},
+    {"match": {"userMessage": "slow"}, "response": {"content": LONG}, "latency": 20000},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def aimock(peers_folder: Path, tmp_path_factory):
+    """Start the mock and return its URL."""
+    program = peers_folder / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
+    node = shutil.which("node")
+    if node is None or not program.is_file():
+        pytest.skip(f"node or {program} is not there: npm install --prefix {peers_folder} @copilotkit/aimock")
+    fixtures = tmp_path_factory.mktemp("aimock") / "fixtures.json"
+    fixtures.write_text(json.dumps({"fixtures": FIXTURES}), "utf-8")
+    command = [node, str(program), "--port", "0", "--fixtures", str(fixtures), "--strict"]
+    quiet = {"PATH": os.environ["PATH"], "HOME": str(fixtures.parent)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quiet) as process:  # noqa: S603
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "listening on " in line:
+                break
+        else:
+            pytest.fail("aimock did not start: " + "".join(said))
+        yield said[-1].rpartition("listening on ")[2].strip() + "/v1"
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=10)
+
+
+@pytest.fixture
+async def provider(aimock):
+    provider = provider_at(aimock, silence_s=5, first_byte_s=5)
+    yield provider
+    await provider.close()
+
+
+both = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+WX, TZ = ToolSpec("wx", "Weather"), ToolSpec("tz", "Time zone")
+
+
+async def ask(provider, *messages: Message, streamed: bool, tools=()):
+    asked = ModelRequest("gpt-4o", messages, tools, ModelParameters(temperature=0.0))
+    if not streamed:
+        return await provider.complete(asked)
+    reply = Reply()
+    reply.add(await batches(provider, asked))
+    return reply.response()
+
+
+async def failure_of(provider, text: str, *, streamed: bool) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        await ask(provider, Message.user(text), streamed=streamed)
+    assert KEY not in str(caught.value)
+    return caught.value
+
+
+@both
+async def test_a_text_comes_with_its_usage(provider, streamed):
+    reply = await ask(provider, Message.system("Be kind."), Message.user("greet"), streamed=streamed)
+
+    assert (reply.message.text, reply.finish_reason) == ("Hi there! \N{SNOWMAN}", FinishReason.STOP)
+    assert (reply.usage.input, reply.usage.output) == (10, 5)
+    assert reply.model == "gpt-4o"
+
+
+async def test_a_long_text_comes_in_pieces(provider):
+    found = await batches(provider, ModelRequest("gpt-4o", (Message.user("tell"),)))
+
+    assert "".join(delta.text for delta in found if isinstance(delta, TextDelta)) == LONG
+    assert isinstance(found[-1], Finished)
+
+
+@both
+async def test_a_round_of_two_tools_goes_there_and_back(provider, streamed):
+    asked = Message.user("weather")
+
+    first = await ask(provider, asked, streamed=streamed, tools=(WX, TZ))
+    results = [Message.tool(call, "snow") for call in first.message.tool_calls]
+    second = await ask(provider, asked, first.message, *results, streamed=streamed, tools=(WX, TZ))
+
+    arguments = '{"city":"Bern","text":"\N{SNOWMAN}"}'
+    assert first.message.tool_calls == (ToolCall("call_wx", "wx", arguments), ToolCall("call_tz", "tz", arguments))
+    assert first.finish_reason is FinishReason.TOOL_CALLS
+    assert second.message.text == "Snow at noon."
+
+
+@both
+async def test_arguments_that_are_no_json_arrive_as_they_were_written(provider, streamed):
+    reply = await ask(provider, Message.user("broken call"), streamed=streamed, tools=(WX,))
+
+    assert [call.arguments for call in reply.message.tool_calls] == ['{"city": oops']
+
+
+async def test_a_rate_limit_says_when_to_come_back_and_passes(provider):
+    error = await failure_of(provider, "limited", streamed=True)
+    reply = await ask(provider, Message.user("limited"), streamed=True)
+
+    assert (error.kind, error.retry_after, error.retryable) == (Kind.RATE_LIMITED, 7.0, True)
+    assert reply.message.text == "At last."
+
+
+@both
+async def test_a_request_that_is_too_long_says_by_how_much(provider, streamed):
+    error = await failure_of(provider, "too long", streamed=streamed)
+
+    assert (error.kind, error.actual, error.limit, error.retryable) == (Kind.CONTEXT_LENGTH, 9000, 8192, False)
+
+
+@both
+async def test_an_overloaded_server_is_unavailable(provider, streamed):
+    error = await failure_of(provider, "overloaded", streamed=streamed)
+
+    assert (error.kind, error.status) == (Kind.UNAVAILABLE, 503)
+
+
+async def test_a_stream_that_is_cut_is_broken_after_what_came(provider):
+    came = []
+
+    async def read():
+        async for batch in provider.stream(ModelRequest("gpt-4o", (Message.user("cut"),))):
+            came.extend(batch)
+
+    with pytest.raises(ProviderError) as caught:
+        await read()
+
+    assert caught.value.kind is Kind.STREAM_BROKEN
+    text = "".join(delta.text for delta in came if isinstance(delta, TextDelta))
+    assert text
+    assert LONG.startswith(text)
+
+
+@both
+async def test_malformed_json_is_a_protocol_error(provider, streamed):
+    assert (await failure_of(provider, "malformed", streamed=streamed)).kind is Kind.PROTOCOL
+
+
+@both
+async def test_a_hang_up_is_worth_another_try(provider, streamed):
+    error = await failure_of(provider, "hang up", streamed=streamed)
+
+    assert (error.kind, error.retryable) == (Kind.UNAVAILABLE, True)
+
+
+async def test_a_slow_stream_is_given_up(aimock):
+    hasty = provider_at(aimock, silence_s=0.2, first_byte_s=0.2)
+    async with asyncio.timeout(10):
+        error = await failure_of(hasty, "slow", streamed=True)
+    await hasty.close()
+
+    assert error.kind is Kind.TIMEOUT
