@@ -421,13 +421,19 @@ def decide_tool_result(event: e.ToolResultEvent) -> MaybeAsync[Decision | None]:
 
 @_hook(HookKind.TRANSFORM, fired=False)
 def transform_plan(event: e.PlanEvent) -> MaybeAsync[Plan | None]:
-    """Return another plan, or None to leave it. Not fired by this version."""
+    """Return another plan, or None to leave it.
+
+    Not fired by this version.
+    """
     raise AssertionError(event)
 
 
 @_hook(HookKind.DECIDE, fired=False)
 def decide_plan(event: e.PlanEvent) -> MaybeAsync[Decision | None]:
-    """Say whether this plan may be run. Not fired by this version."""
+    """Say whether this plan may be run.
+
+    Not fired by this version.
+    """
     raise AssertionError(event)
 
 
@@ -457,13 +463,19 @@ def transform_memory_result(event: e.MemoryResultEvent) -> MaybeAsync[Sequence[M
 
 @_hook(HookKind.DECIDE, fired=False)
 def decide_resource(event: e.ResourceEvent) -> MaybeAsync[Decision | None]:
-    """Say whether a resource or prompt may be read. Not fired by this version."""
+    """Say whether a resource or prompt may be read.
+
+    Not fired by this version.
+    """
     raise AssertionError(event)
 
 
 @_hook(HookKind.TRANSFORM, fired=False)
 def transform_resource(event: e.ResourceResultEvent) -> MaybeAsync[Sequence[Part] | None]:
-    """Return other content of a resource, or None. Not fired by this version."""
+    """Return other content of a resource, or None.
+
+    Not fired by this version.
+    """
     raise AssertionError(event)
 
 

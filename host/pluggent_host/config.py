@@ -26,6 +26,7 @@ FILE_NAME = "pluggent.toml"
 MAX_BYTES = 1_048_576
 _PREFIX = "PLUGGENT_"
 _NUMBER_MAX = 1e12
+_SHOWN = 60
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -102,6 +103,10 @@ def _home(environ: Mapping[str, str]) -> Path:
 # ---- what a value may be ---------------------------------------------------------------
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 class Kind(NamedTuple):
     """What a setting may be. ``parse`` reads it from text; None: it cannot be given as text.
 
@@ -110,13 +115,21 @@ class Kind(NamedTuple):
 
     expected: str
     fits: Callable[[Any], bool]
-    make: Callable[[Any], Any] = lambda value: value
+    make: Callable[[Any], Any] = _same
     parse: Callable[[str], Any] | None = None
     entry: Kind | None = None
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _is_boolean(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _is_number(value: object, types: tuple[type, ...]) -> bool:
@@ -144,19 +157,23 @@ def _above_zero(what: str) -> Kind:
 
 
 def _or_none(kind: Kind) -> Kind:
+    def fits(value: Any) -> bool:
+        return value == "none" or kind.fits(value)
+
+    def make(value: Any) -> Any:
+        return None if value == "none" else kind.make(value)
+
     def parse(text: str) -> Any:
         return text if text == "none" or kind.parse is None else kind.parse(text)
 
-    return Kind(
-        f'{kind.expected}, or "none"',
-        lambda value: value == "none" or kind.fits(value),
-        lambda value: None if value == "none" else kind.make(value),
-        parse,
-    )
+    return Kind(f'{kind.expected}, or "none"', fits, make, parse)
 
 
 def _choice(*names: str) -> Kind:
-    return Kind(f"one of {', '.join(names)}", lambda value: _is_text(value) and value in names, parse=str)
+    def fits(value: Any) -> bool:
+        return _is_text(value) and value in names
+
+    return Kind(f"one of {', '.join(names)}", fits, parse=str)
 
 
 def _is_names(value: Any) -> bool:
@@ -174,15 +191,15 @@ def _listed(text: str) -> list[str]:
 
 
 def _table(entry: Kind) -> Kind:
-    return Kind("a table", lambda value: isinstance(value, Mapping), MappingProxyType, entry=entry)
+    return Kind("a table", _is_table, MappingProxyType, entry=entry)
 
 
 _TEXT = Kind("text", _is_text, parse=str)
-_BOOLEAN = Kind("true or false", lambda value: isinstance(value, bool), parse=_boolean)
+_BOOLEAN = Kind("true or false", _is_boolean, parse=_boolean)
 _NAMES = Kind("a list of names", _is_names, _distinct)
 _LISTABLE = _NAMES._replace(parse=_listed)
 _SECONDS = _above_zero("a number of seconds")
-_FREE = Kind("a table", lambda value: isinstance(value, Mapping), MappingProxyType)
+_FREE = Kind("a table", _is_table, MappingProxyType)
 
 
 # ---- how sources combine ---------------------------------------------------------------
@@ -282,6 +299,7 @@ _VARIABLES: Mapping[str, str] = MappingProxyType(
         if key.kind.parse
     }
 )
+_WORDS = frozenset(variable[len(_PREFIX) :] for variable in _VARIABLES)  # alike only by chance, without the prefix
 _OTHER_VARIABLES = ("PLUGGENT_STATE_DIR",)
 
 
@@ -289,7 +307,7 @@ _OTHER_VARIABLES = ("PLUGGENT_STATE_DIR",)
 
 
 class _NoTrust:
-    def is_trusted(self, path: Path, content: bytes | None = None) -> bool:  # noqa: ARG002 (nothing is)
+    def is_trusted(self, path: Path, content: bytes | None = None) -> bool:
         return False
 
 
@@ -421,7 +439,8 @@ def _environment(environ: Mapping[str, str], notes: list[str]) -> Iterator[tuple
         if variable in _VARIABLES:
             path = _VARIABLES[variable]
             yield variable, _checked(variable, [(path, _from_text(KEYS[path].kind, environ[variable]))])
-        elif variable not in _OTHER_VARIABLES and (meant := nearest(variable, _VARIABLES)):
+        elif variable not in _OTHER_VARIABLES and (meant := nearest(variable[len(_PREFIX) :], _WORDS)):
+            meant = meant.replace("'", f"'{_PREFIX}", 1)
             notes.append(f"{variable} is set, but no such variable is known{meant}")
 
 
@@ -477,9 +496,12 @@ def _unknown(path: str) -> str:
 
 
 def _shown(value: object) -> str:
-    names = {bool: "true or false", dict: "a table", list: "a list", tuple: "a list"}
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value) if abs(value) <= _NUMBER_MAX or math.isinf(value) or math.isnan(value) else "a huge number"
+    if _is_number(value, (int, float)):
+        return "a huge number" if _NUMBER_MAX < abs(cast("float", value)) < math.inf else str(value)
     if isinstance(value, str):
-        return repr(value if len(value) <= 60 else value[:60] + "…")  # noqa: PLR2004 (enough to recognise it)
-    return names.get(type(value), type(value).__name__)
+        return repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
+    if isinstance(value, bool):
+        return str(value).lower()
+    names = {"dict": "a table", "list": "a list", "tuple": "a list"}
+    kind = type(value).__name__
+    return names.get(kind, kind)

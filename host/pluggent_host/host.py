@@ -41,7 +41,7 @@ from pluggent_host.session import Session
 from pluggent_host.settings import HostSettings, Limits
 from pluggent_host.threads import Threads
 from pluggent_host.toolbox import ToolChoice, Toolbox
-from pluggent_host.transcript import MemoryTranscript, Said, SessionBegan, Transcript, rebuild
+from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, rebuild
 from pluggent_host.turn import TurnResult
 from pluggent_host.version import VERSION
 
@@ -225,7 +225,7 @@ class Host:
             text = system if system is not None else past.system or self._services.settings.system
             began = () if past.model or past.turns else (SessionBegan(id, time(), name, text),)
             given = tuple(history) if not past.messages else ()
-            transcript.append(*began, *(Said("", message) for message in given), *past.closing)
+            transcript.append(*began, *((Given(given),) if given else ()), *past.closing)
             conversation = Conversation(transcript, (*past.messages, *given), past.unsure)
         except BaseException:
             transcript.close()

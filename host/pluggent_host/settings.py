@@ -4,8 +4,6 @@ Named tuples of the standard library on purpose: `pluggent plugins` and `--versi
 settings too and import no third-party package.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple

@@ -31,6 +31,13 @@ class SessionBegan:
 
 
 @attrs.frozen
+class Given:
+    """Messages that the application gave a new session to begin with."""
+
+    messages: tuple[Message, ...]
+
+
+@attrs.frozen
 class TurnBegan:
     """A turn begins."""
 
@@ -98,7 +105,7 @@ class TurnOver:
     usage: Usage = Usage()
 
 
-Entry: TypeAlias = SessionBegan | TurnBegan | Said | Decided | Dispatched | Settled | Spending | TurnOver
+Entry: TypeAlias = SessionBegan | Given | TurnBegan | Said | Decided | Dispatched | Settled | Spending | TurnOver
 
 
 @attrs.frozen
@@ -183,6 +190,8 @@ class _Book:
         match entry:
             case SessionBegan(model=model, system=system):
                 self.model, self.system = model, system
+            case Given(messages):
+                self.messages += messages
             case TurnBegan(turn_id):
                 self._flush()
                 self.turn_id, self.over, self.turns = turn_id, False, self.turns + 1

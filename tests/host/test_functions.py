@@ -78,7 +78,7 @@ def problems(function: Any, value: dict[str, Any]) -> tuple[str, ...]:
     return caught.value.problems
 
 
-def kitchen_sink(  # noqa: PLR0917
+def kitchen_sink(
     a: int,
     b: float,
     c: bool,

@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
 
     from pluggent_openai.client import Answer, Client
 
-_OK = 200
+_OK = range(200, 300)
+_SECRET_CHARS = 8  # what is shorter is a word such as EMPTY, and taking it out would garble messages
 
 
 class ChatCompletions:
@@ -104,11 +105,12 @@ class ChatCompletions:
             headers["openai-organization"] = server.organization
         if server.project is not None:
             headers["openai-project"] = server.project
-        secrets = tuple(value for value in server.headers.values() if value)
+        secrets = tuple(server.headers.values())
         if server.api_key is not None:
             key = self._key(server.api_key)
             headers["authorization"] = f"Bearer {key}"
             secrets = (key, *secrets)
+        secrets = tuple(secret for secret in secrets if len(secret) >= _SECRET_CHARS)
         return headers, Faults(self._name, self._target, request.model, secrets)
 
     def _key(self, secret: Secret) -> str:
@@ -126,5 +128,5 @@ class ChatCompletions:
 
 
 async def _check(answer: Answer, faults: Faults) -> None:
-    if answer.status != _OK:
+    if answer.status not in _OK:
         raise faults.from_status(answer.status, answer.headers, await answer.read_some())

@@ -24,6 +24,7 @@ from pluggent_hookspecs import (
     Text,
     ToolCall,
     Usage,
+    freeze,
 )
 
 from pluggent_openai.errors import Faults
@@ -92,7 +93,7 @@ def _response(answer: Object, request: ModelRequest, faults: Faults) -> ModelRes
     said = choice.get("finish_reason")
     if said is None and not message.content and not message.tool_calls:
         raise MalformedError("it holds neither text, refusal nor calls, and no finish_reason")
-    extra = _unknown(answer, _ANSWER) | _unknown(choice, _CHOICE) | unknown_reason(said)
+    extra = frozen(_unknown(answer, _ANSWER) | _unknown(choice, _CHOICE) | unknown_reason(said))
     return ModelResponse(
         message, finish_reason(said, calls=bool(message.tool_calls)), read_usage(answer.get("usage")),
         as_text(answer.get("model")), as_text(answer.get("id")), extra,
@@ -198,6 +199,11 @@ def unknown_reason(said: object) -> dict[str, Json]:
 def unknown_fields(chunk: Object) -> dict[str, Json]:
     """Return the vendor's own fields of an answer or of a piece of a streamed one."""
     return _unknown(chunk, _ANSWER)
+
+
+def frozen(extra: dict[str, Json]) -> Mapping[str, Json]:
+    """Return *extra* read-only all the way down, as everything that is handed out."""
+    return cast("Mapping[str, Json]", freeze(extra))
 
 
 def _unknown(fields: Object, known: frozenset[str]) -> dict[str, Json]:

@@ -34,6 +34,22 @@ def _positive(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
         raise ValueError(f"{attribute.name}: expected more than 0, got {value!r}")
 
 
+def _check_header(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    if value is not None and not _is_sendable(value):
+        raise ValueError(f"{attribute.name}: only printable ASCII characters can be sent in a header")
+
+
+def _check_headers(_: object, __: object, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if not name or not all(_is_sendable(text) for text in (name, value)):
+            # The value is not shown: it may be a secret.
+            raise ValueError(f"headers: {name!r} or its value cannot be sent; both are printable ASCII characters")
+
+
+def _is_sendable(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
 def _read_only(headers: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(dict(headers))
 
@@ -51,9 +67,11 @@ class Server:
 
     base_url: str = attrs.field(validator=_check_url)
     api_key: Secret | None = None
-    organization: str | None = None
-    project: str | None = None
-    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_read_only, repr=False)
+    organization: str | None = attrs.field(default=None, validator=_check_header)
+    project: str | None = attrs.field(default=None, validator=_check_header)
+    headers: Mapping[str, str] = attrs.field(
+        factory=dict[str, str], converter=_read_only, validator=_check_headers, repr=False
+    )
     connect_s: float = attrs.field(default=10.0, validator=_positive)
     first_byte_s: float = attrs.field(default=120.0, validator=_positive)
     silence_s: float = attrs.field(default=60.0, validator=_positive)

@@ -37,6 +37,7 @@ from pluggent_openai.reply import (
     as_text,
     decode,
     finish_reason,
+    frozen,
     read_content,
     read_reply,
     read_usage,
@@ -168,7 +169,8 @@ class _Chunks:
             raise self._faults.protocol("ended its stream without any content or finish_reason")
         self._calls.finish()
         reason = finish_reason(self._reason, calls=self._calls.any)
-        return Finished(reason, self._usage, self._model, self._id, self._extra | unknown_reason(self._reason))
+        extra = frozen(self._extra | unknown_reason(self._reason))
+        return Finished(reason, self._usage, self._model, self._id, extra)
 
     def _take_any(self, chunk: Object, batch: _Batch) -> None:
         if says_error(chunk):
@@ -302,7 +304,7 @@ class StreamReader:
             self.done = True
         except ProviderError as error:
             self.failure = error
-        except MalformedError as error:
+        except (MalformedError, RecursionError) as error:
             self.failure = self._faults.protocol(f"sent a reply that cannot be used: {error}")
 
     def _sniffed(self, data: bytes) -> bytes:

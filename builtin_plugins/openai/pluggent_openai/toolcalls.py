@@ -25,6 +25,7 @@ class _Call:
     name: str = ""
     arguments: list[str] = attrs.field(factory=list[str])
     shown: bool = False
+    named_again: bool = False
 
     def begins_another(self, given_id: str, name: str, touched: set[int]) -> bool:
         """Whether a piece with a name, said of this call, must mean another one."""
@@ -87,10 +88,11 @@ class CallAssembly:
         call = self._known(index, given_id, name)
         if call is None or (name and call.begins_another(given_id, name, touched)):
             return self._new(index, given_id)
-        if name and text and call.whole():
+        if (name or call.named_again) and text.strip() and call.whole():
             # Nothing can follow complete arguments: it is the same call once more, or another one.
             again = given_id and given_id == call.given_id and text == "".join(call.arguments)
-            return None if again else self._new(index, given_id)
+            return None if again else self._new(index, given_id, call.name)
+        call.named_again = call.named_again or bool(name and call.name)
         call.given_id = call.given_id or given_id
         return call
 
@@ -104,8 +106,8 @@ class CallAssembly:
             return next((call for call in latest if call.index == index), None)
         return latest[0] if latest and not (given_id and name) else None
 
-    def _new(self, index: int | None, given_id: str) -> _Call:
-        call = _Call(len(self._calls), index, given_id)
+    def _new(self, index: int | None, given_id: str, name: str = "") -> _Call:
+        call = _Call(len(self._calls), index, given_id, name)
         self._calls.append(call)
         return call
 

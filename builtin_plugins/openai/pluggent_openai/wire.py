@@ -6,6 +6,7 @@ pieces, so a request costs no more for a long history than the join.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, cast
@@ -35,6 +36,26 @@ from pluggent_openai.errors import Faults
 _encode = msgspec.json.Encoder().encode
 _TOOL = "pluggent_openai tool"
 _OWN = frozenset({"model", "messages", "tools", "stream"})
+_NOT_STRICT = frozenset(
+    [
+        "allOf",
+        "oneOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "default",
+        "dependentRequired",
+        "dependentSchemas",
+        "contains",
+        "patternProperties",
+        "propertyNames",
+        "minProperties",
+        "maxProperties",
+        "uniqueItems",
+        "unevaluatedProperties",
+    ]
+)
 _NO_PARAMETERS: dict[str, Json] = {"type": "object", "properties": {}}
 
 Object: TypeAlias = dict[str, Any]
@@ -230,6 +251,9 @@ def _sampling(parameters: ModelParameters) -> Object:
         "frequency_penalty": parameters.frequency_penalty,
         "reasoning_effort": parameters.reasoning_effort,
     }
+    for name, value in given.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UnsendableError(f"parameters.{name} is {value}, which JSON cannot say")
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -252,11 +276,13 @@ def _response_format(schema: Mapping[str, Json]) -> Object:
 
 
 def _is_strict(schema: Json) -> bool:
-    """Whether *schema* keeps the rules of strict mode: every object closed, all of it required.
+    """Whether *schema* surely keeps the rules of strict mode: objects closed, all of them required.
 
     https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
     """
     if isinstance(schema, Mapping):
+        if not _NOT_STRICT.isdisjoint(schema):
+            return False
         properties = schema.get("properties")
         if schema.get("type") == "object" or isinstance(properties, Mapping):
             names = set(properties) if isinstance(properties, Mapping) else set[str]()

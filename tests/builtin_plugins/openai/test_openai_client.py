@@ -132,6 +132,26 @@ async def test_a_key_that_cannot_be_sent_is_an_authentication_error_that_does_no
     assert "ключ" not in str(error)
 
 
+async def test_a_short_key_does_not_garble_messages():
+    async with OddServer(json_answer({"error": {"message": "an extra box"}}, 400)) as server:
+        plugin, provider = plugin_at(server.url, api_key=Secret.of("x"), headers={"a": "b"})
+        async with plugin.open(LENT):
+            error = await failure_of(provider, stream=False)
+
+    assert "an extra box" in str(error)
+
+
+@both
+async def test_another_success_than_200_is_read_like_it(stream):
+    async with OddServer(json_answer(REPLY, 201), (b"HTTP/1.1 204 X\r\n\r\n",)) as server:
+        plugin, provider = plugin_at(server.url)
+        async with plugin.open(LENT):
+            await (batches(provider) if stream else provider.complete(request()))
+            error = await failure_of(provider, stream=stream)
+
+    assert error.kind is Kind.PROTOCOL
+
+
 @both
 async def test_the_key_is_in_no_error_and_no_log(stream, caplog):
     caplog.set_level(logging.DEBUG)

@@ -89,6 +89,19 @@ def test_limits_are_more_than_nothing(limit, value):
         Server(base_url="http://x", **{limit: value})
 
 
+@pytest.mark.parametrize("headers", [{"x": "\u00e9"}, {"x": "a\nb"}, {"": "a"}, {"x\r": "a"}])
+def test_headers_that_cannot_be_sent_are_refused_without_their_value(headers):
+    with pytest.raises(ValueError, match="headers") as caught:
+        Server(base_url="http://x", headers=headers)
+
+    assert "\u00e9" not in str(caught.value)
+
+
+def test_an_organization_that_cannot_be_sent_is_refused():
+    with pytest.raises(ValueError, match="organization"):
+        Server(base_url="http://x", organization="\u00e9")
+
+
 def test_settings_show_neither_key_nor_headers():
     shown = repr(Settings(api_key=Secret.of("sk-1"), headers={"x-token": "hush"}))
 

@@ -307,6 +307,46 @@ def test_a_call_that_is_none_is_an_error(piece):
     assert failure(event(chunk(piece)) + event(chunk({}, "tool_calls"))).kind is Kind.PROTOCOL
 
 
+def pieces_of(number: int, name: str, arguments: str, quirks: dict) -> list[dict]:
+    """Return one call as a server with these quirks streams it."""
+    index = {"own": number, "zero": 0, "none": None}[quirks["index"]]
+    id_ = {"own": f"id{number}", "same": "id", "none": None}[quirks["id"]]
+    cut = quirks["cut"]
+    texts = [""] * quirks["empty_first"] + [text for text in (arguments[:cut], arguments[cut:]) if text]
+    return [
+        call(
+            index,
+            id_ if quirks["id_every_time"] or position == 0 else None,
+            name if quirks["name_every_time"] or position == 0 else None,
+            text,
+        )
+        for position, text in enumerate(texts)
+    ]
+
+
+@given(
+    st.lists(st.sampled_from(["add", "sub"]), min_size=1, max_size=4),
+    st.fixed_dictionaries(
+        {
+            "index": st.sampled_from(["own", "zero", "none"]),
+            "id": st.sampled_from(["own", "same", "none"]),
+            "id_every_time": st.booleans(),
+            "name_every_time": st.booleans(),
+            "empty_first": st.booleans(),
+            "cut": st.integers(0, 9),
+        }
+    ),
+)
+@settings(deadline=None)
+def test_calls_that_follow_each_other_survive_every_mixture_of_quirks(names, quirks):
+    sent = [(name, f'{{"n":{number + 1}00}}') for number, name in enumerate(names)]
+
+    made = calls(*(piece for number, one in enumerate(sent) for piece in pieces_of(number, *one, quirks)))
+
+    assert [(one.name, one.arguments) for one in made] == sent
+    assert len({one.id for one in made}) == len(made)
+
+
 @given(st.lists(st.integers(1, 400), max_size=12))
 @settings(deadline=None)
 def test_any_cut_of_the_bytes_gives_the_same_reply(cuts):

@@ -238,6 +238,11 @@ def test_a_tool_without_parameters_takes_an_empty_object():
     [
         ({"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": False}, "output", True),
         ({"type": "object", "properties": {"a": {}}, "additionalProperties": False}, "output", False),
+        (
+            {"type": "object", "properties": {"a": {"oneOf": [{}]}}, "required": ["a"], "additionalProperties": False},
+            "output",
+            False,
+        ),
         ({"title": "A day!", "type": "object", "properties": {}}, "A_day_", False),
         (
             {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}},
@@ -277,6 +282,11 @@ def test_an_extra_field_of_a_message_that_is_set_already_is_refused_by_name():
 )
 def test_what_cannot_be_sent_is_refused_with_its_reason(given, said):
     assert said in str(refusal(given))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_json_cannot_say_is_refused(value):
+    assert "parameters.top_p" in str(refusal(top_p=value))
 
 
 def test_a_big_integer_is_sent_as_it_is():

@@ -1,0 +1,210 @@
+"""Checks that every hook a plugin seems to implement is one that pluggy will call.
+
+pluggy loses hooks in silence: an unmarked method, an object with __call__, a proxy. Every public
+name that is a hook's, or carries a marker, is compared with what is registered; a difference
+refuses the plugin. Who may claim which band, and in what order, is chains.py's.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
+
+import pluggy
+from pluggent_hookspecs import hooks as hookspecs
+from pluggent_hookspecs.hooks import HOOKS, IMPL_MARK, PROJECT, HookKind, ImplOptions
+
+from pluggent_host.nearest import nearest
+
+_PROVIDES: Mapping[str, str] = types.MappingProxyType(
+    {
+        "provider": "provide_providers",
+        "tools": "provide_tools",
+        "memory": "provide_memory",
+        "parser": "provide_parsers",
+        "command": "provide_commands",
+    }
+)
+"""The one hook of each kind of capability; ``hooks`` has all the others."""
+
+_PLUGGY_MARK = f"{PROJECT}_impl"
+_PLUGGY_OPTIONS = ("wrapper", "hookwrapper", "optionalhook", "tryfirst", "trylast", "specname")
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+)
+_SYNC_ONLY = frozenset({"transform_delta", *(name for name, info in HOOKS.items() if info.kind is HookKind.PROVIDE)})
+_ABSENT = object()
+
+
+class RefusalError(Exception):
+    """Why a plugin is refused, in words that need no type in front."""
+
+
+def say(error: BaseException) -> str:
+    """Return the text of *error*, which may be a plugin's own and broken."""
+    try:
+        # A KeyError quotes its text, and validators of attrs add what they were given.
+        text = error.args[0] if error.args and isinstance(error.args[0], str) and len(error.args) > 1 else str(error)
+    except Exception:  # noqa: BLE001 (a plugin's exception may be broken itself)
+        return "(its text cannot be read)"
+    return text.strip().rstrip(".")
+
+
+def register_checked(manager: pluggy.PluginManager, name: str, plugin: object, kinds: Iterable[str]) -> tuple[str, ...]:
+    """Register *plugin* as *name* and return its hooks; raise, with the manager as it was, if one would be lost."""
+    if plugin is None or inspect.isclass(plugin):
+        raise RefusalError("there is no object: a factory returns one, and a class is never registered itself")
+    if manager.has_plugin(name):
+        raise RefusalError(f"'{name}' is registered already")
+    if manager.is_registered(plugin):
+        raise RefusalError("it equals a plugin that is registered: compare plugins by identity (attrs: eq=False)")
+    found = [hook for hook in HOOKS if _present(plugin, hook)]
+    problems = [f"{hook}: {problem}" for hook in found for problem in _wrong(plugin, hook, frozenset(kinds))]
+    problems += _strays(plugin)
+    if not found and not problems:
+        problems = [f"it implements no hook; this kind has {', '.join(_hooks_of(frozenset(kinds)))}"]
+    if problems:
+        raise RefusalError("; ".join(problems))
+    try:
+        manager.register(plugin, name)
+        manager.check_pending()
+        _compare(manager, plugin, set(found))
+    except BaseException:
+        # pluggy 1.6 leaves half a plugin behind; blocking a name is its public way to forget one.
+        manager.set_blocked(name)
+        manager.unblock(name)
+        raise
+    return tuple(found)
+
+
+def _compare(manager: pluggy.PluginManager, plugin: object, found: set[str]) -> None:
+    lost = found - {caller.name for caller in manager.get_hookcallers(plugin) or ()}
+    if lost:
+        raise RefusalError(f"pluggy does not see {', '.join(sorted(lost))}: write plain methods")
+
+
+def _hooks_of(kinds: frozenset[str]) -> list[str]:
+    capabilities = {_PROVIDES[kind] for kind in kinds if kind in _PROVIDES}
+    return [
+        name
+        for name, info in HOOKS.items()
+        if name in capabilities or ("hooks" in kinds and info.fired and info.kind is not HookKind.PROVIDE)
+    ]
+
+
+def _present(plugin: object, name: str) -> bool:
+    try:
+        return inspect.getattr_static(plugin, name, _ABSENT) is not _ABSENT or hasattr(plugin, name)
+    except Exception:  # noqa: BLE001 (a plugin's __getattr__ may raise anything: then it answers to the name)
+        return True
+
+
+def _wrong(plugin: object, hook: str, kinds: frozenset[str]) -> Iterator[str]:
+    """Yield what is wrong with the attribute *hook* of *plugin*: what hides it, or what breaks its promise."""
+    static = inspect.getattr_static(plugin, hook, _ABSENT)
+    if static is _ABSENT:
+        yield "it answers through __getattr__, which pluggy does not see: write a method"
+        return
+    if isinstance(static, property | functools.cached_property):
+        yield "it is a property: write a method"
+        return
+    value: Any = getattr(plugin, hook, None)
+    if not (inspect.isfunction(value) or inspect.ismethod(value)):
+        yield f"it is {_a(value)}, which pluggy does not see: write a method"
+        return
+    unmarked = _unmarked(static, value)
+    if unmarked:
+        yield unmarked
+        return
+    info = HOOKS[hook]
+    if not info.fired:
+        yield "this host does not fire this hook, so it would guard nothing: leave it out"
+    elif hook not in _hooks_of(kinds):
+        yield f"it does not belong to kind {' or '.join(sorted(kinds))}, which has {', '.join(_hooks_of(kinds))}"
+    yield from _wrong_form(value, info)
+
+
+def _unmarked(static: object, value: Any) -> str:
+    ours: object = getattr(value, IMPL_MARK, None)
+    theirs: object = getattr(value, _PLUGGY_MARK, None)
+    if ours is None and theirs is None:
+        if _marks(static):
+            return "@hookimpl stands above @staticmethod or @classmethod: put it below"
+        written = cast("dict[str, object]", vars(getattr(value, "__func__", value)))
+        foreign = [mark.removesuffix("_impl") for mark, found in written.items() if _is_foreign(mark, found)]
+        if foreign:
+            return f"it is marked for the project '{foreign[0]}': use pluggent_hookspecs.hookimpl"
+        return "it is not marked with @hookimpl, so it would never be called: mark it, or give it another name"
+    if not isinstance(ours, ImplOptions) or not isinstance(theirs, dict):
+        return "it is marked by pluggy itself: use pluggent_hookspecs.hookimpl"
+    options = cast("dict[str, object]", theirs)
+    refused = [name for name in _PLUGGY_OPTIONS if options.get(name)]
+    return f"{', '.join(refused)} is not for pluggent's hooks: use hookimpl(band=, before=, after=)" if refused else ""
+
+
+def _is_foreign(mark: str, found: object) -> bool:
+    return mark.endswith("_impl") and isinstance(found, dict) and "hookwrapper" in found
+
+
+def _wrong_form(value: Callable[..., Any], info: hookspecs.HookInfo) -> Iterator[str]:
+    layers = list(_layers(value))
+    if any(inspect.isgeneratorfunction(layer) or inspect.isasyncgenfunction(layer) for layer in layers):
+        yield "it is a generator: return the value instead of yielding"
+    is_async = any(inspect.iscoroutinefunction(layer) for layer in layers)
+    if info.name in _SYNC_ONLY and is_async:
+        yield "it is async, but this hook is synchronous: write def, and connect in open(context)"
+    if info.kind is HookKind.AROUND and not inspect.iscoroutinefunction(value):
+        yield "it is synchronous, but an around hook awaits call_next: write async def"
+    if is_async and getattr(value, IMPL_MARK).blocking:
+        yield "blocking=True is for synchronous implementations: leave it out"
+    wanted = list(inspect.signature(info.function).parameters)
+    parameters = inspect.signature(value).parameters.values()
+    positional = [str(item).partition(":")[0].partition("=")[0] for item in parameters if item.kind in _POSITIONAL]
+    extra = [item.name for item in parameters if item.kind is item.KEYWORD_ONLY and item.default is item.empty]
+    if positional != wanted or extra:
+        given = ", ".join([*positional, *extra]) or "nothing"
+        yield f"its parameters are {given}; they must be {', '.join(wanted)}"
+
+
+def _layers(function: Any) -> Iterator[Any]:
+    """Yield *function* and everything it wraps (functools.wraps)."""
+    seen: set[int] = set()
+    while function is not None and id(function) not in seen:
+        seen.add(id(function))
+        yield function
+        function = getattr(getattr(function, "__func__", function), "__wrapped__", None)
+
+
+def _strays(plugin: object) -> Iterator[str]:
+    """Yield every marked attribute whose name is no hook's."""
+    for name in dir(plugin):
+        if name in HOOKS or name.startswith("__") or not _marks(inspect.getattr_static(plugin, name, None)):
+            continue
+        private = name.startswith("_")
+        yield f"{name}: " + ("a private name is no hook" if private else f"there is no such hook{nearest(name, HOOKS)}")
+
+
+def _marks(static: Any) -> bool:
+    """Say whether an attribute, or the function inside it, carries our marker or pluggy's; runs no plugin code."""
+    return _marked(static) or (isinstance(static, _HOLDERS) and _marked(_inside(static)))
+
+
+def _marked(item: object) -> bool:
+    found = (inspect.getattr_static(item, mark, None) for mark in (IMPL_MARK, _PLUGGY_MARK))
+    return not inspect.isclass(item) and any(isinstance(mark, ImplOptions | dict) for mark in found)
+
+
+def _inside(holder: Any) -> object:
+    return holder.fget if isinstance(holder, property) else holder.__func__
+
+
+_HOLDERS = (property, staticmethod, classmethod, types.MethodType)
+
+
+def _a(value: object) -> str:
+    return "None" if value is None else "a class" if inspect.isclass(value) else f"a {type(value).__name__} object"

@@ -1,0 +1,30 @@
+"""The way in. ``--version`` ends here, so that it costs next to nothing; all else is dispatch.py's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pluggent_host.version import VERSION
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with *arguments* (default: those of the process) and return its exit code.
+
+    >>> main(["--version"])
+    pluggent 0.1.0
+    0
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given in (["--version"], ["-V"]) and sys.stdout is not None:
+        try:
+            sys.stdout.write(f"pluggent {VERSION}\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            pass  # dispatch ends quietly on a closed pipe, and so does this: it is tried again there
+        else:
+            return 0
+    # Here and not above: argparse and what is behind it take longer than the version does.
+    from pluggent_host.cli.dispatch import dispatch
+
+    return dispatch(given)

@@ -1,0 +1,249 @@
+"""How things are printed: streams, colours, escaping, columns. Nothing here knows a plugin or a turn."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_NARROW, _WIDEST = 40, 120
+_GAP = "  "
+_BREAKS = frozenset("\n\t")
+_REDIRECTING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+class Ink:
+    """Colours text for one stream, or leaves it as it is."""
+
+    def __init__(self, *, on: bool) -> None:
+        self.on = on
+
+    def __call__(self, style: str, text: str) -> str:
+        return f"\033[{_STYLES[style]}m{text}\033[0m" if self.on and text else text
+
+
+class Console:
+    """Standard output for what was asked for, standard error for everything about it.
+
+    ``color`` is auto, always or never. Either stream may be closed; then nothing is written.
+    """
+
+    def __init__(
+        self,
+        color: str = "auto",
+        *,
+        json: bool = False,
+        quiet: bool = False,
+        verbose: bool = False,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.json = json
+        self.quiet = quiet
+        self.verbose = verbose
+        self.out_is_terminal = is_terminal(sys.stdout)
+        self.err_is_terminal = is_terminal(sys.stderr)
+        self.ink = Ink(on=wants_color(color, environ, terminal=self.out_is_terminal))
+        self.err_ink = Ink(on=wants_color(color, environ, terminal=self.err_is_terminal))
+        self._column = 0
+        """Where standard output stands, if it is a terminal: a note begins on a line of its own."""
+
+    # ---- writing -------------------------------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """Write *text* to standard output as it is, at once."""
+        if sys.stdout is None or not text:
+            return
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._column = len(text) - text.rfind("\n") - 1 + (self._column if "\n" not in text else 0)
+
+    def line(self, text: str = "") -> None:
+        """Write a line to standard output, on a line of its own."""
+        self.write(("\n" if self._column else "") + text + "\n")
+
+    def end_line(self) -> None:
+        """End the line that standard output is in the middle of, if it is."""
+        if self._column:
+            self.write("\n")
+
+    def note(self, text: str) -> None:
+        """Write a line about the work to standard error, unless that was not wanted."""
+        if not self.quiet:
+            self.error(text)
+
+    def error(self, text: str) -> None:
+        """Write a line to standard error, always."""
+        if self.out_is_terminal:
+            self.end_line()
+        if sys.stderr is not None:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+    def document(self, value: Mapping[str, Any] | Sequence[Any]) -> None:
+        """Write *value* as the one JSON document of a command."""
+        import json  # 5 ms, for those who asked for it
+
+        self.line(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+    # ---- layout --------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """Columns to write in: those of the terminal, at most 120; 80 where there is none."""
+        return width()
+
+    def table(self, head: Sequence[str], rows: Iterable[Row]) -> None:
+        """Write *rows* in columns, or, where they do not fit, each cell but the first below it."""
+        listed = list(rows)
+        widths = [max(map(cells, column)) for column in zip(head, *(row.cells for row in listed), strict=True)]
+        fits = sum(widths) + len(_GAP) * (len(widths) - 1) <= self.width
+        if fits:
+            self.line(self.ink("dim", _joined(head, widths)))
+        for row in listed:
+            styled = [self.ink(style, cell) for style, cell in zip(row.styles, row.cells, strict=True)]
+            if fits:
+                pads = [" " * (width - cells(cell)) for width, cell in zip(widths, row.cells, strict=True)]
+                self.line(_GAP.join(cell + pad for cell, pad in zip(styled, pads, strict=True)).rstrip())
+            else:
+                self.line(styled[0])
+                self.line(_GAP + " · ".join(cell for cell in styled[1:] if cell))
+            for style, text in row.below:
+                for part in wrapped(text, self.width - 4):
+                    self.line(f"    {self.ink(style, part)}")
+
+
+class Row:
+    """A row of a table; ``below`` are (style, text) paragraphs under it."""
+
+    def __init__(
+        self, cells: Sequence[str], styles: Sequence[str] = (), below: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        self.cells = [one_line(cell) for cell in cells]
+        self.styles = [*styles, *["plain"] * (len(cells) - len(styles))]
+        self.below = [(style, text) for style, text in below if text]
+
+
+_STYLES["plain"] = "0"
+
+
+def _joined(texts: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(f"{text:<{width}}" for text, width in zip(texts, widths, strict=True)).rstrip()
+
+
+# ---- streams and colours ----------------------------------------------------------------
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Say whether *stream* is there and is a terminal."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # it was closed
+        return False
+
+
+def wants_color(color: str, environ: Mapping[str, str], *, terminal: bool) -> bool:
+    """Say whether to colour: as told, else NO_COLOR, else FORCE_COLOR, else on a terminal.
+
+    >>> wants_color("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, terminal=True)
+    False
+    """
+    if color != "auto":
+        return color == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    forced = environ.get("FORCE_COLOR", "")
+    if forced:
+        return forced != "0"
+    return terminal and environ.get("TERM") != "dumb"
+
+
+def width() -> int:
+    """Return the columns to write in; see Console.width."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(_NARROW, min(int(columns), _WIDEST))
+    for descriptor in (1, 2):
+        try:
+            return max(_NARROW, min(os.get_terminal_size(descriptor).columns, _WIDEST))
+        except OSError:
+            continue
+    return 80
+
+
+# ---- text -------------------------------------------------------------------------------
+
+
+def one_line(text: str) -> str:
+    """Return *text* with everything escaped that is no visible character, line breaks included.
+
+    >>> one_line("a\\x1b[2Jb\\n")
+    'a\\\\x1b[2Jb\\\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def harmless(text: str) -> str:
+    """Return *text* for a terminal: lines stay lines, control and direction characters are escaped.
+
+    >>> harmless("two\\nlines\\x1b]0;title")
+    'two\\nlines\\\\x1b]0;title'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c.encode("unicode_escape", "surrogatepass").decode() if _is_harmful(c) else c for c in text
+    )
+
+
+def _is_harmful(character: str) -> bool:
+    if character in _BREAKS:
+        return False
+    return character < " " or "\x7f" <= character < "\xa0" or "\ud800" <= character <= "\udfff" or character in _REDIRECTING
+
+
+def cells(text: str) -> int:
+    """Return how many columns *text* takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    import unicodedata  # for those who write more than ASCII
+
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def cut(text: str, most: int) -> str:
+    """Return *text* in *most* columns, or its beginning and how long it is.
+
+    >>> cut("abcdefghij" * 10, 30)
+    'abcdefghi… (100 characters)'
+    """
+    if cells(text) <= most:
+        return text
+    end = f"… ({len(text):,} characters)"
+    room, kept = most - len(end), ""
+    for character in text:
+        room -= cells(character)
+        if room <= 0:
+            break
+        kept += character
+    return kept + end
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Return the lines of *text*, broken at spaces where they are longer than *columns*."""
+    lines: list[str] = []
+    for paragraph in harmless(text).splitlines() or [""]:
+        line = ""
+        for word in paragraph.split(" "):
+            if line and cells(line) + 1 + cells(word) > columns:
+                lines.append(line)
+                line = word
+            else:
+                line = f"{line} {word}" if line else word
+        lines.append(line)
+    return lines

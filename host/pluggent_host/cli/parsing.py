@@ -1,0 +1,134 @@
+"""Arguments: one parser for each command, made when the command is typed, and help that teaches."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
+
+from pluggent_hookspecs.errors import ConfigError
+
+from pluggent_host.cli import exits
+from pluggent_host.cli.output import width
+from pluggent_host.cli.table import COMMANDS
+from pluggent_host.nearest import nearest
+
+PROGRAM = "pluggent"
+LEADING_WITH_VALUE = ("--config", "--without", "--color")
+"""Options that may stand before the command and take the next word as their value."""
+
+_OPTION = re.compile(r"--[a-z][a-z-]*")
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses with an error that names the nearest option; never exits by itself but for ``--help``."""
+
+    def __init__(self, prog: str, usage: str, description: str, epilog: str) -> None:
+        self.color = False  # Python 3.14 would colour by rules of its own
+        super().__init__(
+            prog=prog,
+            usage=usage,
+            description=description,
+            epilog=epilog,
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.color = False
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ConfigError, with the option that was probably meant."""
+        known = set(_OPTION.findall(self.format_help()))
+        wrong = _OPTION.findall(message) if message.startswith("unrecognized") else ()
+        meant = next((near for word in wrong if (near := nearest(word, known))), "")
+        raise ConfigError(self.prog, [f"{message}{meant}. See {self.prog} --help"])
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=width())
+
+
+def command_parser(name: str, usage: str, description: str, epilog: str) -> Parser:
+    """Return a parser for the command *name*, with the options that every command has."""
+    parser = Parser(f"{PROGRAM} {name}", f"{PROGRAM} {name} {usage}".rstrip(), description, epilog)
+    add_common(parser)
+    return parser
+
+
+def add_common(parser: Parser) -> None:
+    """Add the options that every command has."""
+    common = parser.add_argument_group("common options, before or after the command")
+    common.add_argument("--config", metavar="FILE", help="read these settings instead of ./pluggent.toml")
+    common.add_argument(
+        "--without", metavar="PLUGIN", action="append", default=[], help="leave this plugin out (repeatable)"
+    )
+    common.add_argument("--safe", action="store_true", help="run built-in plugins only")
+    common.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    common.add_argument("-q", "--quiet", action="store_true", help="no notes on standard error, errors only")
+    common.add_argument("-v", "--verbose", action="store_true", help="more notes: model calls, every decision")
+    common.add_argument("--color", metavar="WHEN", type=one_of("auto", "always", "never"), default="auto",
+                        help="auto (on a terminal; NO_COLOR and FORCE_COLOR count), always, never")  # fmt: skip
+    common.add_argument("--debug", action="store_true", help="tracebacks and debug messages (or PLUGGENT_DEBUG=1)")
+    common.add_argument("-h", "--help", action="help", help="show this help")
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Return a type of argument that takes one of *choices*."""
+
+    def choice(text: str) -> str:
+        if text not in choices:
+            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}{nearest(text, choices)}")
+        return text
+
+    return choice
+
+
+def split(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the command, ``""`` if there is none, and all other arguments.
+
+    >>> split(["--without", "acme", "run", "hello"])
+    ('run', ['--without', 'acme', 'hello'])
+    """
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "--":
+        at += 2 if arguments[at] in LEADING_WITH_VALUE else 1
+    if at >= len(arguments):
+        return "", list(arguments)
+    return arguments[at], [*arguments[:at], *arguments[at + 1 :]]
+
+
+def examples(*lines: str) -> str:
+    """Return the epilog of a command's help.
+
+    >>> print(examples("pluggent plugins"))
+    examples:
+      pluggent plugins
+    """
+    return "\n".join(("examples:", *(f"  {line}" for line in lines)))
+
+
+def root_parser(plugin_commands: Iterable[tuple[str, str]]) -> Parser:
+    """Return the parser of ``pluggent`` itself; *plugin_commands* are (name, help)."""
+    names = [(command.name, command.help) for command in COMMANDS]
+    text = "Runs AI agents whose every capability is a plugin, under policies that nothing gets around.\n\n"
+    text += _listing("commands", names)
+    if others := list(plugin_commands):
+        text += "\n\n" + _listing("commands of plugins", others)
+    epilog = examples(
+        'pluggent run "weather city=Beijing"        needs no key: the offline model makes the calls you type',
+        'OPENAI_API_KEY=… pluggent run --model openai/gpt-5-mini "What is the weather in Beijing?"',
+        "pluggent plugins                           what is installed, and what is wrong with it",
+        "pluggent run --help                        every command explains itself",
+    )
+    epilog += "\n\n" + _listing("exit codes", [(str(code), meaning) for code, meaning in exits.MEANINGS])
+    parser = Parser(PROGRAM, f"{PROGRAM} [OPTIONS] COMMAND [ARGUMENTS]", text, epilog)
+    add_common(parser)
+    parser.add_argument("-V", "--version", action="store_true", help="show the version")
+    return parser
+
+
+def _listing(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    wide = max(len(name) for name, _ in rows)
+    return "\n".join((f"{title}:", *(f"  {name:<{wide}}  {text}" for name, text in rows)))

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, strategies as st
+from pluggent_hookspecs import (
+    Delta,
+    FinishReason,
+    Image,
+    Message,
+    ModelParameters,
+    ModelRequest,
+    ModelResponse,
+    Provider,
+    ProviderError,
+    ProviderErrorKind,
+    ProvideEvent,
+    Reply,
+    Text,
+    ToolSpec,
+    Usage,
+)
+from pluggent_offline.plugin import Offline
+from pluggent_offline.provider import OfflineProvider
+from pluggent_offline.script import answer
+
+WEATHER = ToolSpec(
+    "weather",
+    "Tell the weather.\n\nMore words.",
+    {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "unit": {"enum": ["celsius", "fahrenheit"]}},
+        "required": ["city"],
+    },
+)
+MIX = ToolSpec(
+    "mix",
+    parameters={
+        "properties": {
+            "n": {"type": "integer"},
+            "x": {"type": ["number", "null"]},
+            "either": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+            "any": True,
+            "reference": {"$ref": "#/$defs/Thing"},
+        },
+        "required": ["n", "any"],
+    },
+)
+
+
+def request(*messages: Message | str, tools: tuple[ToolSpec, ...] = (WEATHER, MIX), **parameters: object) -> ModelRequest:
+    said = tuple(Message.user(message) if isinstance(message, str) else message for message in messages)
+    return ModelRequest("demo", said, tools, ModelParameters(**parameters))  # pyright: ignore[reportArgumentType]
+
+
+def reply(*messages: Message | str, tools: tuple[ToolSpec, ...] = (WEATHER, MIX), **parameters: object) -> ModelResponse:
+    return answer(request(*messages, tools=tools, **parameters))
+
+
+def wanted(response: ModelResponse) -> list[tuple[str, object]]:
+    return [(call.name, json.loads(call.arguments)) for call in response.message.tool_calls]
+
+
+def with_results(said: Message, *results: str, failed: bool = False) -> tuple[Message, ...]:
+    pairs = zip(said.tool_calls, results, strict=True)
+    return (said, *(Message.tool(call, result, is_error=failed) for call, result in pairs))
+
+
+async def streamed(sent: ModelRequest) -> list[list[Delta]]:
+    return [list(batch) async for batch in OfflineProvider().stream(sent)]
+
+
+def test_the_plugin_offers_the_provider_offline():
+    (provider,) = Offline().provide_providers(ProvideEvent())
+
+    assert isinstance(provider, Provider)
+    assert (provider.name, provider.target) == ("offline", "offline:")
+
+
+def test_a_typed_call_becomes_a_tool_call():
+    response = reply('weather city="New York" unit=celsius')
+
+    assert wanted(response) == [("weather", {"city": "New York", "unit": "celsius"})]
+    assert (response.finish_reason, response.model) == (FinishReason.TOOL_CALLS, "demo")
+
+
+def test_calls_joined_by_and_are_made_at_once():
+    response = reply("weather city=北京 & mix n=2")
+
+    assert wanted(response) == [("weather", {"city": "北京"}), ("mix", {"n": 2})]
+    assert len({call.id for call in response.message.tool_calls}) == 2
+
+
+def test_the_next_round_follows_when_results_are_in_and_all_are_quoted_at_the_end():
+    text = "weather city=Rome & weather city=Oslo ; mix n=1"
+    first = reply(text)
+    second = reply(text, *with_results(first.message, "22 °C", "9 °C"))
+    last = reply(
+        text, *with_results(first.message, "22 °C", "9 °C"), *with_results(second.message, "no\nreally", failed=True)
+    )
+
+    assert wanted(second) == [("mix", {"n": 1})]
+    assert last.message.text == "weather: 22 °C\nweather: 9 °C\nmix failed: no\n  really"
+    assert last.finish_reason is FinishReason.STOP
+
+
+def test_call_ids_are_unique_in_a_conversation():
+    text = "mix n=1 ; mix n=2"
+    first = reply(text)
+    second = reply(text, *with_results(first.message, "a"))
+    third = reply(text, *with_results(first.message, "a"), *with_results(second.message, "b"), Message.assistant("c"), text)
+
+    assert len({each.message.tool_calls[0].id for each in (first, second, third)}) == 3
+
+
+def test_only_what_followed_the_last_user_message_counts():
+    done = with_results(reply("mix n=1").message, "old result")
+
+    response = reply("mix n=1", *done, Message.assistant("mix: old result"), "mix n=2")
+
+    assert wanted(response) == [("mix", {"n": 2})]
+
+
+def test_calls_go_one_by_one_where_parallel_calls_are_not_wanted():
+    text = "mix n=1 & mix n=2"
+    first = reply(text, parallel_tool_calls=False)
+    second = reply(text, *with_results(first.message, "a"), parallel_tool_calls=False)
+
+    assert (wanted(first), wanted(second)) == ([("mix", {"n": 1})], [("mix", {"n": 2})])
+
+
+def test_anything_else_is_answered_honestly_with_what_can_be_typed():
+    text = reply("What is the weather like?").message.text
+
+    assert "no model is behind me" in text
+    assert "- weather - Tell the weather.\n  type: weather city=<text> [unit=celsius|fahrenheit]\n" in text
+    assert "- mix\n  type: mix n=<whole number> [x=<number>|null] [either=[…]|null] any=<value> [reference=<value>]" in text
+    assert "OPENAI_API_KEY" in text
+    assert "pluggent run --model openai/gpt-5-mini" in text
+    assert "did you mean" not in text
+
+
+def test_without_tools_it_says_so():
+    assert "No tools are offered here" in reply("hello", tools=()).message.text
+    assert "No tools are offered here" in reply().message.text
+
+
+@pytest.mark.parametrize("typo", ["wether city=Rome", "Weather city=Rome", "mix n=1 ; weathr city=Rome"])
+def test_a_typo_gets_the_nearest_name_and_nothing_is_run(typo: str):
+    response = reply(typo)
+
+    assert wanted(response) == []
+    assert "did you mean 'weather'?" in response.message.text
+
+
+def test_a_tool_that_is_gone_in_the_next_round_is_named_beside_the_results():
+    text = "mix n=1 ; weather city=Rome"
+    done = with_results(reply(text).message, "result")
+
+    response = reply(text, *done, tools=(MIX,))
+
+    assert response.message.text.startswith("mix: result\n\n'weather' (character 11) is not offered any more")
+
+
+def test_a_mistake_is_shown_where_it_is():
+    text = reply("weather 北京 x=1").message.text
+
+    assert "expected an argument, key=value, found '北京' (character 9)\n\n  weather 北京 x=1\n          ^" in text
+    assert "It is typed: weather city=<text> [unit=celsius|fahrenheit]" in text
+
+
+def test_a_mistake_in_a_long_text_is_shown_with_its_surroundings():
+    text = reply(f"mix a={'x' * 500}\n 界 b\n c=1").message.text
+
+    assert "\n   界 b\n   ^\n" in text
+
+
+def test_tools_that_are_forbidden_are_not_called():
+    assert "no tool may be called" in reply("mix n=1", tool_choice="none").message.text
+
+
+def test_images_are_declined_in_words():
+    message = Message.user((Text("mix n=1"), Image(url="https://example.org/a.png")))
+
+    response = reply(message)
+
+    assert wanted(response) == []
+    assert "I cannot look at: image image/png." in response.message.text
+
+
+def test_results_that_are_no_text_are_named():
+    said = reply("mix n=1").message
+    shown = Message.tool(said.tool_calls[0], (Text("see "), Image(data="AA==")))
+
+    assert reply("mix n=1", said, shown).message.text == "mix: see [image image/png]"
+    assert reply("mix n=1", *with_results(said, "")).message.text == "mix: (no text)"
+
+
+def test_structured_output_is_refused():
+    with pytest.raises(ProviderError) as caught:
+        reply("hello", output_schema={"type": "object"})
+
+    assert caught.value.kind is ProviderErrorKind.BAD_REQUEST
+
+
+def test_a_reply_ends_at_the_limit_of_words():
+    response = reply("hello", max_output_tokens=4)
+
+    assert response.message.text == "I am pluggent's offline"
+    assert (response.finish_reason, response.usage.output) == (FinishReason.LENGTH, 4)
+
+
+def test_usage_counts_words():
+    assert reply("mix n=1 any=x").usage == Usage(input=3, output=5, cost_usd=0.0)
+
+
+async def test_a_reply_is_streamed_word_by_word():
+    sent = request("hello")
+    batches = await streamed(sent)
+
+    collected = Reply()
+    for batch in batches:
+        collected.add(batch)
+    assert len(batches) > 50
+    assert collected.response() == await OfflineProvider().complete(sent)
+
+
+async def test_calls_are_streamed_too():
+    sent = request("mix n=1 & mix n=2")
+    collected = Reply()
+    for batch in await streamed(sent):
+        collected.add(batch)
+
+    assert collected.response() == answer(sent)
+
+
+@given(st.text(), st.booleans())
+async def test_any_text_gets_the_same_reply_each_time(text: str, tools: bool):
+    sent = request(text, tools=(WEATHER,) if tools else ())
+    collected = Reply()
+    for batch in await streamed(sent):
+        collected.add(batch)
+
+    assert collected.response() == answer(sent) == answer(sent)
