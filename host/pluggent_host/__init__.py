@@ -11,14 +11,14 @@ from pluggent_host.version import VERSION as __version__
 if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.host import Host as Host
     from pluggent_host.memories import Memory as Memory
-    from pluggent_host.session import OfferedTool as OfferedTool
-    from pluggent_host.session import Session as Session
-    from pluggent_host.session import TurnStream as TurnStream
-    from pluggent_host.settings import Grants as Grants
-    from pluggent_host.settings import HostSettings as HostSettings
-    from pluggent_host.settings import Limits as Limits
-    from pluggent_host.settings import Selection as Selection
-    from pluggent_host.settings import Timeouts as Timeouts
+    from pluggent_host.session import OfferedTool as OfferedTool, Session as Session, TurnStream as TurnStream
+    from pluggent_host.settings import (
+        Grants as Grants,
+        HostSettings as HostSettings,
+        Limits as Limits,
+        Selection as Selection,
+        Timeouts as Timeouts,
+    )
     from pluggent_host.step import Why as Why
     from pluggent_host.turn import TurnResult as TurnResult
 

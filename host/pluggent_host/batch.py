@@ -21,7 +21,8 @@ from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 from pluggent_host.arguments import ArgumentProblems, Checker
 from pluggent_host.nearest import nearest
-from pluggent_host.operations import Answered, Asked, Decided, Denied, Journal, Operations, Ready
+from pluggent_host.operation import Journal
+from pluggent_host.operations import Answered, Asked, Decided, Denied, Operations, Ready
 from pluggent_host.results import fit
 from pluggent_host.settings import Limits
 from pluggent_host.step import Outcome, Spent, ToolsSettled
@@ -140,7 +141,7 @@ class _Batch:
                 await self._ask(slot)
         messages = tuple(slot.message for slot in self._slots if slot.message is not None)
         settled = ToolsSettled(
-            tuple(_outcome(slot) for slot in self._slots),
+            tuple(_outcome(slot, served=self._turn.may_serve(slot.operation.capability())) for slot in self._slots),
             tuple(slot.unanswered for slot in self._slots if slot.unanswered),
             sum(slot.asked for slot in self._slots),
             Spent(),
@@ -325,7 +326,13 @@ class _Batch:
             turn.settled(operation, slot.decided.event, unsure=operation.kind in UNSURE)
         turn.tell(
             ToolFinished(
-                turn.scope, slot.call.id, slot.call.name, operation.capability(), output, operation.elapsed_s, operation.ran
+                turn.scope,
+                slot.call.id,
+                slot.call.name,
+                operation.capability(),
+                output,
+                operation.elapsed_s,
+                operation.ran,
             )
         )
         shown = (*((Text(output.for_user),) if output.for_user else ()), *output.media)
@@ -344,12 +351,10 @@ def _segments(slots: Sequence[_Slot]) -> list[list[_Slot]]:
     return [segment for segment in segments if segment]
 
 
-def _outcome(slot: _Slot) -> Outcome:
+def _outcome(slot: _Slot, *, served: bool) -> Outcome:
     output = slot.output or ToolOutput()
     seen = hashlib.sha256(repr(output.for_model).encode("utf-8", "surrogatepass")).hexdigest()
-    return Outcome(
-        slot.call.id, seen, slot.denied, slot.ends_turn, output.handled, output.pause_for_input
-    )
+    return Outcome(slot.call.id, seen, slot.denied, slot.ends_turn, output.handled and served, output.pause_for_input)
 
 
 def _unknown(name: str) -> BoundTool:

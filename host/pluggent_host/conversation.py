@@ -9,11 +9,13 @@ import attrs
 from pluggent_hookspecs.events import Observation, Scope
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
-from pluggent_hookspecs.models import ModelParameters, Provider
+from pluggent_hookspecs.models import ModelParameters
 
 from pluggent_host.calling import Caller
+from pluggent_host.capabilities import Model
 from pluggent_host.chains import Chains
-from pluggent_host.operations import Journal, Operations
+from pluggent_host.operation import Journal
+from pluggent_host.operations import Operations
 from pluggent_host.settings import HostSettings, Limits
 from pluggent_host.threads import Threads
 from pluggent_host.toolset import Toolset
@@ -37,9 +39,7 @@ class Services:
 class Agent:
     """Whom a session talks to, and with which tools."""
 
-    provider: Provider
-    capability: str
-    model: str
+    model: Model
     system: Message | None
     tools: Toolset
     parameters: ModelParameters

@@ -13,7 +13,7 @@ from pluggent_hookspecs.events import Change, InputEvent, OutputEvent, Scope
 from pluggent_hookspecs.messages import Message, Role
 
 from pluggent_host.modelcalls import message_digest
-from pluggent_host.operations import Attempt, Hooks, Journal, quoted
+from pluggent_host.operation import Attempt, Hooks, Journal, quoted
 
 R = TypeVar("R")
 
@@ -69,10 +69,13 @@ class InputOperation(_Edge, Generic[R]):
     name = "input"
     hooks = Hooks("transform_input", "decide_input", "around_turn")
 
-    def __init__(self, journal: Journal, scope: Scope, message: Message, run: Callable[[InputEvent], Awaitable[R]]) -> None:
+    def __init__(
+        self, journal: Journal, scope: Scope, message: Message, run: Callable[[InputEvent], Awaitable[R]]
+    ) -> None:
         super().__init__(journal, scope, scope.turn_id)
         self.event = InputEvent(scope, message)
         self._run = run
+        self._begun = False
 
     def capability(self) -> str:
         return "turn"
@@ -81,9 +84,14 @@ class InputOperation(_Edge, Generic[R]):
         return f"start a turn with: {quoted(event.message.text)}"
 
     async def execute(self, event: InputEvent, attempt: Attempt) -> R:
+        if self._begun:
+            raise ValueError("a turn runs once; call_next() was called again")
+        self._begun = True
         return await self._run(event)
 
     def response(self, value: object) -> Any:
+        if self._begun:
+            raise ValueError("the result of a turn cannot be replaced; return what call_next() returned")
         if isinstance(value, str):
             value = Message.assistant(value)
         if not isinstance(value, Message) or value.role is not Role.ASSISTANT:

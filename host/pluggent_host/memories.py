@@ -15,7 +15,8 @@ from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
 from pluggent_hookspecs.events import Change, MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 
-from pluggent_host.operations import Answered, Asked, Attempt, Denied, Hooks, Journal, Operations, Ready, quoted
+from pluggent_host.operation import Attempt, Hooks, Journal, quoted
+from pluggent_host.operations import Answered, Asked, Denied, Operations, Ready
 
 T = TypeVar("T")
 OPERATION_S = 30.0
@@ -25,7 +26,9 @@ OPERATION_S = 30.0
 class _MemoryOperation:
     """What reading and writing share: a digest over the request, no answers by hooks."""
 
-    def __init__(self, journal: Journal, scope: Scope, capability: str, event: Any, id: str, run: Callable[[Any], Awaitable[Any]]) -> None:
+    def __init__(
+        self, journal: Journal, scope: Scope, capability: str, event: Any, id: str, run: Callable[[Any], Awaitable[Any]]
+    ) -> None:
         self.journal = journal
         self.scope = scope
         self.event = event
@@ -135,7 +138,11 @@ class Memory:
     """
 
     def __init__(
-        self, open_store: Callable[[], Awaitable[tuple[str, MemoryStore]]], operations: Operations, journal: Journal, scope: Scope
+        self,
+        open_store: Callable[[], Awaitable[tuple[str, MemoryStore]]],
+        operations: Operations,
+        journal: Journal,
+        scope: Scope,
     ) -> None:
         self.__open = open_store
         self.__operations = operations

@@ -29,7 +29,7 @@ from pluggent_hookspecs.models import (
 )
 
 from pluggent_host.functions import definition_digest
-from pluggent_host.operations import Attempt, Hooks, Journal, quoted
+from pluggent_host.operation import Attempt, Hooks, Journal, quoted
 from pluggent_host.toolset import Toolset
 
 HOOKS = Hooks(

@@ -18,14 +18,15 @@ from pluggent_hookspecs.events import Scope, ToolCallEvent, ToolFinished, ToolPr
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message, Role, Text, Usage
 from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelResponse
-from pluggent_hookspecs.tools import ToolContext, ToolOutput
+from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems, canonical
 from pluggent_host.calling import Caller
 from pluggent_host.conversation import Agent, Services
 from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nearest import nearest
-from pluggent_host.operations import Answered, Asked, Decided, Denied, Journal, Ready
+from pluggent_host.operation import Journal
+from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.results import fit
 from pluggent_host.settings import Limits
 from pluggent_host.threads import Threads
@@ -70,7 +71,7 @@ class NestedCalls:
         self.threads = turn.threads
         self._depths: dict[str, int] = {}
 
-    def context(self, call: ToolCallOperation, deadline: float) -> ToolContext:
+    def context(self, call: ToolCallOperation, deadline: float) -> CallContext:
         return CallContext(self, call, deadline, self._agent.workspace, self._depths.get(call.id, 0))
 
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
@@ -146,10 +147,10 @@ class NestedCalls:
     ) -> ModelResponse:
         agent, turn = self._agent, self._turn
         messages = (*((Message.system(system),) if system else ()), Message.user(prompt))
-        request = ModelRequest(agent.model, messages, (), parameters or ModelParameters())
+        request = ModelRequest(agent.model.name, messages, (), parameters or ModelParameters())
         scope = self._below(outer)
         call = ModelCallOperation(
-            turn, scope, agent.provider, agent.capability, request, Toolset(), outer.event.round,
+            turn, scope, agent.model.provider, agent.model.capability, request, Toolset(), outer.event.round,
             self._services.settings.timeouts.model_s, None, f"{outer.id}.{next(self._numbers)}",
         )  # fmt: skip
         decided = await self._services.operations.decide(call)
@@ -166,7 +167,7 @@ class NestedCalls:
             return await self._services.operations.perform(decided)
         finally:
             turn.spend(call.spent)
-            turn.append(Spending(scope.turn_id, agent.model, call.spent))
+            turn.append(Spending(scope.turn_id, agent.model.name, call.spent))
 
     def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess:
         return self._services.memory(store, self._turn, self._below(outer))

@@ -66,7 +66,9 @@ class Observers:
         started = perf_counter()
         try:
             left_over = impl.function(event)
-        except Exception as error:  # noqa: BLE001 (an observer may raise anything; the turn goes on)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 (an observer may raise anything; the turn goes on)
             self._failed(impl, f"raised {type(error).__name__}: {error}")
             return
         if asyncio.iscoroutine(left_over):

@@ -12,18 +12,29 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
-from pluggent_hookspecs.events import ApprovalEvent, Change, DecisionMade, HookFailed, Observation, Scope, ToolSelectionEvent, Vote
+from pluggent_hookspecs.events import (
+    ApprovalEvent,
+    Change,
+    DecisionMade,
+    HookFailed,
+    Observation,
+    Scope,
+    ToolSelectionEvent,
+    Vote,
+)
 
 from pluggent_host.calling import NOTHING, Caller, being_cancelled
 from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains
+from pluggent_host.onion import Layer, around
+from pluggent_host.operation import Attempt, Journal, Operation, Recorded, quoted, record_of
 from pluggent_host.settings import HostSettings
 from pluggent_host.toolset import Toolset
 from pluggent_host.verdicts import HOST, Verdict, ballot, combine
@@ -35,79 +46,6 @@ STALE_S: Final = 5.0
 
 E = TypeVar("E")
 R = TypeVar("R")
-
-
-class Hooks(NamedTuple):
-    """The hooks of one kind of operation; an empty name is a hook that it does not have."""
-
-    transform: str = ""
-    decide: str = ""
-    around: str = ""
-    transform_result: str = ""
-    decide_result: str = ""
-
-
-class Journal(Protocol):
-    """Where an operation leaves its traces: the turn, the session, or the host."""
-
-    def record(self, decision: DecisionMade) -> None:
-        """Make *decision* durable. Raises if that is impossible; then nothing is executed."""
-        ...
-
-    def tell(self, event: Observation) -> None:
-        """Tell observers and whoever follows the stream. Never raises."""
-        ...
-
-
-class Recorded(Protocol):
-    """What a decision record and an approval say of an operation."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def scope(self) -> Scope: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def journal(self) -> Journal: ...
-    def capability(self) -> str: ...
-    def digest(self, event: Any) -> str: ...
-    def rendered(self, event: Any) -> str:
-        """Return the request for a person to read, escaped and complete."""
-        ...
-
-
-class Operation(Recorded, Protocol[E, R]):
-    """One thing to be done, as the sequence sees it. ``event`` carries the request.
-
-    ``changed``, ``changed_result`` and ``response`` raise ValueError for a value that the
-    hook may not give.
-    """
-
-    @property
-    def hooks(self) -> Hooks: ...
-    @property
-    def event(self) -> E: ...
-    def changed(self, event: E, value: Any, plugin: str) -> E: ...
-    def diff(self, before: E, after: E) -> Change:
-        """Return what differs, as a Change that names no plugin yet."""
-        ...
-
-    def freeze(self, event: E) -> E: ...
-    def host_vote(self, event: E) -> Decision | None: ...
-    def may_respond(self, plugin: str) -> bool: ...
-    def response(self, value: object) -> R: ...
-    async def execute(self, event: E, attempt: Attempt) -> R: ...
-    def result_event(self, event: E, result: R) -> Any: ...
-    def changed_result(self, event: Any, value: Any, plugin: str) -> Any: ...
-    def result(self, event: Any) -> R: ...
-    def withheld(self, event: E, deny: Deny) -> R:
-        """Return what stands in for a result that was denied, or raise errors.Denied."""
-        ...
-
-    def broken(self, event: E, error: errors.PluggentError) -> R:
-        """Return what stands in for a result whose hooks failed, or raise *error*."""
-        ...
 
 
 _MADE_BY_DECIDE: Final = object()
@@ -164,17 +102,6 @@ class Answered(Generic[E, R]):
 Decided = Ready[E, R] | Denied[E, R] | Asked[E, R] | Answered[E, R]
 
 
-class Attempt:
-    """One try at executing. A stream notes here whether anybody has seen some of it."""
-
-    __slots__ = ("number", "on_discard", "shown")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.shown = False
-        self.on_discard: Callable[[str], None] | None = None
-
-
 class Operations:
     """The sequence, with the chains and grants of one host."""
 
@@ -229,8 +156,10 @@ class Operations:
     ) -> Decided[E, R]:
         hook = operation.hooks.decide
         ballots = await self._ballots(operation, hook, event, started + self._hook_s, responding=True)
-        verdict = combine(ballots, operation.host_vote(event), self._grants)
-        record = _record(operation, event, verdict.outcome, verdict.by, verdict.reason, verdict.votes, changes, started)
+        verdict = _usable(operation, combine(ballots, operation.host_vote(event), self._grants))
+        record = record_of(
+            operation, event, verdict.outcome, verdict.by, verdict.reason, verdict.votes, changes, started
+        )
         unrecorded = self._write(operation, record)
         if unrecorded is not None:
             return Denied(operation, event, HOST, unrecorded)
@@ -268,7 +197,7 @@ class Operations:
         try:
             what.journal.record(record)
         except Exception as error:  # noqa: BLE001 (whatever the sink raises: unrecorded means not done)
-            log.error("decision %s could not be recorded: %s", record.operation_id, error)
+            log.error("decision %s was not recorded: %s", record.operation_id, error)  # noqa: TRY400 (it is told)
             return Deny("the decision could not be recorded, so this was not done", tell_user=str(error))
         what.journal.tell(record)
         return None
@@ -332,7 +261,7 @@ class Operations:
         self, what: Recorded, event: Any, by: str, verdict: Verdict, started: float, *, agreed: bool
     ) -> tuple[str, Deny | None]:
         outcome = "approved" if agreed else "refused"
-        record = _record(what, event, outcome, by, verdict.reason, (), (), started)
+        record = record_of(what, event, outcome, by, verdict.reason, (), (), started)
         unrecorded = self._write(what, record)
         if unrecorded is not None:
             return HOST, unrecorded
@@ -385,7 +314,7 @@ class Operations:
         ballots = await self._ballots(operation, hook, seen, started + self._hook_s, responding=False)
         verdict = combine(ballots, None, self._grants)
         release = _Release(operation, event)
-        record = _record(release, seen, verdict.outcome, verdict.by, verdict.reason, verdict.votes, (), started)
+        record = record_of(release, seen, verdict.outcome, verdict.by, verdict.reason, verdict.votes, (), started)
         deny = self._write(release, record) or verdict.deny
         if deny is None and verdict.outcome == "ask":
             answered = await self._resolve(release, seen, verdict)
@@ -395,61 +324,32 @@ class Operations:
                 deny = answered[1]
         return operation.withheld(event, deny) if deny is not None else operation.result(seen)
 
-    # ---- around --------------------------------------------------------------------------
-
     async def _around(self, ready: Ready[E, R]) -> R:
         operation, event = ready.operation, ready.event
-        hook = operation.hooks.around
-        chain = self._chains[hook] if hook else ()
         attempts = 0
 
-        async def innermost() -> R:
+        async def innermost(attempt: Attempt) -> R:
             nonlocal attempts
             attempts += 1
             if attempts > 1:
                 await self._decide_again(ready)
-            attempt = Attempt(attempts)
-            current[0] = attempt
             return await operation.execute(event, attempt)
 
-        current: list[Attempt | None] = [None]
-        call: Callable[[], Awaitable[R]] = innermost
-        for impl in reversed(chain):
-            call = self._layer(operation, event, impl.plugin, impl.function, call, current)
-        return await call()
-
-    def _layer(
-        self, operation: Operation[E, R], event: E, plugin: str, function: Callable[..., Awaitable[R]],
-        inner: Callable[[], Awaitable[R]], current: list[Attempt | None],
-    ) -> Callable[[], Awaitable[R]]:  # fmt: skip
         hook = operation.hooks.around
-        retrier = plugin in self._grants.retriers or plugin.startswith(APP)
+        layers = [
+            Layer(
+                impl.plugin,
+                impl.function,
+                retries=impl.plugin in self._grants.retriers or impl.plugin.startswith(APP),
+                answers=self._may_answer(operation, impl.plugin),
+            )
+            for impl in (self._chains[hook] if hook else ())
+        ]
+        if not layers:
+            return await innermost(Attempt(1))
+        return await around(operation, event, layers, innermost, self._failed)
 
-        async def layer() -> R:
-            rest = Rest(inner, current, retrier=retrier)
-            try:
-                result = await function(event, rest)
-            except errors.PluggentError:
-                raise
-            except asyncio.CancelledError as error:
-                if being_cancelled():
-                    raise
-                raise self._failed(operation, plugin, hook, f"raised {error!r} although nobody cancelled") from error
-            except Exception as error:
-                raise self._failed(operation, plugin, hook, f"raised {type(error).__name__}: {error}") from error
-            finally:
-                rest.over = True
-            if rest.calls == 0 and not self._may_answer(operation, plugin):
-                problem = "did not call call_next(), which needs the operator's grant [grants] may_respond"
-                raise self._failed(operation, plugin, hook, problem)
-            try:
-                return result if rest.calls and result is rest.last else operation.response(result)
-            except ValueError as error:
-                raise self._failed(operation, plugin, hook, str(error)) from error
-
-        return layer
-
-    def _may_answer(self, operation: Operation[E, R], plugin: str) -> bool:
+    def _may_answer(self, operation: Operation[Any, Any], plugin: str) -> bool:
         return plugin in self._grants.may_respond or plugin.startswith(APP) or operation.may_respond(plugin)
 
     async def _decide_again(self, ready: Ready[E, R]) -> None:
@@ -464,37 +364,16 @@ class Operations:
         return errors.HookError(plugin, hook, problem)
 
 
-class Rest(Generic[R]):
-    """``call_next`` of one around implementation."""
-
-    def __init__(self, inner: Callable[[], Awaitable[R]], current: list[Attempt | None], *, retrier: bool) -> None:
-        self._inner = inner
-        self._current = current
-        self._retrier = retrier
-        self.calls = 0
-        self.last: R | None = None
-        self.over = False
-
-    async def __call__(self) -> R:
-        if self.over:
-            raise RuntimeError("call_next() after the hook has returned")
-        if self.calls and not self._retrier:
-            raise RuntimeError("call_next() a second time needs the grant [grants] retriers")
-        self.calls += 1
-        self.last = await self._inner()
-        return self.last
-
-    @property
-    def shown(self) -> bool:
-        """Whether somebody has seen some of the current attempt."""
-        return self._current[0] is not None and self._current[0].shown
-
-    def discard(self, why: str = "") -> None:
-        """Tell consumers that what they saw of the current attempt is void."""
-        attempt = self._current[0]
-        if attempt is not None and attempt.shown and attempt.on_discard is not None:
-            attempt.on_discard(why)
-            attempt.shown = False
+def _usable(operation: Operation[Any, Any], verdict: Verdict) -> Verdict:
+    """Return *verdict*, or a deny if what a policy responds with is no answer to *operation*."""
+    if verdict.respond is None:
+        return verdict
+    try:
+        operation.response(verdict.respond.value)
+    except ValueError as error:
+        deny = Deny("a policy failed, so this was not done", tell_user=f"policy '{verdict.by}' {error}")
+        return attrs.evolve(verdict, outcome="deny", reason=deny.tell_user, deny=deny, asks=(), respond=None)
+    return verdict
 
 
 class _Release:
@@ -516,28 +395,3 @@ class _Release:
 
     def rendered(self, event: Any) -> str:
         return f"{self._operation.rendered(self._event)}\nits result is to be released: {quoted(repr(event))}"
-
-
-def _record(
-    what: Recorded, event: Any, outcome: str, by: str, reason: str,
-    votes: tuple[Vote, ...], changes: tuple[Change, ...], started: float,
-) -> DecisionMade:  # fmt: skip
-    return DecisionMade(
-        what.scope,
-        what.name,
-        what.id,
-        what.digest(event),
-        outcome,
-        by,
-        reason,
-        what.capability(),
-        getattr(event, "call_id", ""),
-        votes,
-        changes,
-        round((perf_counter() - started) * 1e6, 1),
-    )
-
-
-def quoted(text: str) -> str:
-    """Return *text* for a person's eyes: control, bidirectional and invisible characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

@@ -56,20 +56,18 @@ class Offer:
 class PluginSet:
     """Loads, opens and closes. ``states`` maps a plugin's registered name to its state and reason."""
 
-    def __init__(
-        self, catalog: Catalog, settings: HostSettings, host_version: str, tell: Callable[[Observation], None]
-    ) -> None:
+    def __init__(self, catalog: Catalog, settings: HostSettings, host_version: str) -> None:
         self.catalog = catalog
         self.manager = new_manager()
         self.states: dict[str, tuple[str, str]] = {}
         self._settings = settings
         self._host_version = host_version
-        self._tell = tell
         self._in_code: dict[str, object] = {}
         self._offers: dict[tuple[str, str], Offer | PluggentError] = {}
         self._lock = asyncio.Lock()
         self._stack = AsyncExitStack()
         self.tools_named: Callable[[str], Awaitable[tuple[str, ...]]] = _no_tools
+        self.tell: Callable[[Observation], None] = lambda event: None
 
     # ---- hooks ---------------------------------------------------------------------------
 
@@ -111,6 +109,11 @@ class PluginSet:
         """Enter the lifetime of every hook plugin, in order of id."""
         for name, plugin in sorted(self.manager.list_name_plugin()):
             await self._open(name, plugin)
+
+    def hooks_of(self, name: str) -> frozenset[str]:
+        """Return the hooks that the plugin registered as *name* implements."""
+        callers = self.manager.get_hookcallers(self.manager.get_plugin(name)) or ()
+        return frozenset(caller.name for caller in callers)
 
     # ---- capabilities --------------------------------------------------------------------
 
@@ -182,7 +185,9 @@ class PluginSet:
     async def _open(self, name: str, plugin: object) -> None:
         if not isinstance(plugin, Opens):
             return
-        context = Context(name.partition(":")[0] if not name.startswith(APP) else name, self._host_version, self.tools_named)
+        context = Context(
+            name.partition(":")[0] if not name.startswith(APP) else name, self._host_version, self.tools_named
+        )
         try:
             async with asyncio.timeout(self._settings.timeouts.open_s):
                 lifetime: AbstractAsyncContextManager[object] = plugin.open(context)
@@ -216,7 +221,7 @@ class PluginSet:
 
     def _become(self, name: str, state: str, reason: str = "") -> None:
         self.states[name] = (state, reason)
-        self._tell(PluginStateChanged(name, state, reason))
+        self.tell(PluginStateChanged(name, state, reason))
 
 
 async def _no_tools(pattern: str) -> tuple[str, ...]:

@@ -10,11 +10,12 @@ import attrs
 import msgspec
 from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput
 
+from pluggent_host.wellformed import clean, clean_part
+
 MEDIA_BYTES = 8_388_608
 """How much media one result may carry by default, in bytes of base64."""
 
 _PARTS = (Text, Image, Audio, File, Refusal, Reasoning)
-_WORDS = (Text, Refusal, Reasoning)
 _DEEPEST = 100
 _SHOWN = 500
 _INSTEAD = "return text, plain JSON values, an attrs class or a ToolOutput"
@@ -66,7 +67,7 @@ def _read(value: object) -> ToolOutput:
         case None:
             return ToolOutput()
         case str():
-            return ToolOutput(_clean(str.__str__(value)))
+            return ToolOutput(clean(str.__str__(value)))
         case ToolOutput():
             return _checked(value)
         case bytes() | bytearray() | memoryview():
@@ -86,7 +87,7 @@ def _checked(output: ToolOutput) -> ToolOutput:
         return _unusable("a ToolOutput whose for_user is no text", "give text or None")
     if output.data is not None and (problem := _problem_of(output.data)):
         return _unusable(f"a ToolOutput whose data {problem}", "give plain JSON values")
-    for_user = for_user and _clean(for_user)
+    for_user = for_user and clean(for_user)
     if content == output.for_model and for_user == output.for_user:
         return output
     return attrs.evolve(output, for_model=content, for_user=for_user)
@@ -94,14 +95,14 @@ def _checked(output: ToolOutput) -> ToolOutput:
 
 def _checked_content(content: object) -> str | tuple[Part, ...] | None:
     if isinstance(content, str):
-        return _clean(content)
+        return clean(content)
     return _as_parts(cast("Sequence[object]", content)) if isinstance(content, tuple) else None
 
 
 def _as_parts(values: Sequence[object]) -> tuple[Part, ...] | None:
     if not all(isinstance(value, _PARTS) for value in values):
         return None
-    return tuple(_clean_part(part) for part in cast("Sequence[Part]", values))
+    return tuple(clean_part(part) for part in cast("Sequence[Part]", values))
 
 
 def _parts_or_json(value: object) -> ToolOutput:
@@ -112,7 +113,7 @@ def _parts_or_json(value: object) -> ToolOutput:
 def _returned_parts(value: object) -> tuple[Part, ...] | None:
     if isinstance(value, list | tuple):
         return _as_parts(cast("Sequence[object]", value))
-    return (_clean_part(value),) if isinstance(value, _PARTS) else None
+    return (clean_part(value),) if isinstance(value, _PARTS) else None
 
 
 def _as_json(value: object) -> ToolOutput:
@@ -128,7 +129,7 @@ def _as_json(value: object) -> ToolOutput:
 
 
 def _unusable(what: str, instead: str) -> ToolOutput:
-    what = _clean(what if len(what) <= _SHOWN else f"{what[:_SHOWN]} …")
+    what = clean(what if len(what) <= _SHOWN else f"{what[:_SHOWN]} …")
     return ToolOutput.error(f"the tool returned {what}, which cannot be shown to a model; its author should {instead}")
 
 
@@ -155,7 +156,7 @@ def _first_problem(value: object, path: str, depth: int) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"holds {value} at {path}"
     if isinstance(value, str):
-        return "" if _clean(value) == value else f"holds a lone surrogate at {path}"
+        return "" if clean(value) == value else f"holds a lone surrogate at {path}"
     children = _children(value, path)
     if children is not None:
         return next(filter(None, (_first_problem(item, where, depth + 1) for where, item in children)), "")
@@ -190,22 +191,6 @@ def _field_names(cls: type) -> list[str] | None:
 def _named(value: object) -> str:
     name = type(value).__qualname__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
-
-
-def _clean(text: str) -> str:
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-def _clean_part(part: Part) -> Part:
-    if isinstance(part, _WORDS) and (text := _clean(part.text)) != part.text:
-        return attrs.evolve(part, text=text)
-    return part
 
 
 # ---- cutting ---------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import attrs
 from pluggent_hookspecs._frozen import Json
@@ -73,7 +73,7 @@ class Session:
     @property
     def model(self) -> str:
         """The model, as ``provider/model``."""
-        return f"{self._agent.capability.rpartition('/')[2]}/{self._agent.model}"
+        return f"{self._agent.model.provider.name}/{self._agent.model.name}"
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -89,7 +89,9 @@ class Session:
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that the model may be offered."""
         return tuple(
-            OfferedTool(name, tool.capability, tool.plugin, tool.spec, tool.effects, type(tool.default).__name__.lower())
+            OfferedTool(
+                name, tool.capability, tool.plugin, tool.spec, tool.effects, type(tool.default).__name__.lower()
+            )
             for name, tool in self._agent.tools.items()
         )
 
@@ -246,5 +248,3 @@ class TurnStream:
             yield event
         await asyncio.wait((self._task,))
         self._task.result()
-
-

@@ -79,6 +79,7 @@ class Stopped:
 
     why: Why
     detail: str = ""
+    limit: str = ""
 
 
 Event: TypeAlias = Started | Replied | ToolsSettled | Stopped
@@ -140,8 +141,8 @@ def step(state: State, event: Event) -> tuple[State, Effect]:
             return _replied(state, event)
         case ToolsSettled():
             return _settled(state, event)
-        case Stopped(why, detail):
-            return _end(state, Done(why, detail))
+        case Stopped(why, detail, limit):
+            return _end(state, Done(why, detail, limit))
         case _ as never:
             assert_never(never)
 

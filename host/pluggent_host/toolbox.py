@@ -130,7 +130,9 @@ class Toolbox:
         except TimeoutError as error:
             raise PluginLoadError(offer.plugin, "", f"did not list its tools within {limit:g} s") from error
         except Exception as error:
-            raise PluginLoadError(offer.plugin, "", f"could not list its tools: {type(error).__name__}: {error}") from error
+            raise PluginLoadError(
+                offer.plugin, "", f"could not list its tools: {type(error).__name__}: {error}"
+            ) from error
 
     def _bound(self, found: Iterable[Found]) -> Toolset:
         items = {item.capability: item for item in found}

@@ -21,7 +21,7 @@ from pluggent_hookspecs.tools import ToolContext, ToolOutput
 from pluggent_host.arguments import ArgumentProblems
 from pluggent_host.calling import Caller, Late, being_cancelled
 from pluggent_host.functions import FunctionTool
-from pluggent_host.operations import Attempt, Hooks, Journal, quoted
+from pluggent_host.operation import Attempt, Hooks, Journal, quoted
 from pluggent_host.results import as_output
 from pluggent_host.threads import Threads
 from pluggent_host.toolset import BoundTool
@@ -35,6 +35,12 @@ STOPPING_S = 1.0
 """How long a call that was cancelled or timed out may take to clean up before it is left behind."""
 
 
+class CallContext(ToolContext, Protocol):
+    """A ToolContext that the host can end: afterwards it says ``cancelled`` and does nothing."""
+
+    def end(self) -> None: ...
+
+
 class Runner(Protocol):
     """What running a call needs of the host."""
 
@@ -42,7 +48,7 @@ class Runner(Protocol):
     def caller(self) -> Caller: ...
     @property
     def threads(self) -> Threads: ...
-    def context(self, call: ToolCallOperation, deadline: float) -> ToolContext: ...
+    def context(self, call: ToolCallOperation, deadline: float) -> CallContext: ...
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
         """Return why this very call must not simply run again, empty if nothing speaks against it."""
         ...
@@ -161,18 +167,19 @@ class ToolCallOperation:
             return ToolOutput.error(f"Error: '{event.tool.name}' cancelled itself.")
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 (a tool may raise anything; the model reads it)
+        except BaseException as error:
             log.debug("tool %s raised", event.capability, exc_info=error)
             self.kind = ToolErrorKind.FAILED
             return ToolOutput.error(f"Error: '{event.tool.name}' failed: {type(error).__name__}: {error}")
         finally:
+            context.end()
             self.elapsed_s = perf_counter() - started
         output = as_output(value)
         if output.is_error and not isinstance(value, ToolOutput):
             self.kind = ToolErrorKind.RESULT
         return output
 
-    async def _call(self, event: ToolCallEvent, context: ToolContext, deadline: float) -> object:
+    async def _call(self, event: ToolCallEvent, context: CallContext, deadline: float) -> object:
         tool = self.tool.tool
         caller = self._runner.caller
         if isinstance(tool, FunctionTool):

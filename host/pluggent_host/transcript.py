@@ -116,6 +116,7 @@ class Rebuilt:
     ``unsure`` the fingerprints of calls that may or may not have happened.
     """
 
+    began: bool = False
     messages: tuple[Message, ...] = ()
     turns: int = 0
     usage: Usage = Usage()
@@ -185,11 +186,12 @@ class _Book:
         self.dispatched: dict[str, str] = {}
         self.unsure: set[str] = set()
         self.over = True
+        self.began = False
 
     def read(self, entry: Entry) -> None:
         match entry:
             case SessionBegan(model=model, system=system):
-                self.model, self.system = model, system
+                self.began, self.model, self.system = True, model, system
             case Given(messages):
                 self.messages += messages
             case TurnBegan(turn_id):
@@ -233,6 +235,7 @@ class _Book:
         if not self.over:
             closing.append(TurnOver(self.turn_id, "interrupted", "the process ended in the middle of this turn"))
         return Rebuilt(
+            self.began,
             tuple(self.messages),
             self.turns,
             self.usage,

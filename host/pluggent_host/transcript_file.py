@@ -33,7 +33,8 @@ from pluggent_host.transcript import (
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _BLOCK = 65_536
 _ENTRIES: dict[str, type[Any]] = {
-    cls.__name__: cls for cls in (SessionBegan, Given, TurnBegan, Said, Decided, Dispatched, Settled, Spending, TurnOver)
+    cls.__name__: cls
+    for cls in (SessionBegan, Given, TurnBegan, Said, Decided, Dispatched, Settled, Spending, TurnOver)
 }
 
 

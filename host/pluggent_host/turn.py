@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Coroutine
 from time import perf_counter, time
 from typing import Any, TypeVar, assert_never
@@ -25,9 +26,8 @@ from pluggent_hookspecs.events import (
     TurnStarted,
     UserNotified,
 )
-from pluggent_hookspecs.messages import Message, Refusal, Text, Usage
+from pluggent_hookspecs.messages import Message, Refusal, Text, ToolCall, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse
-from pluggent_hookspecs.tools import ToolContext
 
 from pluggent_host.batch import run_batch
 from pluggent_host.conversation import Agent, Conversation, Services
@@ -37,9 +37,9 @@ from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nested import NestedCalls
 from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.step import AskModel, Done, Event, Replied, RunTools, Spent, Started, State, Stopped, Why, step
-from pluggent_host.toolcalls import ToolCallOperation
-from pluggent_host.transcript import Decided as DecidedEntry
-from pluggent_host.transcript import Entry, Said, Spending, TurnBegan, TurnOver, close_call
+from pluggent_host.toolcalls import CallContext, ToolCallOperation
+from pluggent_host.transcript import Decided as DecidedEntry, Entry, Said, Spending, TurnBegan, TurnOver, close_call
+from pluggent_host.wellformed import clean_message
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -115,7 +115,9 @@ class Turn:
 
     async def run(self, message: Message) -> TurnResult:
         """Run the whole turn. Raises ProviderError and HookError; policies and limits are results."""
-        operation: InputOperation[TurnResult | Message] = InputOperation(self, self.scope, message, self._run)
+        operation: InputOperation[TurnResult | Message] = InputOperation(
+            self, self.scope, clean_message(message), self._run
+        )
         decided = await self.operations.decide(operation)
         if isinstance(decided, Asked):
             decided = await self.put(decided) or _unasked(decided)
@@ -136,7 +138,7 @@ class Turn:
         except asyncio.CancelledError:
             self._over(Done(Why.CANCELLED))
             raise
-        except errors.PluggentError as error:
+        except BaseException as error:
             self._over(Done(Why.FAILED, str(error)))
             raise
         self._close(effect)
@@ -195,20 +197,24 @@ class Turn:
         agent = self._agent
         offered = await self.operations.select_tools(self, self.scope, agent.tools)
         system = (agent.system,) if agent.system is not None else ()
-        request = ModelRequest(agent.model, (*system, *self._conversation.messages), offered.specs, agent.parameters)
+        request = ModelRequest(
+            agent.model.name, (*system, *self._conversation.messages), offered.specs, agent.parameters
+        )
         operation = ModelCallOperation(
-            self, self.scope, agent.provider, agent.capability, request, offered, round,
+            self, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
             self.left_s(self._services.settings.timeouts.model_s), self._deltas,
         )  # fmt: skip
         response = await self._called(operation)
         if isinstance(response, Stopped):
             return response
         self._offered = operation.offered
-        message = _distinct(response.message, round)
+        message = _distinct(clean_message(response.message), round)
         if not await self._say(message):
             return Stopped(Why.DENIED, self._last_note())
         assert self._reply is not None
-        return Replied(tuple((call.id, f"{call.name} {call.arguments}") for call in self._reply.tool_calls), self._spent())
+        return Replied(
+            tuple((call.id, f"{call.name} {call.arguments}") for call in self._reply.tool_calls), self._spent()
+        )
 
     async def _called(self, operation: ModelCallOperation) -> ModelResponse | Stopped:
         decided = await self.operations.decide(operation)
@@ -228,7 +234,7 @@ class Turn:
         except ProviderError as failure:
             error = str(failure)
             if failure.kind is ProviderErrorKind.TIMEOUT and self._out_of_time():
-                return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.limits.wall_s:g})")
+                return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.limits.wall_s:g})", "wall_s")
             if failure.kind is ProviderErrorKind.STREAM_BROKEN:
                 await self._keep_partial(operation)
             raise
@@ -256,7 +262,7 @@ class Turn:
             return
         try:
             response = await self.operations.finish(operation, operation.event, ModelResponse(partial))
-            await self._say(attrs.evolve(response.message, tool_calls=()))
+            await self._say(clean_message(attrs.evolve(response.message, tool_calls=())))
         except errors.PluggentError:
             self._notes.append("the partial reply was withheld by a policy")
 
@@ -320,7 +326,7 @@ class Turn:
 
     # ---- what running calls need ---------------------------------------------------------
 
-    def context(self, call: ToolCallOperation, deadline: float) -> ToolContext:
+    def context(self, call: ToolCallOperation, deadline: float) -> CallContext:
         return self._nested.context(call, deadline)
 
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
@@ -399,11 +405,15 @@ def _distinct(message: Message, round: int) -> Message:
     ids = [call.id for call in message.tool_calls]
     if all(ids) and len(set(ids)) == len(ids):
         return message
-    calls = tuple(
-        call if call.id and ids.index(call.id) == index else attrs.evolve(call, id=f"call_{round}_{index}")
-        for index, call in enumerate(message.tool_calls)
-    )
-    return attrs.evolve(message, tool_calls=calls)
+    calls: list[ToolCall] = []
+    taken = set(ids)
+    for index, call in enumerate(message.tool_calls):
+        if not call.id or ids.index(call.id) != index:
+            made = next(id for n in itertools.count() if (id := f"call_{round}_{index + n}") not in taken)
+            taken.add(made)
+            call = attrs.evolve(call, id=made)  # noqa: PLW2901 (the same call under an id of its own)
+        calls.append(call)
+    return attrs.evolve(message, tool_calls=tuple(calls))
 
 
 def _unasked(asked: Asked[E, R]) -> Denied[E, R]:

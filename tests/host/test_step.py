@@ -38,8 +38,8 @@ def rounds(*signatures, limits, outcome=None):
     events = []
     for number, signature in enumerate(signatures):
         id = f"c{number}"
-        events += [Replied(((id, signature),)), ToolsSettled((outcome or Outcome("", "same"),))]
-        events[-1] = ToolsSettled((attrs.evolve(outcome or Outcome("", "same"), call_id=id),))
+        settled = attrs.evolve(outcome or Outcome("", "same"), call_id=id)
+        events += [Replied(((id, signature),)), ToolsSettled((settled,))]
     return after(*events, limits=limits)[1]
 
 

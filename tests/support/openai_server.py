@@ -14,9 +14,21 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, cast
 
 import attrs
-from pluggent_hookspecs import Message, ModelRequest, ProvideEvent, Secret
+import pytest
+from pluggent_hookspecs import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    ProvideEvent,
+    Provider,
+    ProviderError,
+    Reply,
+    Secret,
+)
+from pluggent_openai.errors import Faults
 from pluggent_openai.plugin import OpenAI
 from pluggent_openai.provider import ChatCompletions
+from pluggent_openai.stream import StreamReader
 
 
 class Word(Enum):
@@ -221,7 +233,43 @@ def plugin_at(url: str, **settings: Any) -> tuple[OpenAI, ChatCompletions]:
     return plugin, cast("ChatCompletions", first)
 
 
-async def batches(provider: ChatCompletions, asked: ModelRequest | None = None) -> list[Any]:
+async def batches(provider: Provider, asked: ModelRequest | None = None) -> list[Any]:
     """Return all deltas of a stream in a row."""
     stream: AsyncIterator[Sequence[Any]] = provider.stream(asked or request())
     return [delta async for batch in stream for delta in batch]
+
+
+async def failure_of(provider: Provider, *, stream: bool) -> ProviderError:
+    """Ask *provider* and return the error that it raises."""
+    with pytest.raises(ProviderError) as caught:
+        await (batches(provider) if stream else provider.complete(request()))
+    return caught.value
+
+
+def read_stream(*reads: bytes, asked: ModelRequest | None = None, limit: int = 100_000) -> list[Any]:
+    """Return the deltas of a stream that came in these reads, or raise what went wrong."""
+    reader = StreamReader(asked or request(), Faults("openai", "http://x/v1", "m"), limit)
+    found: list[Any] = []
+    for data in reads:
+        found += reader.feed(data)
+        if reader.failure is not None:
+            raise reader.failure
+    if not reader.done:
+        found += reader.end()
+    if reader.failure is not None:
+        raise reader.failure
+    return found
+
+
+def reply_of(*reads: bytes, asked: ModelRequest | None = None) -> ModelResponse:
+    """Return the reply that a stream makes."""
+    collected = Reply()
+    collected.add(read_stream(*reads, asked=asked))
+    return collected.response()
+
+
+def stream_failure(*reads: bytes, limit: int = 100_000) -> ProviderError:
+    """Return what a stream raises."""
+    with pytest.raises(ProviderError) as caught:
+        read_stream(*reads, limit=limit)
+    return caught.value

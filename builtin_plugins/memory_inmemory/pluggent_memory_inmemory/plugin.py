@@ -20,7 +20,7 @@ class InMemory:
         self._store = InMemoryStore(settings)
 
     @asynccontextmanager
-    async def open(self, context: PluginContext) -> AsyncGenerator[None, None]:  # noqa: ARG002 (the protocol's signature)
+    async def open(self, context: PluginContext) -> AsyncGenerator[None, None]:
         """Close the store at the end; everything in it is gone then."""
         try:
             yield
@@ -28,6 +28,6 @@ class InMemory:
             await self._store.aclose()
 
     @hookimpl
-    def provide_memory(self, event: ProvideEvent) -> Iterable[MemoryStore]:  # noqa: ARG002 (the spec's signature)
+    def provide_memory(self, event: ProvideEvent) -> Iterable[MemoryStore]:
         """Offer the store ``inmemory``."""
         return [self._store]

@@ -196,7 +196,7 @@ class _Reader:
 
 def _after_space(text: str, position: int) -> int:
     match = _SPACE.match(text, position)
-    assert match is not None  # noqa: S101 (the pattern matches the empty text)
+    assert match is not None
     return match.end()
 
 

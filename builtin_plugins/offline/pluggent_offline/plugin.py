@@ -13,6 +13,6 @@ class Offline:
     """The plugin behind the entry point ``offline``; it has no settings."""
 
     @hookimpl
-    def provide_providers(self, event: ProvideEvent) -> Iterable[Provider]:  # noqa: ARG002 (the spec's signature)
+    def provide_providers(self, event: ProvideEvent) -> Iterable[Provider]:
         """Offer the provider ``offline``."""
         return [OfflineProvider()]

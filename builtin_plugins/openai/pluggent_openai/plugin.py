@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
     from pluggent_hookspecs import ProvideEvent
 
+    # a provider brings the encoder along
     from pluggent_openai.provider import ChatCompletions
 
 

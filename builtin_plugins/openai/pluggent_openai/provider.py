@@ -17,6 +17,7 @@ from pluggent_openai.wire import Dialect
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
+    # and so is what imports it
     from pluggent_openai.client import Answer, Client
 
 _OK = range(200, 300)

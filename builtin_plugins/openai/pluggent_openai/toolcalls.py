@@ -91,7 +91,7 @@ class CallAssembly:
         if (name or call.named_again) and text.strip() and call.whole():
             # Nothing can follow complete arguments: it is the same call once more, or another one.
             again = given_id and given_id == call.given_id and text == "".join(call.arguments)
-            return None if again else self._new(index, given_id, call.name)
+            return None if again else self._new(index, given_id or call.given_id, call.name)
         call.named_again = call.named_again or bool(name and call.name)
         call.given_id = call.given_id or given_id
         return call

@@ -187,7 +187,7 @@ class _Reader:
 
     def _skip_space(self) -> None:
         match = _SPACE.match(self._text, self.position)
-        assert match is not None  # noqa: S101 (the pattern matches the empty text)
+        assert match is not None
         self.position = match.end()
 
     def _found(self) -> str:

@@ -13,6 +13,6 @@ class PlanJson:
     """The plugin behind the entry point ``json``; it has no settings."""
 
     @hookimpl
-    def provide_parsers(self, event: ProvideEvent) -> Iterable[PlanParser]:  # noqa: ARG002 (the spec's signature)
+    def provide_parsers(self, event: ProvideEvent) -> Iterable[PlanParser]:
         """Offer the parser ``json``."""
         return [JsonPlanParser()]

@@ -1,23 +1,25 @@
-"""What every memory store has to do, as tests to be inherited. Needs pytest and no plugin of it.
+"""What every memory store has to do, as tests to be inherited.
 
     class TestMyStore(MemoryStoreConformance):
         def make_store(self, folder, clock):
             return MyStore(folder / "memory.db", clock=clock)
+
+The tests need pytest and no plugin of it: each runs a story in an event loop of its own.
 """
 
-# ruff: noqa: S101 (these are tests)
+# ruff: noqa: FBT001, PLR2004 (these are tests: cases and expected numbers)
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import attrs
 import pytest
-from pluggent_hookspecs import MemoryItem, MemoryQuery, MemoryStore, MemoryStoreError, MemoryStoreErrorKind
+from pluggent_hookspecs import Json, MemoryItem, MemoryQuery, MemoryStore, MemoryStoreError, MemoryStoreErrorKind
 
 Story: TypeAlias = Callable[[MemoryStore], Coroutine[Any, Any, None]]
 Tell: TypeAlias = Callable[[Story], None]
@@ -92,7 +94,13 @@ class MemoryStoreConformance:
     # ---- save, get, delete --------------------------------------------------------------
 
     def test_what_was_saved_is_given_back_whole(self, told: Tell) -> None:
-        data = {"text": "天气 🎉", "none": None, "yes": True, "list": [1, 2.5, [], {"a": {}}], "big": 2**53}
+        data: Mapping[str, Json] = {
+            "text": "天气 🎉",
+            "none": None,
+            "yes": True,
+            "list": (1, 2.5, (), {"a": None}),
+            "big": 2**53,
+        }
         item = MemoryItem("notes", "key", "line\n天气 \x00 🎉", data, ttl_s=3600.5, value=-0.25)
 
         async def story(store: MemoryStore) -> None:
@@ -129,7 +137,8 @@ class MemoryStoreConformance:
             await store.save([MemoryItem("n", "k", "x", created_s=1.0, updated_s=2.0)])
             ticking.advance(10)
             (saved,) = await store.save([MemoryItem("n", "k", "x")])
-            assert (saved.created_s, saved.updated_s) == (pytest.approx(start), pytest.approx(start + 10))
+            assert saved.created_s == pytest.approx(start)
+            assert saved.updated_s == pytest.approx(start + 10)
 
         told(story)
 
@@ -251,7 +260,7 @@ class MemoryStoreConformance:
 
     @pytest.mark.parametrize("order", ["key", "created", "updated"])
     @pytest.mark.parametrize("descending", [False, True])
-    def test_pages_make_the_whole_list(self, told: Tell, order: Any, descending: bool) -> None:  # noqa: FBT001 (a case)
+    def test_pages_make_the_whole_list(self, told: Tell, order: Any, descending: bool) -> None:
         async def story(store: MemoryStore) -> None:
             await store.save(_items("n", "gbcadef"))
             query = MemoryQuery("n", order=order, descending=descending)
@@ -274,7 +283,10 @@ class MemoryStoreConformance:
     @pytest.mark.parametrize("order", ["key", "created", "updated"])
     @pytest.mark.parametrize("descending", [False, True])
     def test_saves_between_pages_neither_repeat_nor_hide_others(
-        self, told: Tell, order: Any, descending: bool  # noqa: FBT001 (a case)
+        self,
+        told: Tell,
+        order: Any,
+        descending: bool,
     ) -> None:
         async def story(store: MemoryStore) -> None:
             await store.save(_items("n", "dhbfjl"))

@@ -1,4 +1,4 @@
-"""What every plan parser has to do, as tests to be inherited. Needs pytest and no plugin of it.
+r"""What every plan parser has to do, as tests to be inherited.
 
     class TestMyParser(PlanParserConformance):
         def make_parser(self):
@@ -6,9 +6,11 @@
 
         def write(self, goal, steps):
             return "\n".join(f"{step.id}. {step.description}" for step in steps)
+
+The tests need pytest and no plugin of it.
 """
 
-# ruff: noqa: S101 (these are tests)
+# ruff: noqa: PLR2004 (these are tests: an expected number stands in its assertion)
 
 from __future__ import annotations
 
@@ -110,15 +112,15 @@ class PlanParserConformance:
         assert all(_error(parser, text).problems)
 
     def test_a_plan_without_steps_is_refused(self, parser: PlanParser) -> None:
-        assert _error(parser, self.write("lunch", ()))
+        _error(parser, self.write("lunch", ()))
 
     def test_steps_that_wait_for_each_other_are_refused(self, parser: PlanParser) -> None:
         text = self.write("lunch", (Step("1", "a", ("2",)), Step("2", "b", ("1",))))
 
-        assert _error(parser, text)
+        _error(parser, text)
 
     def test_a_step_that_waits_for_itself_is_refused(self, parser: PlanParser) -> None:
-        assert _error(parser, self.write("lunch", (Step("1", "a", ("1",)),)))
+        _error(parser, self.write("lunch", (Step("1", "a", ("1",)),)))
 
     def test_a_dependency_that_does_not_exist_is_named(self, parser: PlanParser) -> None:
         assert "nine" in str(_error(parser, self.write("lunch", (Step("1", "a", ("nine",)),))))
@@ -134,29 +136,29 @@ class PlanParserConformance:
 
     @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
     def test_hostile_texts_end_in_a_plan_or_a_parse_error(self, parser: PlanParser, text: str) -> None:
-        try:
-            plan = parser.parse(text)
-        except PlanParseError as error:
-            assert error.problems
-        else:
-            assert plan.steps
+        read = _read(parser, text)
+
+        assert read.steps if isinstance(read, Plan) else read.problems
 
     def test_errors_stay_short(self, parser: PlanParser) -> None:
         for text in HOSTILE.values():
-            try:
-                parser.parse(text)
-            except PlanParseError as error:
-                assert len(str(error)) < 10_000
+            read = _read(parser, text)
+            assert isinstance(read, Plan) or len(str(read)) < 10_000
 
     def test_long_plans_are_read_or_refused(self, parser: PlanParser) -> None:
         steps = [Step(str(i), f"step {i}", (str(i - 1),) if i > 1 else ()) for i in range(1, 5001)]
-        text = self.write("long", steps)
-        try:
-            plan = parser.parse(text, "long")
-        except PlanParseError as error:
-            assert error.problems
-        else:
-            assert len(plan.steps) == len(steps)
+
+        read = _read(parser, self.write("long", steps))
+
+        assert len(read.steps) == len(steps) if isinstance(read, Plan) else read.problems
+
+
+def _read(parser: PlanParser, text: str) -> Plan | PlanParseError:
+    """Return the plan or the error; anything else that is raised fails the test."""
+    try:
+        return parser.parse(text)
+    except PlanParseError as error:
+        return error
 
 
 def _error(parser: PlanParser, text: str) -> PlanParseError:

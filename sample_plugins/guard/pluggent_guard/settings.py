@@ -27,7 +27,7 @@ class Action(StrEnum):
 
 def _patterns(when: object) -> Mapping[str, tuple[str, ...]]:
     if not isinstance(when, Mapping):
-        raise ValueError('when: expected argument names with patterns, as in when = {city = "A*"}')  # noqa: TRY004
+        raise ValueError('when: expected argument names with patterns, as in when = {city = "A*"}')
     conditions = cast("Mapping[object, object]", when)
     return MappingProxyType({str(path): _alternatives(str(path), value) for path, value in conditions.items()})
 
@@ -49,7 +49,7 @@ def _pattern(path: str, value: object) -> str:
 
 def _arguments(value: object) -> Mapping[str, Json]:
     if not isinstance(value, Mapping):
-        raise ValueError('set: expected arguments with values, as in set = {unit = "celsius"}')  # noqa: TRY004
+        raise ValueError('set: expected arguments with values, as in set = {unit = "celsius"}')
     return freeze_object(cast("Mapping[str, Json]", value))
 
 

@@ -14,6 +14,6 @@ class Weather:
     """The plugin behind the entry point ``weather``; it has no settings."""
 
     @hookimpl
-    def provide_tools(self, event: ProvideEvent) -> Iterable[Callable[..., Any]]:  # noqa: ARG002 (the spec's signature)
+    def provide_tools(self, event: ProvideEvent) -> Iterable[Callable[..., Any]]:
         """Offer both tools."""
         return [weather, forecast]

@@ -217,7 +217,7 @@ async def test_search_finds_single_chinese_characters_kana_and_hangul():
 
 async def test_search_treats_full_width_and_ordinary_letters_alike():
     store = InMemoryStore()
-    await store.save([MemoryItem("n", "1", "ＴＥＡ")])
+    await store.save([MemoryItem("n", "1", "\uff34\uff25\uff21")])
 
     assert [hit.item.key for hit in await store.search("n", "tea")] == ["1"]
 

@@ -12,10 +12,10 @@ from pluggent_hookspecs import (
     ModelParameters,
     ModelRequest,
     ModelResponse,
+    ProvideEvent,
     Provider,
     ProviderError,
     ProviderErrorKind,
-    ProvideEvent,
     Reply,
     Text,
     ToolSpec,
@@ -49,12 +49,16 @@ MIX = ToolSpec(
 )
 
 
-def request(*messages: Message | str, tools: tuple[ToolSpec, ...] = (WEATHER, MIX), **parameters: object) -> ModelRequest:
+def request(
+    *messages: Message | str, tools: tuple[ToolSpec, ...] = (WEATHER, MIX), **parameters: object
+) -> ModelRequest:
     said = tuple(Message.user(message) if isinstance(message, str) else message for message in messages)
     return ModelRequest("demo", said, tools, ModelParameters(**parameters))  # pyright: ignore[reportArgumentType]
 
 
-def reply(*messages: Message | str, tools: tuple[ToolSpec, ...] = (WEATHER, MIX), **parameters: object) -> ModelResponse:
+def reply(
+    *messages: Message | str, tools: tuple[ToolSpec, ...] = (WEATHER, MIX), **parameters: object
+) -> ModelResponse:
     return answer(request(*messages, tools=tools, **parameters))
 
 
@@ -109,7 +113,9 @@ def test_call_ids_are_unique_in_a_conversation():
     text = "mix n=1 ; mix n=2"
     first = reply(text)
     second = reply(text, *with_results(first.message, "a"))
-    third = reply(text, *with_results(first.message, "a"), *with_results(second.message, "b"), Message.assistant("c"), text)
+    third = reply(
+        text, *with_results(first.message, "a"), *with_results(second.message, "b"), Message.assistant("c"), text
+    )
 
     assert len({each.message.tool_calls[0].id for each in (first, second, third)}) == 3
 
@@ -135,7 +141,10 @@ def test_anything_else_is_answered_honestly_with_what_can_be_typed():
 
     assert "no model is behind me" in text
     assert "- weather - Tell the weather.\n  type: weather city=<text> [unit=celsius|fahrenheit]\n" in text
-    assert "- mix\n  type: mix n=<whole number> [x=<number>|null] [either=[…]|null] any=<value> [reference=<value>]" in text
+    assert (
+        "- mix\n  type: mix n=<whole number> [x=<number>|null] [either=[…]|null] any=<value> [reference=<value>]"
+        in text
+    )
     assert "OPENAI_API_KEY" in text
     assert "pluggent run --model openai/gpt-5-mini" in text
     assert "did you mean" not in text
@@ -143,7 +152,10 @@ def test_anything_else_is_answered_honestly_with_what_can_be_typed():
 
 def test_without_tools_it_says_so():
     assert "No tools are offered here" in reply("hello", tools=()).message.text
-    assert "No tools are offered here" in reply().message.text
+
+
+def test_a_conversation_without_a_person_is_answered_too():
+    assert "no model is behind me" in reply(Message.system("hello")).message.text
 
 
 @pytest.mark.parametrize("typo", ["wether city=Rome", "Weather city=Rome", "mix n=1 ; weathr city=Rome"])

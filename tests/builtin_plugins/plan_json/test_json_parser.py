@@ -24,6 +24,13 @@ def parse(text: str, goal: str = "") -> Plan:
     return JsonPlanParser().parse(text, goal)
 
 
+def parsed(text: str) -> Plan | PlanParseError:
+    try:
+        return parse(text)
+    except PlanParseError as error:
+        return error
+
+
 def refused(text: str) -> PlanParseError:
     with pytest.raises(PlanParseError) as caught:
         parse(text)
@@ -82,7 +89,7 @@ def test_the_goal_in_the_text_counts_where_none_is_given():
         ('{"steps": [\n\n5]}', "line 3: steps[0]: expected a step (an object, or its description), found a number"),
         ('{"steps": ["a", {}]}', "line 1: steps[1].description: missing"),
         ('[{"description": "a"}, {"description": null}]', "line 1: [1].description: expected text, found null"),
-        ('{"steps": [" "]}', "line 1: steps[0].description: empty"),
+        ('{"steps": [" "]}', "line 1: steps[0]: empty"),
         (
             '{"steps": [{"id": 1.5, "description": "a"}]}',
             "line 1: steps[0].id: expected text or a whole number, found a number",
@@ -93,7 +100,10 @@ def test_the_goal_in_the_text_counts_where_none_is_given():
             '{"steps": [{"description": "a", "depends_on": "1"}]}',
             "line 1: steps[0].depends_on: expected a list of ids, found text",
         ),
-        ('{"steps": [{"description": "a",\n"depends_on": [9]}]}', "line 2: steps[0].depends_on[0]: there is no step '9'"),
+        (
+            '{"steps": [{"description": "a",\n"depends_on": [9]}]}',
+            "line 2: steps[0].depends_on[0]: there is no step '9'",
+        ),
         (
             '{"steps": [{"id": "2", "description": "a"},\n"b"]}',
             "line 2: steps[1]: its number is the id '2' that steps[0] has",
@@ -140,10 +150,10 @@ def test_of_very_many_problems_the_first_are_named():
         ('{"steps": ["\\q"]}', "line 1: steps[0]: not JSON: an escape that JSON does not know"),
         ('{"steps": ["\\ud800"]}', "line 1: steps[0]: not JSON: half a character (a lone surrogate)"),
         ('{"steps": ["a"], "x": NaN}', "line 1: x: not JSON: expected a value, found 'NaN'"),
-        ('{"steps": ["a"], "x": 01}', "line 1: not JSON: expected ',' or '}', found '1'"),
+        ('{"steps": ["a"], "x": 01}', "line 1: x: not JSON: expected a value, found '01'"),
         ('{"steps": ["a"],\n"steps": ["b"]}', "line 2: not JSON: the name 'steps' is there twice"),
         ('{"steps": [{"description": "a", "description": "b"}]}', "the name 'description' is there twice"),
-        ("{'steps': ['a']}", "not JSON: expected a name in double quotes, found \"'\""),
+        ("{'steps': ['a']}", 'not JSON: expected a name in double quotes, found "\'"'),
         ("{steps: ['a']}", "not JSON: expected a name in double quotes, found 'steps'"),
         ('{"steps"= ["a"]}', "not JSON: expected ':' after 'steps', found '='"),
         ('{"steps": ' + "[" * 40 + "]" * 40 + "}", "not JSON: nested deeper than 32"),
@@ -208,9 +218,6 @@ pieces = st.sampled_from([*'[]{}":,\\ \n', '"steps"', "steps", '"description":',
 
 @given(json_values.map(json.dumps) | st.lists(pieces).map("".join) | st.text())
 def test_nothing_but_parse_errors_is_raised(text: str):
-    try:
-        plan = parse(text)
-    except PlanParseError as error:
-        assert error.problems
-    else:
-        assert plan.steps
+    read = parsed(text)
+
+    assert read.steps if isinstance(read, Plan) else read.problems

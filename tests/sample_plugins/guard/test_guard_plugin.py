@@ -14,7 +14,8 @@ from pluggent_guard.matching import condition, values_at
 from pluggent_guard.plugin import Guard
 from pluggent_guard.settings import GuardSettings, Rule
 from pluggent_hookspecs import Allow, Ask, ConfigError, Decision, Deny, HookError, Json, Scope, ToolCallEvent, ToolSpec
-from pluggent_host.discovery import PluginRecord, discover
+from pluggent_host.catalog import PluginRecord
+from pluggent_host.discovery import Distribution
 from pluggent_host.loading import load, new_manager
 
 WEATHER = "pluggent-weather:tool/weather"
@@ -85,7 +86,9 @@ async def test_the_words_of_a_rule_replace_the_standard_ones():
 
 @pytest.mark.parametrize("tool", ["weather", WEATHER, "pluggent-weather:tool/*", "*"])
 async def test_a_tool_is_named_by_id_short_name_or_pattern(tool: str):
-    assert await decided(call(), rule("deny", tool, tell_model="no")) == Deny("no", tell_user=f"{WEATHER} was denied by rule 1 of the guard")
+    assert await decided(call(), rule("deny", tool, tell_model="no")) == Deny(
+        "no", tell_user=f"{WEATHER} was denied by rule 1 of the guard"
+    )
 
 
 async def test_deny_goes_before_ask_before_allow_wherever_they_stand():
@@ -129,7 +132,7 @@ async def test_later_rewrites_see_what_earlier_ones_made():
         ("a", "x", {"a": "xyz"}, False),
         ("a", "[ab]*", {"a": "beta"}, True),
         ("a", "ATLANTIS", {"a": "atlantis"}, True),
-        ("a", "atlantis", {"a": "Ａｔｌａｎｔｉｓ"}, True),
+        ("a", "atlantis", {"a": "\uff21\uff54\uff4c\uff41\uff4e\uff54\uff49\uff53"}, True),
         ("a", "straße", {"a": "STRASSE"}, True),
         ("a", "*rm -rf*", {"a": "cd /\nrm -rf ."}, True),
         ("a", "7", {"a": 7}, True),
@@ -154,7 +157,8 @@ def test_patterns_match_as_documented(path: str, pattern: str, arguments: dict[s
 
 
 @given(
-    st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)), st.text()
+    st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)),
+    st.text(),
 )
 def test_any_path_leads_somewhere_or_nowhere(value: Json, path: str):
     assert all(found is not None or found is None for found in values_at(value, path))
@@ -200,14 +204,16 @@ async def test_outside_of_its_lifetime_it_raises_which_denies():
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(wrong: dict[str, Any], problem: str):
-    with pytest.raises(ValueError, match="^") as caught:
+    with pytest.raises(ValueError, match=r"\w") as caught:
         Rule(**{"action": "deny", "tool": "*", **wrong})
 
     assert problem in str(caught.value)
 
 
 def record() -> PluginRecord:
-    return next(found for found in discover().records if found.id == "pluggent-guard")
+    home = Distribution("pluggent-guard", "pluggent-guard", "0.1.0", "", ())
+    value = "pluggent_guard.plugin:Guard"
+    return PluginRecord("pluggent-guard", "0.1.0", "pluggent.hooks", "hooks", "guard", value, "available", "", "", home)
 
 
 def test_settings_of_a_file_become_rules():

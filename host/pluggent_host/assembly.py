@@ -1,0 +1,118 @@
+"""Puts a host together, refusing everything that would let a policy vanish, and takes it apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+import pluggent_hookspecs
+from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.events import PluginStateChanged
+
+from pluggent_host.calling import Caller
+from pluggent_host.capabilities import Capabilities
+from pluggent_host.catalog import Catalog, PluginRecord, catalog
+from pluggent_host.chains import build
+from pluggent_host.conversation import Services
+from pluggent_host.discovery import Discovery, discover
+from pluggent_host.memories import Memory
+from pluggent_host.nearest import nearest
+from pluggent_host.observers import Observers
+from pluggent_host.operations import Operations
+from pluggent_host.pluginset import PluginSet
+from pluggent_host.settings import HostSettings
+from pluggent_host.threads import Threads
+from pluggent_host.toolbox import Toolbox
+from pluggent_host.version import VERSION
+
+
+@attrs.frozen(eq=False)
+class Parts:
+    """What a host is made of."""
+
+    plugins: PluginSet
+    services: Services
+    observers: Observers
+    toolbox: Toolbox
+    capabilities: Capabilities
+
+
+async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[object]) -> Parts:
+    """Load hook plugins, freeze the chains, open lifetimes. Raises ConfigError and PluginError."""
+    plugins = PluginSet(found, settings, VERSION)
+    plugins.register_in_code(in_code)
+    plugins.load_hooks()
+    _check_required(settings, plugins)
+    chains = build(plugins.manager, settings, {record.id: record.version for record in found.records})
+    threads = Threads()
+    caller = Caller(threads)
+    observers = Observers(chains["observe"], caller, settings.timeouts.observe_s)
+    operations = Operations(chains, caller, settings, observers.tell)
+    toolbox = Toolbox(plugins, settings)
+    capabilities = Capabilities(plugins, settings)
+    services = Services(
+        operations,
+        caller,
+        threads,
+        chains,
+        settings,
+        observers.tell,
+        lambda store, journal, scope: Memory(lambda: capabilities.store(store), operations, journal, scope),
+    )
+    parts = Parts(plugins, services, observers, toolbox, capabilities)
+    plugins.tools_named = toolbox.named
+    plugins.tell = observers.tell
+    for name, (state, reason) in plugins.states.items():
+        observers.tell(PluginStateChanged(name, state, reason))
+    try:
+        await plugins.open_hooks()
+    except BaseException:
+        await take_apart(parts)
+        raise
+    return parts
+
+
+async def take_apart(parts: Parts) -> None:
+    """Let observers finish, close plugins in reverse order, stop threads and what was left behind."""
+    close_s = parts.services.settings.timeouts.close_s
+    await parts.plugins.aclose()
+    await parts.observers.close(close_s)
+    await parts.services.caller.close(close_s)
+    parts.services.threads.close()
+
+
+def look_around(
+    settings: HostSettings, installed: bool | Discovery, acknowledged: Callable[[PluginRecord], bool] | None
+) -> Catalog:
+    """Return what is installed and may run. Raises ConfigError naming everything that is in doubt."""
+    found = Discovery(()) if installed is False else discover() if installed is True else installed
+    known = catalog(
+        found, settings.selection, pluggent_hookspecs.__version__, aliases=settings.aliases, required=settings.required
+    )
+    problems = [str(problem) for problem in known.problems if problem.fatal]
+    ids = {record.id for record in known.records}
+    for id in sorted(settings.plugins.keys() - ids):
+        problems.append(f"there are settings for '{id}', which is not installed{nearest(id, ids)}")
+    for record in known.available("hooks"):
+        if acknowledged is not None and not acknowledged(record):
+            problems.append(
+                f"plugin '{record.id}' {record.version} has hooks that see everything and was not accepted yet; "
+                f"accept it: pluggent trust --plugin {record.id}, or leave it out: --without {record.id}"
+            )
+    if problems:
+        raise ConfigError("plugins", problems)
+    return known
+
+
+def _check_required(settings: HostSettings, plugins: PluginSet) -> None:
+    problems: list[str] = []
+    for id, hooks in settings.required.items():
+        if plugins.states.get(id, ("", ""))[0] != "active":
+            problems.append(f"plugin '{id}' is required and does not run: install it, or take it out of [required]")
+            continue
+        have = plugins.hooks_of(id)
+        problems += [
+            f"plugin '{id}' is required to implement {hook}, and does not" for hook in hooks if hook not in have
+        ]
+    if problems:
+        raise ConfigError("required", problems)

@@ -1,0 +1,85 @@
+"""Finds the provider, memory store or parser that a name means, and loads its plugin if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.memory import MemoryStore
+from pluggent_hookspecs.models import Provider
+from pluggent_hookspecs.plans import PlanParser
+
+from pluggent_host.catalog import PluginRecord
+from pluggent_host.nearest import nearest
+from pluggent_host.pluginset import Offer, PluginSet
+from pluggent_host.settings import HostSettings
+
+
+@attrs.frozen(eq=False)
+class Model:
+    """A provider, its capability id, and its own name for the model."""
+
+    provider: Provider
+    capability: str
+    name: str
+
+
+class Capabilities:
+    """What the plugins of one host provide besides tools, by name."""
+
+    def __init__(self, plugins: PluginSet, settings: HostSettings) -> None:
+        self._plugins = plugins
+        self._settings = settings
+        self._models: dict[str, Model] = {}
+
+    async def model(self, name: str) -> Model:
+        """Return what ``provider/model`` means. Raises ConfigError or PluginError."""
+        if name not in self._models:
+            provider, slash, own = name.partition("/")
+            if not (provider and slash and own):
+                raise ConfigError("model", [f"{name!r} is no model: write provider/model, such as openai/gpt-5-mini"])
+            offer, thing = await self._find("provider", provider)
+            self._models[name] = Model(thing, f"{offer.plugin}:provider/{provider}", own)
+        return self._models[name]
+
+    async def store(self, name: str = "") -> tuple[str, MemoryStore]:
+        """Return the memory store *name* (default: the only one) and its capability id."""
+        if not name:
+            in_code = [thing.name for offer in await self._plugins.offers("memory", ()) for thing in offer.things]
+            have = in_code or [record.name for record in self._plugins.catalog.available("memory")]
+            if len(have) != 1:
+                raise ConfigError("memory", [f"say which memory store; there are: {', '.join(have) or 'none'}"])
+            name = have[0]
+        offer, thing = await self._find("memory", name)
+        return f"{offer.plugin}:memory/{thing.name}", thing
+
+    async def parser(self, name: str) -> PlanParser:
+        """Return the plan parser *name*."""
+        parser: PlanParser = (await self._find("parser", name))[1]
+        return parser
+
+    async def _find(self, kind: str, name: str) -> tuple[Offer, Any]:
+        known = self._plugins.catalog.available(kind)
+        records: tuple[PluginRecord, ...] = ()
+        if not any(name in (record.name, record.id) for record in known):
+            # A plugin with settings may provide more names than its entry point has.
+            records = tuple(record for record in known if record.id in self._settings.plugins)
+        for offer in await self._plugins.offers(kind, records):
+            if (thing := _called(name, offer.things)) is not None:
+                return offer, thing
+        record = self._plugins.catalog.find(kind, name)
+        offer = await self._plugins.offer(record)
+        thing = _called(name, offer.things) or _called(record.name, offer.things)
+        if thing is None:
+            have = [thing.name for thing in offer.things]
+            problem = (
+                f"plugin '{offer.plugin}' provides {', '.join(have) or 'nothing'}, not {name!r}{nearest(name, have)}"
+            )
+            raise ConfigError(kind, [problem])
+        return offer, thing
+
+
+def _called(name: str, things: Iterable[Any]) -> Any:
+    return next((thing for thing in things if thing.name == name), None)

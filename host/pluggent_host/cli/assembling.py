@@ -1,0 +1,185 @@
+"""From options to settings, and from settings to an open host. What every command but ``--version`` begins with."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pluggent_hookspecs
+from pluggent_hookspecs.errors import ConfigError, PluginError
+
+from pluggent_host.catalog import FIRST_PARTY, Catalog, PluginRecord, catalog
+from pluggent_host.cli.output import Console, one_line
+from pluggent_host.config import load_settings, state_dir
+from pluggent_host.discovery import Discovery, discover
+from pluggent_host.settings import HostSettings
+from pluggent_host.trust import TrustStore
+
+if TYPE_CHECKING:  # a host costs what listing plugins must not
+    from pluggent_host.host import Approver, Host
+
+TRUST_FILE = "trust.json"
+
+
+class Setup(NamedTuple):
+    """What a command works with: settings, what is installed, and where state is kept."""
+
+    settings: HostSettings
+    origins: Mapping[str, str]
+    discovery: Discovery
+    trust: TrustStore
+    state_dir: Path
+
+    def accepts(self, record: PluginRecord) -> bool:
+        """Say whether a plugin with hooks may run: ours, or one that the person has accepted."""
+        return record.id in FIRST_PARTY or self.trust.acknowledged(record)
+
+    def catalog(self) -> Catalog:
+        """Return what is installed with the state of each. Raises ConfigError for names in no plugin."""
+        settings = self.settings
+        return catalog(
+            self.discovery,
+            settings.selection,
+            pluggent_hookspecs.__version__,
+            aliases=settings.aliases,
+            required=settings.required,
+        )
+
+
+def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, object] | None = None) -> Setup:
+    """Read the settings that *options* and *flags* (dotted keys) lead to. Raises ConfigError."""
+    environ = {name: value for name, value in os.environ.items() if name != "PLUGGENT_DEBUG"}
+    cwd = working_directory()
+    folder = state_dir(environ)
+    trust = TrustStore(folder / TRUST_FILE)
+    given: dict[str, object] = dict(flags or {})
+    if options.without:
+        given["selection.block"] = [name for names in options.without for name in names.split(",")]
+    if options.safe:
+        given["selection.mode"] = "safe"
+    config = Path(options.config) if options.config else None
+    loaded = load_settings(config=config, environ=environ, flags=given, cwd=cwd, trust=trust)
+    for note in loaded.notes:
+        console.note(console.err_ink("yellow", f"note: {one_line(note)}"))
+    return Setup(loaded.settings, loaded.origins, discover(project=str(cwd)), trust, folder)
+
+
+def working_directory() -> Path:
+    """Return the working directory. Raises ConfigError if it was deleted."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise ConfigError("working directory", [f"cannot be read: {error.strerror}; go to another one"]) from error
+
+
+def folder_option(option: str, given: str | None) -> Path:
+    """Return the folder that *option* names, the working directory by default. Raises ConfigError."""
+    folder = Path(given).expanduser() if given else working_directory()
+    if not folder.is_dir():
+        raise ConfigError(option, [f"{given!r} is {'no folder' if folder.exists() else 'not there'}"])
+    return folder
+
+
+@asynccontextmanager
+async def open_host(setup: Setup, **options: Any) -> AsyncGenerator[Host]:
+    """Open a host as Host.open does, with what *setup* says; remember which plugins failed to load."""
+    # Here and not above, with everything behind it: listing plugins needs no host.
+    from pluggent_host.cli.failures import record
+    from pluggent_host.host import Host
+
+    opened: Host | None = None
+    options = {"config": setup.settings, "installed": setup.discovery, "acknowledged": setup.accepts, **options}
+    try:
+        async with Host.open(**options) as opened:
+            try:
+                yield opened
+            finally:
+                record(setup.state_dir, opened.plugins)
+    except PluginError as error:
+        if opened is None:
+            record(setup.state_dir, _blamed(setup, error))
+        raise
+
+
+def _blamed(setup: Setup, error: PluginError) -> Iterable[tuple[PluginRecord, str, str]]:
+    """Return the hook plugin that kept the host from opening, with the way to go on added to *error*."""
+    for record in setup.catalog().by_kind("hooks"):
+        if record.id == error.plugin:
+            error.add_note(
+                f"A hook plugin may be a policy, so nothing runs without it. Your choice: --without {record.id} for"
+                f' this once, or [grants] optional = ["{record.id}"] in the settings.'
+            )
+            yield record, "failed", error.problem
+
+
+@asynccontextmanager
+async def open_for_listing(
+    setup: Setup, console: Console, approver: Approver | None = None
+) -> AsyncGenerator[tuple[Host, tuple[str, ...]]]:
+    """Open a host in which nothing is to be run, whatever hook plugin is broken.
+
+    Yields it and the ids of hook plugins that are not in it. What is wrong with them is noted.
+    """
+    missing = [record.id for record in setup.catalog().available("hooks") if not setup.accepts(record)]
+    for id in missing:
+        console.note(_warning(console, f"plugin '{id}' is not accepted yet, so its hooks are missing here: pluggent trust --plugin {id}"))
+    tolerant = _without_hooks(setup, lambda id: id in missing)
+    every = tuple(item.name for item in setup.discovery.distributions)
+    grants = setup.settings.grants._replace(optional=every)
+    tolerant = tolerant._replace(settings=setup.settings._replace(grants=grants, required={}))
+    try:
+        async with open_host(tolerant) as host:
+            failed = [(record, reason) for record, state, reason in host.plugins if record.kind == "hooks" and state == "failed"]
+            for _, reason in failed:
+                console.note(_warning(console, reason))
+            yield host, (*missing, *(record.id for record, _ in failed))
+            return
+    except _NotOpened:
+        raise
+
+
+class _NotOpened(Exception):
+    pass
+
+
+def _without_hooks(setup: Setup, left_out: Callable[[str], bool]) -> Setup:
+    """Return *setup* as if the plugins that *left_out* names had no hooks."""
+    kept = tuple(
+        item._replace(entry_points=tuple(entry for entry in item.entry_points if entry.group != "pluggent.hooks"))
+        if left_out(item.name)
+        else item
+        for item in setup.discovery.distributions
+    )
+    return setup._replace(discovery=setup.discovery._replace(distributions=kept))
+
+
+def _warning(console: Console, text: str) -> str:
+    return console.err_ink("yellow", f"warning: {one_line(text)}")
+
+
+def log_to(console: Console, *, debug: bool) -> None:
+    """Let what the host and plugins log at WARNING and above be seen; everything with *debug*."""
+    handler = _ConsoleHandler(console)
+    logger = logging.getLogger("pluggent")
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = one_line(record.getMessage())
+        if record.levelno >= logging.WARNING:
+            self._console.note(_warning(self._console, text))
+        elif sys.stderr is not None:
+            self._console.error(self._console.err_ink("dim", f"{record.name}: {text}"))

@@ -1,0 +1,50 @@
+"""Ctrl-C and SIGTERM: the first ends the work cleanly, the second ends the process. POSIX only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine
+from types import FrameType
+from typing import Any, TypeVar
+
+from pluggent_host.cli.exits import Interrupted
+
+T = TypeVar("T")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run *work* in an event loop of its own. Raises Interrupted after a signal, when it has ended."""
+    received: list[int] = []
+    tasks: list[asyncio.Task[T]] = []
+
+    async def watched() -> T:
+        task = asyncio.create_task(work, name="pluggent-command")
+        tasks.append(task)
+        if received:
+            task.cancel()
+        return await task
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        for task in tasks:
+            # A plugin may hold the loop: the cancellation waits for it, a second signal does not.
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
+    try:
+        with asyncio.Runner() as runner:
+            return runner.run(watched())
+    except asyncio.CancelledError:
+        if received:
+            raise Interrupted(received[0]) from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,166 @@
+"""Shows a turn while it runs: the answer on standard output, what happens on standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pluggent_hookspecs.events import (
+    DecisionMade,
+    Discarded,
+    HookFailed,
+    ModelCalled,
+    ModelRetried,
+    Observation,
+    ReasoningShown,
+    TextShown,
+    ToolProgressed,
+    UserNotified,
+)
+
+from pluggent_host.cli.calls import Call, Calls, text_of
+from pluggent_host.cli.output import Console, cut, harmless, one_line
+
+_CATCHING_UP_S = 1.0
+_ARGUMENTS_SHOWN = 300
+_CONSOLE = "app:_approver"
+_RESULT_LINES = 2
+_SETTLED = frozenset({"approved", "refused"})
+
+
+class Screen:
+    """Reads the events of one turn in order. *live* shows the answer as it comes, else nobody does here."""
+
+    def __init__(self, console: Console, calls: Calls, *, live: bool) -> None:
+        self._console = console
+        self._calls = calls
+        self._live = live
+        self._shown: dict[str, asyncio.Event] = {}
+
+    async def shown(self, digest: str) -> None:
+        """Wait until the decision about *digest* is on the screen; a second at most, for those nobody tells of."""
+        try:
+            async with asyncio.timeout(_CATCHING_UP_S):
+                await self._shown.setdefault(digest, asyncio.Event()).wait()
+        except TimeoutError:
+            pass
+
+    def show(self, event: Observation) -> None:
+        """Take in *event* and show what there is to show of it."""
+        call = self._calls.read(event)
+        match event:
+            case TextShown(text=text) if self._live:
+                self._console.write(harmless(text) if self._console.out_is_terminal else text)
+            case Discarded(why=why) if self._live:
+                self._console.error(self._dim(f"(void: the text above; {one_line(why) or 'another attempt follows'})"))
+            case UserNotified(message=message) if self._live:
+                text = message.text or f"[{', '.join(type(part).__name__.lower() for part in message.content)}]"
+                self._console.line(harmless(text) if self._console.out_is_terminal else text)
+            case DecisionMade():
+                self._decision(event, call)
+                self._shown.setdefault(event.digest, asyncio.Event()).set()
+            case _ if call is not None:
+                if call.output is not None:
+                    self._result(call)
+            case _:
+                self._aside(event)
+
+    # ---- calls ---------------------------------------------------------------------------
+
+    def _decision(self, event: DecisionMade, call: Call | None) -> None:
+        verdict = self._verdict(event)
+        if call is None:
+            if event.verdict not in ("allow",) or self._console.verbose:
+                what = event.operation.replace("_", " ")
+                self._console.note(f"{self._dim('·')} {what}  {verdict}")
+            return
+        earlier = [decision.verdict for decision in call.decisions[:-1]]
+        if event.verdict in _SETTLED:
+            self._console.note(f"{self._indent(call)}  {verdict}")
+        elif not earlier or earlier[-1] != event.verdict:
+            changes = "".join(
+                f"; {one_line(change.plugin)} changed {one_line(', '.join(change.paths))}" for change in event.changes
+            )
+            self._console.note(f"{self._arrow('→', call)} {self._shown_call(call)}  {verdict}{self._dim(changes)}")
+
+    def _verdict(self, event: DecisionMade) -> str:
+        ink = self._console.err_ink
+        who = "you" if event.by == _CONSOLE else one_line(event.by)
+        reason = f": {one_line(event.reason)}" if event.reason else ""
+        by = "" if event.by == "host" else f" by {who}"
+        match event.verdict:
+            case "allow":
+                return ink("green", "allowed") + self._dim(by + reason)
+            case "approved":
+                return ink("green", f"approved{by}")
+            case "respond":
+                return ink("yellow", f"answered{by}") + self._dim(reason)
+            case "ask":
+                return ink("yellow", "needs approval") + self._dim(f" ({who}{reason})")
+            case "refused":
+                return ink("red", f"REFUSED{by}")
+            case _:
+                return ink("red", f"DENIED by {who}") + reason
+
+    def _result(self, call: Call) -> None:
+        if call.output is None or (call.verdict in ("deny", "refused") and not call.ran):
+            return  # the verdict has been shown, and says why
+        failed = call.output.is_error
+        if not call.decisions:  # it could not even be put to the policies
+            self._console.note(f"{self._arrow('→', call)} {self._shown_call(call)}")
+        text = " ⏎ ".join(text_of(call.output).strip().splitlines()) or "(nothing)"
+        shown = cut(one_line(text), _RESULT_LINES * self._console.width - 8)
+        shown = self._console.err_ink("red", shown) if failed else self._dim(shown)
+        self._console.note(f"{self._arrow('←', call)} {shown}")
+
+    def _shown_call(self, call: Call) -> str:
+        arguments = one_line(call.typed) if call.arguments is None else shown_arguments(call.arguments)
+        return f"{self._console.err_ink('bold', one_line(call.name))}({cut(arguments, _ARGUMENTS_SHOWN)})"
+
+    def _arrow(self, arrow: str, call: Call) -> str:
+        number = f"{call.place} " if call.place else ""
+        return self._indent(call) + self._console.err_ink("cyan", f"{arrow} {number}".rstrip())
+
+    def _indent(self, call: Call) -> str:
+        return "  " if call.nested else ""
+
+    # ---- everything else -----------------------------------------------------------------
+
+    def _aside(self, event: Observation) -> None:
+        match event:
+            case HookFailed(plugin=plugin, hook=hook, problem=problem):
+                text = f"! plugin '{plugin}' failed in {hook}: {problem}"
+                self._console.note(self._console.err_ink("yellow", one_line(text)))
+            case ModelRetried(error=error, wait_s=wait_s):
+                text = f"! the model call failed: {error}; trying again in {wait_s:.1f} s"
+                self._console.note(self._console.err_ink("yellow", one_line(text)))
+            case ModelCalled(model=model, usage=usage, elapsed_s=elapsed_s) if self._console.verbose:
+                tokens = f"{_count(usage.input)} tokens in, {_count(usage.output)} out"
+                self._console.note(self._dim(f"· {one_line(model)}: {tokens}, {elapsed_s:.2f} s"))
+            case ToolProgressed(name=name, done=done, total=total, message=message) if self._console.verbose:
+                far = f"{done:g}" if total is None else f"{done:g} of {total:g}"
+                self._console.note(self._dim(f"· {one_line(name)}: {far} {one_line(message)}".rstrip()))
+            case ReasoningShown(text=text) if self._console.verbose:
+                self._console.note(self._dim(f"· thinking: {cut(one_line(text), self._console.width)}"))
+            case _:
+                pass
+
+    def _dim(self, text: str) -> str:
+        return self._console.err_ink("dim", text)
+
+
+def shown_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return *arguments* as they are read most easily.
+
+    >>> shown_arguments({"city": "Beijing", "days": 3})
+    'city="Beijing", days=3'
+    """
+    return ", ".join(
+        f"{one_line(name)}={one_line(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()
+    )
+
+
+def _count(tokens: int | None) -> str:
+    return "?" if tokens is None else f"{tokens:,}"

@@ -1,0 +1,123 @@
+"""What an operation is: the one protocol that the sequence in operations.py knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from pluggent_hookspecs import errors
+from pluggent_hookspecs.decisions import Decision, Deny
+from pluggent_hookspecs.events import Change, DecisionMade, Observation, Scope, Vote
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+class Attempt:
+    """One try at executing. A stream notes here whether anybody has seen some of it."""
+
+    __slots__ = ("number", "on_discard", "shown")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.shown = False
+        self.on_discard: Callable[[str], None] | None = None
+
+
+class Hooks(NamedTuple):
+    """The hooks of one kind of operation; an empty name is a hook that it does not have."""
+
+    transform: str = ""
+    decide: str = ""
+    around: str = ""
+    transform_result: str = ""
+    decide_result: str = ""
+
+
+class Journal(Protocol):
+    """Where an operation leaves its traces: the turn, the session, or the host."""
+
+    def record(self, decision: DecisionMade) -> None:
+        """Make *decision* durable. Raises if that is impossible; then nothing is executed."""
+        ...
+
+    def tell(self, event: Observation) -> None:
+        """Tell observers and whoever follows the stream. Never raises."""
+        ...
+
+
+class Recorded(Protocol):
+    """What a decision record and an approval say of an operation."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def journal(self) -> Journal: ...
+    def capability(self) -> str: ...
+    def digest(self, event: Any) -> str: ...
+    def rendered(self, event: Any) -> str:
+        """Return the request for a person to read, escaped and complete."""
+        ...
+
+
+class Operation(Recorded, Protocol[E, R]):
+    """One thing to be done, as the sequence sees it. ``event`` carries the request.
+
+    ``changed``, ``changed_result`` and ``response`` raise ValueError for a value that the
+    hook may not give.
+    """
+
+    @property
+    def hooks(self) -> Hooks: ...
+    @property
+    def event(self) -> E: ...
+    def changed(self, event: E, value: Any, plugin: str) -> E: ...
+    def diff(self, before: E, after: E) -> Change:
+        """Return what differs, as a Change that names no plugin yet."""
+        ...
+
+    def freeze(self, event: E) -> E: ...
+    def host_vote(self, event: E) -> Decision | None: ...
+    def may_respond(self, plugin: str) -> bool: ...
+    def response(self, value: object) -> R: ...
+    async def execute(self, event: E, attempt: Attempt) -> R: ...
+    def result_event(self, event: E, result: R) -> Any: ...
+    def changed_result(self, event: Any, value: Any, plugin: str) -> Any: ...
+    def result(self, event: Any) -> R: ...
+    def withheld(self, event: E, deny: Deny) -> R:
+        """Return what stands in for a result that was denied, or raise errors.Denied."""
+        ...
+
+    def broken(self, event: E, error: errors.PluggentError) -> R:
+        """Return what stands in for a result whose hooks failed, or raise *error*."""
+        ...
+
+
+def record_of(
+    what: Recorded, event: Any, outcome: str, by: str, reason: str,
+    votes: tuple[Vote, ...], changes: tuple[Change, ...], started: float,
+) -> DecisionMade:  # fmt: skip
+    return DecisionMade(
+        what.scope,
+        what.name,
+        what.id,
+        what.digest(event),
+        outcome,
+        by,
+        reason,
+        what.capability(),
+        getattr(event, "call_id", ""),
+        votes,
+        changes,
+        round((perf_counter() - started) * 1e6, 1),
+    )
+
+
+def quoted(text: str) -> str:
+    """Return *text* for a person's eyes: control, bidirectional and invisible characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

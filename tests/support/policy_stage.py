@@ -1,0 +1,216 @@
+"""Puts policies on a stage: a tool that remembers what ran, and every way in that can reach it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+from pluggent_host import Host
+from pluggent_host.discovery import Discovery
+from pluggent_host.host import Approver
+from pluggent_host.session import Session
+from pluggent_host.settings import HostSettings
+from pluggent_host.testing.fakes import Recorder, Reply, ScriptedModel, call
+from pluggent_hookspecs import (
+    DecisionMade,
+    Message,
+    ModelRequest,
+    Observation,
+    Role,
+    ToolContext,
+    ToolOutput,
+    Vote,
+    tool,
+)
+
+T = TypeVar("T")
+NAMES = "abcdefghijklmnopqrstuvwxyz"
+
+
+@attrs.frozen
+class Stage:
+    """A host with one session, a model that does what the test says, and somebody who listens."""
+
+    host: Host
+    session: Session
+    model: ScriptedModel
+    recorder: Recorder
+
+    def decisions(self, operation: str = "") -> list[DecisionMade]:
+        """Return what observers were told of decisions on *operation* (default: on all)."""
+        return [made for made in self.recorder.of(DecisionMade) if operation in ("", made.operation)]
+
+    def read_by_model(self) -> list[str]:
+        """Return the results of tool calls as the model was last sent them."""
+        return results(self.model.requests[-1].messages) if self.model.requests else []
+
+
+@asynccontextmanager
+async def stage(
+    *replies: Reply,
+    plugins: Iterable[object] = (),
+    tools: Iterable[Any] = (),
+    config: HostSettings = HostSettings(),  # noqa: B008 (an immutable tuple)
+    approver: Approver | None = None,
+    installed: bool | Discovery = False,
+    state_dir: Path | None = None,
+    **session: Any,
+) -> AsyncIterator[Stage]:
+    """Open a host and a session in which the model gives *replies*."""
+    model, recorder = ScriptedModel(*replies), Recorder()
+    async with (
+        Host.open(
+            model="scripted/m",
+            plugins=[*plugins, model, recorder],
+            tools=tools,
+            config=config,
+            approver=approver,
+            installed=installed,
+            state_dir=state_dir,
+        ) as host,
+        await host.session(**session) as opened,
+    ):
+        yield Stage(host, opened, model, recorder)
+
+
+def results(messages: Sequence[Message]) -> list[str]:
+    """Return the texts of all results of tool calls in *messages*."""
+    return [message.text for message in messages if message.role is Role.TOOL]
+
+
+def in_order(*plugins: object) -> list[object]:
+    """Return *plugins* renamed, so that their chains run them in the order given here.
+
+    Ids of plugins given in code are made of class names, and chains are ordered by id.
+    """
+    for letter, plugin in zip(NAMES, plugins, strict=False):
+        kind = type(plugin)
+        plugin.__class__ = type(f"{letter}_{kind.__name__}", (kind,), {"__module__": kind.__module__})
+    return list(plugins)
+
+
+def either_way(first: object, second: object, *, turned: bool) -> list[object]:
+    """Return both plugins in one order or the other, of registration and of chains."""
+    return in_order(second, first) if turned else in_order(first, second)
+
+
+@attrs.frozen
+class Seen:
+    """What came of an attempt to get ``danger`` called."""
+
+    ran: tuple[str, ...]
+    told: tuple[str, ...]
+    decisions: tuple[DecisionMade, ...]
+    events: tuple[Observation, ...]
+
+    @property
+    def votes(self) -> tuple[Vote, ...]:
+        """All votes on all calls."""
+        return tuple(vote for made in self.decisions for vote in made.votes)
+
+
+Attempt = Callable[["Danger", Mapping[str, Any]], Awaitable[tuple[str, ...]]]
+
+
+class Danger:
+    """Tools that remember: ``danger`` is what policies are to keep from running."""
+
+    def __init__(self, effects: tuple[str, ...] | None = None) -> None:
+        self.ran: list[str] = []
+        self.effects = effects
+
+    def tools(self) -> list[Any]:
+        """Return ``danger``, ``outer`` (calls danger) and ``quiet`` (does nothing)."""
+
+        @tool(effects=self.effects)
+        async def danger(path: str) -> str:
+            """Do something dangerous."""
+            self.ran.append(path)
+            return f"did {path}"
+
+        @tool(effects=())
+        async def outer(path: str, context: ToolContext) -> str:
+            """Call danger."""
+            output: ToolOutput = await context.call_tool("danger", {"path": path})
+            return str(output.for_model)
+
+        @tool(effects=())
+        async def quiet() -> str:
+            """Do nothing."""
+            return "quiet"
+
+        return [danger, outer, quiet]
+
+
+async def _said(danger: Danger, options: Mapping[str, Any], *replies: Reply) -> tuple[str, ...]:
+    async with stage(*replies, tools=danger.tools(), **options) as on:
+        await on.session.say("go")
+        return tuple(results(on.session.history))
+
+
+async def by_say(danger: Danger, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The model calls it."""
+    return await _said(danger, options, call("danger", path="x"))
+
+
+async def by_batch(danger: Danger, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The model calls it among others, side by side."""
+    return await _said(danger, options, (call("quiet"), call("danger", path="x"), call("quiet", "other")))
+
+
+async def by_tool(danger: Danger, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Another tool calls it."""
+    return await _said(danger, options, call("outer", path="x"))
+
+
+async def by_stream(danger: Danger, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The model calls it in a streamed turn."""
+    async with stage(call("danger", path="x"), tools=danger.tools(), **options) as on:
+        async with on.session.stream("go") as events:
+            async for _ in events:
+                pass
+        return tuple(results(on.session.history))
+
+
+async def by_person(danger: Danger, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """A person calls it without a model."""
+    async with stage(tools=danger.tools(), **options) as on:
+        return (str((await on.session.call_tool("danger", {"path": "x"})).for_model),)
+
+
+async def by_run_sync(danger: Danger, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """A script without an event loop runs a turn."""
+    asked: list[ModelRequest] = []
+
+    def note(request: ModelRequest) -> Reply:
+        asked.append(request)
+        return "done"
+
+    model = ScriptedModel(call("danger", path="x"), note)
+    given = {"installed": False, **options}
+    given["plugins"] = [*given.pop("plugins", ()), model]
+    await asyncio.to_thread(lambda: Host.run_sync("go", model="scripted/m", tools=danger.tools(), **given))
+    return tuple(results(asked[-1].messages)) if asked else ()
+
+
+WAYS: Mapping[str, Attempt] = {
+    "say": by_say,
+    "stream": by_stream,
+    "batch": by_batch,
+    "nested": by_tool,
+    "call_tool": by_person,
+    "run_sync": by_run_sync,
+}
+"""Every way in which a tool can come to be called."""
+
+
+async def reach(
+    way: str, plugins: Iterable[object] = (), *, effects: tuple[str, ...] | None = None, **options: Any
+) -> Seen:
+    """Try to get ``danger`` called with path ``x`` by *way*, with *plugins* in between."""
+    danger, listener = Danger(effects), Recorder()
+    listener.__class__ = type("Listener", (Recorder,), {})
+    told = await WAYS[way](danger, {**options, "plugins": [*plugins, listener]})
+    return Seen(tuple(danger.ran), told, tuple(listener.of(DecisionMade)), tuple(listener.events))
