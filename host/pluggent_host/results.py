@@ -16,6 +16,7 @@ MEDIA_BYTES = 8_388_608
 """How much media one result may carry by default, in bytes of base64."""
 
 _PARTS = (Text, Image, Audio, File, Refusal, Reasoning)
+_WORDS = (Text, Refusal, Reasoning)
 _DEEPEST = 100
 _SHOWN = 500
 _INSTEAD = "return text, plain JSON values, an attrs class or a ToolOutput"

@@ -58,9 +58,7 @@ def add(a: int, b: int = 1) -> int:
 async def test_an_unknown_tool_is_named_with_the_nearest_one():
     (text,) = await outcome(call("ad", a=1), tools=[add])
 
-    assert text == "Error: there is no tool 'ad'; did you mean 'add'?. Offered are: add." or (
-        text == "Error: there is no tool 'ad'; did you mean 'add'? Offered are: add."
-    )
+    assert text == "Error: there is no tool 'ad'; did you mean 'add'? Offered are: add."
 
 
 @pytest.mark.parametrize("name", ["", "a" * 10_000, "add\n", "ad\ud800d", "__class__"])
@@ -79,7 +77,7 @@ async def test_any_name_can_be_unknown(name):
         ('"{}"', "expected a JSON object, got a string"),
         ("null", "expected a JSON object, got null"),
         ('{"a": NaN}', "not valid JSON"),
-        ('{"a": 1e999}', "$.a"),
+        ('{"a": 1e999}', "number out of range"),
         ('{"a": "\\ud800"}', "lone surrogate"),
         ("[" * 5_000, "nested more than"),
         ('{"a": 1}x', "not valid JSON"),
@@ -248,7 +246,7 @@ class Stuck:
 
     def tool(self, **marks):
         @tool(name="stuck", **marks)
-        def run(context: ToolContext) -> str:
+        def run(context: ToolContext, n: int = 0) -> str:
             """Hang."""
             self.contexts.append(context)
             self.started.set()
@@ -279,7 +277,7 @@ async def test_a_blocking_tool_that_hangs_asks_until_its_thread_ends(effects):
     stuck, marks = Stuck(), {} if effects is None else {"effects": effects}
     with stuck.freed():
         async with talking(
-            call("stuck"), call("stuck"), "x", tools=[stuck.tool(timeout_s=0.02, **marks)], approver=approver
+            call("stuck"), call("stuck", n=1), "x", tools=[stuck.tool(timeout_s=0.02, **marks)], approver=approver
         ) as session:
             await session.say("go")
 
@@ -336,7 +334,6 @@ async def test_a_call_that_timed_out_is_unsure_even_if_its_result_is_withheld():
         await asyncio.Event().wait()
         return ""
 
-    await outcome(call("hang"), tools=[hang], plugins=[Withhold()])
     async with talking(call("hang"), call("hang"), "x", tools=[hang], plugins=[Withhold()], approver=approver) as session:
         await session.say("go")
 

@@ -6,25 +6,45 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pluggent_hookspecs
-from pluggent_hookspecs.errors import ConfigError, PluginError
+from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
 
 from pluggent_host.catalog import FIRST_PARTY, Catalog, PluginRecord, catalog
 from pluggent_host.cli.output import Console, one_line
 from pluggent_host.config import load_settings, state_dir
 from pluggent_host.discovery import Discovery, discover
 from pluggent_host.settings import HostSettings
-from pluggent_host.trust import TrustStore
 
 if TYPE_CHECKING:  # a host costs what listing plugins must not
-    from pluggent_host.host import Approver, Host
+    from pluggent_host.host import Host
+    from pluggent_host.trust import TrustStore
 
 TRUST_FILE = "trust.json"
+HOOKS_GROUP = "pluggent.hooks"
+
+
+class Trust:
+    """What the person has accepted; its store is imported when something depends on it (15 ms)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def store(self) -> TrustStore:
+        # Here and not above: see the class.
+        from pluggent_host.trust import TrustStore
+
+        return TrustStore(self._path)
+
+    def is_trusted(self, path: Path, content: bytes | None = None) -> bool:
+        """Say whether the file is as it was accepted."""
+        return self.store.is_trusted(path, content)
 
 
 class Setup(NamedTuple):
@@ -33,12 +53,12 @@ class Setup(NamedTuple):
     settings: HostSettings
     origins: Mapping[str, str]
     discovery: Discovery
-    trust: TrustStore
+    trust: Trust
     state_dir: Path
 
     def accepts(self, record: PluginRecord) -> bool:
         """Say whether a plugin with hooks may run: ours, or one that the person has accepted."""
-        return record.id in FIRST_PARTY or self.trust.acknowledged(record)
+        return record.id in FIRST_PARTY or self.trust.store.acknowledged(record.id, record.version)
 
     def catalog(self) -> Catalog:
         """Return what is installed with the state of each. Raises ConfigError for names in no plugin."""
@@ -57,7 +77,7 @@ def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, o
     environ = {name: value for name, value in os.environ.items() if name != "PLUGGENT_DEBUG"}
     cwd = working_directory()
     folder = state_dir(environ)
-    trust = TrustStore(folder / TRUST_FILE)
+    trust = Trust(folder / TRUST_FILE)
     given: dict[str, object] = dict(flags or {})
     if options.without:
         given["selection.block"] = [name for names in options.without for name in names.split(",")]
@@ -119,47 +139,50 @@ def _blamed(setup: Setup, error: PluginError) -> Iterable[tuple[PluginRecord, st
 
 
 @asynccontextmanager
-async def open_for_listing(
-    setup: Setup, console: Console, approver: Approver | None = None
-) -> AsyncGenerator[tuple[Host, tuple[str, ...]]]:
+async def open_for_listing(setup: Setup, console: Console) -> AsyncGenerator[tuple[Host, tuple[str, ...]]]:
     """Open a host in which nothing is to be run, whatever hook plugin is broken.
 
-    Yields it and the ids of hook plugins that are not in it. What is wrong with them is noted.
+    Yields it and the ids of hook plugins that are not in it; what is wrong with them is noted.
     """
-    missing = [record.id for record in setup.catalog().available("hooks") if not setup.accepts(record)]
-    for id in missing:
-        console.note(_warning(console, f"plugin '{id}' is not accepted yet, so its hooks are missing here: pluggent trust --plugin {id}"))
-    tolerant = _without_hooks(setup, lambda id: id in missing)
-    every = tuple(item.name for item in setup.discovery.distributions)
-    grants = setup.settings.grants._replace(optional=every)
-    tolerant = tolerant._replace(settings=setup.settings._replace(grants=grants, required={}))
-    try:
-        async with open_host(tolerant) as host:
-            failed = [(record, reason) for record, state, reason in host.plugins if record.kind == "hooks" and state == "failed"]
-            for _, reason in failed:
-                console.note(_warning(console, reason))
-            yield host, (*missing, *(record.id for record, _ in failed))
+    hooks = setup.catalog().by_kind("hooks")
+    unaccepted = {record.id for record in hooks if record.state == "available" and not setup.accepts(record)}
+    for id in sorted(unaccepted):
+        console.note(warning(console, f"plugin '{id}' has hooks and was not accepted yet: pluggent trust --plugin {id}"))
+    settings = setup.settings
+    grants = settings.grants._replace(optional=tuple(record.id for record in hooks))
+    tolerant = setup._replace(settings=settings._replace(grants=grants, required={}))
+    async with AsyncExitStack() as stack:
+        try:
+            host = await stack.enter_async_context(open_host(_without_hooks(tolerant, unaccepted)))
+        except PluggentError as error:
+            # One that loads and then cannot be opened, or that stands in no order with the others.
+            console.note(warning(console, f"{error}. Listed without any hooks."))
+            everyone = {record.id for record in hooks}
+            host = await stack.enter_async_context(open_host(_without_hooks(tolerant, everyone)))
+            yield host, tuple(sorted(everyone))
             return
-    except _NotOpened:
-        raise
+        missing = set(unaccepted)
+        for record, state, reason in host.plugins:
+            if record.kind == "hooks" and state not in ("active", "blocked", "shadowed"):
+                missing.add(record.id)
+                if record.id not in unaccepted:
+                    console.note(warning(console, reason))
+        yield host, tuple(sorted(missing))
 
 
-class _NotOpened(Exception):
-    pass
-
-
-def _without_hooks(setup: Setup, left_out: Callable[[str], bool]) -> Setup:
-    """Return *setup* as if the plugins that *left_out* names had no hooks."""
+def _without_hooks(setup: Setup, left_out: Collection[str]) -> Setup:
+    """Return *setup* as if the plugins *left_out* had no hooks; what else they offer stays."""
     kept = tuple(
-        item._replace(entry_points=tuple(entry for entry in item.entry_points if entry.group != "pluggent.hooks"))
-        if left_out(item.name)
+        item._replace(entry_points=tuple(entry for entry in item.entry_points if entry.group != HOOKS_GROUP))
+        if item.name in left_out
         else item
         for item in setup.discovery.distributions
     )
     return setup._replace(discovery=setup.discovery._replace(distributions=kept))
 
 
-def _warning(console: Console, text: str) -> str:
+def warning(console: Console, text: str) -> str:
+    """Return *text* as a line for standard error."""
     return console.err_ink("yellow", f"warning: {one_line(text)}")
 
 
@@ -180,6 +203,6 @@ class _ConsoleHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = one_line(record.getMessage())
         if record.levelno >= logging.WARNING:
-            self._console.note(_warning(self._console, text))
+            self._console.note(warning(self._console, text))
         elif sys.stderr is not None:
             self._console.error(self._console.err_ink("dim", f"{record.name}: {text}"))

@@ -1,0 +1,250 @@
+"""``pluggent run``: one turn. The answer goes to standard output, what happens to standard error."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import attrs
+from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_hookspecs.events import Observation
+from pluggent_hookspecs.hooks import hookimpl
+
+from pluggent_host.cli import exits, interrupts
+from pluggent_host.cli.approving import ConsoleApprover, can_ask
+from pluggent_host.cli.assembling import Setup, folder_option, log_to, open_host, prepare
+from pluggent_host.cli.calls import Calls
+from pluggent_host.cli.exits import Interrupted
+from pluggent_host.cli.output import Console, harmless, one_line
+from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.cli.screen import Screen
+from pluggent_host.session import Session
+from pluggent_host.step import Why
+from pluggent_host.turn import TurnResult
+
+_CODES = {
+    Why.COMPLETED: exits.OK,
+    Why.HANDLED: exits.OK,
+    Why.WAITING: exits.OK,
+    Why.DENIED: exits.DENIED,
+    Why.LIMIT: exits.LIMIT,
+    Why.CANCELLED: exits.INTERRUPTED,
+    Why.FAILED: exits.FAILED,
+}
+
+
+def parser() -> Parser:
+    """Return the parser of this command."""
+    made = command_parser(
+        "run",
+        "[OPTIONS] [PROMPT …]",
+        "Run one turn: the prompt goes to the model, its tool calls pass the policies, the answer is printed.\n"
+        "Without a model configured, the offline model answers: it makes the tool calls that you type.",
+        examples(
+            'pluggent run "weather city=Beijing & forecast city=Paris days=2"',
+            'pluggent run --model openai/gpt-5-mini "Shall I take an umbrella in Paris?"',
+            'git diff | pluggent run "What does this change do?" -',
+            'pluggent run --session trip "Where was I going?"      go on with an earlier conversation',
+            "pluggent run --json --no-tools < question.txt",
+        )
+        + "\n\nA call that needs approval is put to you at the terminal. Where there is none it is denied, and\n"
+        "the turn ends with exit code 3.",
+    )
+    made.add_argument("prompt", metavar="PROMPT", nargs="*", help="what to say; - is standard input, as is none at all")
+    made.add_argument("-m", "--model", metavar="PROVIDER/MODEL", default="", help="which model, such as openai/gpt-5-mini")
+    made.add_argument("--system", metavar="TEXT", help="the system prompt")
+    made.add_argument("--session", metavar="ID", default="", help="go on with this session, or begin one of this name")
+    made.add_argument("--no-save", action="store_true", help="keep the session in memory only")
+    made.add_argument("--tool", metavar="NAME", action="append", default=[], help="offer this tool or plugin's tools"
+                      " (repeatable; default: all that are installed)")  # fmt: skip
+    made.add_argument("--no-tools", action="store_true", help="offer no tools")
+    made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: the working directory)")
+    made.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
+    made.add_argument("--max-model-calls", metavar="N", help="end the turn after this many model calls")
+    made.add_argument("--max-tool-rounds", metavar="N", help="end the turn after this many rounds of tool calls")
+    made.add_argument("--timeout", metavar="SECONDS", help="end the turn after this long (your own thinking not counted)")
+    return made
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Run the turn and return the exit code."""
+    if options.tool and options.no_tools:
+        raise ConfigError("--no-tools", ["contradicts --tool; give one of the two"])
+    prompt = _prompt(options.prompt)
+    flags = {
+        "limits.model_calls": options.max_model_calls,
+        "limits.tool_rounds": options.max_tool_rounds,
+        "limits.wall_s": options.timeout,
+    }
+    setup = prepare(options, console, {key: value for key, value in flags.items() if value is not None})
+    log_to(console, debug=options.debug)
+    return interrupts.run(_turn(setup, options, console, prompt))
+
+
+# ---- the prompt -------------------------------------------------------------------------
+
+
+def _prompt(words: list[str]) -> str:
+    if not words and sys.stdin is not None and sys.stdin.isatty():
+        raise ConfigError("PROMPT", ['say something: pluggent run "weather city=Beijing", or pipe it in'])
+    if not words or "-" in words:
+        text = "\n\n".join(filter(None, (" ".join(_before(words)), _standard_input(), " ".join(_after(words)))))
+    else:
+        text = " ".join(words)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError("PROMPT", ["is not UTF-8 text"]) from error
+    if not text.strip():
+        raise ConfigError("PROMPT", ["is empty; there is nothing to say"])
+    return text
+
+
+def _before(words: list[str]) -> list[str]:
+    return words[: words.index("-")] if "-" in words else []
+
+
+def _after(words: list[str]) -> list[str]:
+    return [word for word in words[words.index("-") + 1 :] if word != "-"] if "-" in words else []
+
+
+def _standard_input() -> str:
+    if sys.stdin is None:
+        raise ConfigError("PROMPT", ["there is none, and standard input is closed"])
+    try:
+        return sys.stdin.buffer.read().decode().strip("\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError("standard input", [f"is not UTF-8 text (byte {error.start})"]) from error
+    except OSError as error:
+        raise ConfigError("standard input", [f"cannot be read: {error.strerror}"]) from error
+
+
+# ---- the turn ---------------------------------------------------------------------------
+
+
+async def _turn(setup: Setup, options: argparse.Namespace, console: Console, prompt: str) -> int:
+    sessions: list[Session] = []
+    calls = Calls(lambda: sessions[0].history)
+    live = not (options.no_stream or options.json) and console.out_is_terminal
+    screen = Screen(console, calls, live=live)
+    allowed_to_ask = setup.settings.on_ask == "console" or "on_ask" not in setup.origins
+    approver = ConsoleApprover(console.err_ink, screen.shown) if allowed_to_ask and can_ask() else None
+    watcher = Watcher()
+    async with open_host(
+        setup,
+        tools=() if options.no_tools else tuple(options.tool) or ("*",),
+        plugins=[watcher] if options.no_stream else [],
+        approver=approver,
+        state_dir=None if options.no_save else setup.state_dir,
+        workspace=folder_option("--workspace", options.workspace),
+    ) as host:
+        try:
+            session = await host.session(options.session, model=options.model, system=options.system, origin="cli")
+        except SessionError as error:
+            error.add_note("Or keep the session in memory: --no-save")
+            raise
+        async with session:
+            sessions.append(session)
+            try:
+                result = await _watched(session, prompt, screen, None if not options.no_stream else watcher)
+            except asyncio.CancelledError:
+                _say_where(console, session, options, interrupted=True)
+                raise
+            _answer(console, result, calls, session, options, live=live)
+            _explain(console, result, can_ask=approver is not None)
+            _say_where(console, session, options)
+    return _CODES[result.why]
+
+
+class Watcher:
+    """Hands the events of a turn that is not streamed to whoever iterates over them."""
+
+    def __init__(self) -> None:
+        self._events = asyncio.Queue[Observation | None]()
+
+    @hookimpl
+    def observe(self, event: Observation) -> None:
+        """Take *event* down."""
+        self._events.put_nowait(event)
+
+    async def events(self, turn: asyncio.Task[TurnResult]) -> AsyncGenerator[Observation]:
+        """Yield what happens until *turn* is over."""
+        turn.add_done_callback(lambda _: self._events.put_nowait(None))
+        while (event := await self._events.get()) is not None:
+            yield event
+
+
+async def _watched(session: Session, prompt: str, screen: Screen, watcher: Watcher | None) -> TurnResult:
+    if watcher is None:
+        async with session.stream(prompt, origin="cli") as events:
+            async for event in events:
+                screen.show(event)
+        return events.result
+    turn = asyncio.create_task(session.say(prompt, origin="cli"))
+    try:
+        async with aclosing(watcher.events(turn)) as seen:
+            async for event in seen:
+                screen.show(event)
+    finally:
+        turn.cancel()
+        await asyncio.wait((turn,))
+    return turn.result()
+
+
+# ---- afterwards -------------------------------------------------------------------------
+
+
+def _answer(
+    console: Console, result: TurnResult, calls: Calls, session: Session, options: argparse.Namespace, *, live: bool
+) -> None:
+    if console.json:
+        console.document(_document(result, calls, session, options))
+    elif live:
+        console.end_line()
+    elif result.text:
+        console.line(harmless(result.text) if console.out_is_terminal else result.text)
+
+
+def _document(
+    result: TurnResult, calls: Calls, session: Session, options: argparse.Namespace
+) -> dict[str, Any]:
+    return {
+        "session": None if options.no_save else session.id,
+        "model": session.model,
+        "turn": result.turn_id,
+        "why": str(result.why),
+        "text": result.text,
+        "detail": result.detail,
+        "limit": result.limit,
+        "usage": attrs.asdict(result.usage),
+        "tool_calls": [call.document() for call in calls.all],
+        "exit_code": _CODES[result.why],
+    }
+
+
+def _explain(console: Console, result: TurnResult, *, can_ask: bool) -> None:
+    ink = console.err_ink
+    match result.why:
+        case Why.DENIED:
+            console.error(f"{ink('red', 'denied:')} {one_line(result.detail)}")
+            if not can_ask and "approv" in result.detail:
+                console.error("  Run it at a terminal to be asked, or allow it in the settings: under [effects] say what")
+                console.error("  the tool does, if it only reads; or let a guard's rule allow it (may_allow).")
+        case Why.LIMIT:
+            console.error(f"{ink('red', 'stopped:')} {one_line(result.detail)}; the conversation is whole")
+        case Why.WAITING:
+            console.note(ink("dim", "a tool waits for your answer; give it with --session"))
+        case _:
+            pass
+
+
+def _say_where(console: Console, session: Session, options: argparse.Namespace, *, interrupted: bool = False) -> None:
+    """Tell how to go on, once, where a person reads it."""
+    if interrupted:
+        console.note("interrupted; nothing of the turn runs any more")
+    if not options.no_save and (console.err_is_terminal or console.verbose) and not options.session:
+        console.note(console.err_ink("dim", f'session: {session.id} (go on: pluggent run --session {session.id} "…")'))
