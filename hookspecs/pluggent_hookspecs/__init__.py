@@ -86,15 +86,15 @@ if TYPE_CHECKING:
         Vote as Vote,
     )
     from pluggent_hookspecs.hooks import (
+        HOOKS as HOOKS,
+        IMPL_MARK as IMPL_MARK,
+        PROJECT as PROJECT,
         Band as Band,
         CallNext as CallNext,
-        HOOKS as HOOKS,
         HookInfo as HookInfo,
         HookKind as HookKind,
-        IMPL_MARK as IMPL_MARK,
         ImplOptions as ImplOptions,
         MaybeAsync as MaybeAsync,
-        PROJECT as PROJECT,
         hookimpl as hookimpl,
     )
     from pluggent_hookspecs.memory import (
@@ -120,8 +120,8 @@ if TYPE_CHECKING:
     )
     from pluggent_hookspecs.models import (
         Delta as Delta,
-        FinishReason as FinishReason,
         Finished as Finished,
+        FinishReason as FinishReason,
         ModelParameters as ModelParameters,
         ModelRequest as ModelRequest,
         ModelResponse as ModelResponse,
@@ -151,10 +151,10 @@ if TYPE_CHECKING:
         Secret as Secret,
     )
     from pluggent_hookspecs.tools import (
-        Effect as Effect,
-        Param as Param,
         READ_ONLY as READ_ONLY,
         TOOL_MARK as TOOL_MARK,
+        Effect as Effect,
+        Param as Param,
         Tool as Tool,
         ToolContext as ToolContext,
         ToolMark as ToolMark,
@@ -174,9 +174,7 @@ _ROOMS = {
         "freeze_object",
         "thaw",
     ),
-    "commands": (
-        "Command",
-    ),
+    "commands": ("Command",),
     "decisions": (
         "ANSWERS",
         "Allow",
@@ -306,9 +304,7 @@ _ROOMS = {
         "Opens",
         "PluginContext",
     ),
-    "secrets": (
-        "Secret",
-    ),
+    "secrets": ("Secret",),
     "tools": (
         "Effect",
         "Param",
@@ -328,7 +324,7 @@ _WHERE = {name: room for room, names in _ROOMS.items() for name in names}
 __all__ = [  # noqa: PLE0604 (strings, from the table above)
     "__version__",
     *_WHERE,
-] # pyright: ignore[reportUnsupportedDunderAll]
+]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

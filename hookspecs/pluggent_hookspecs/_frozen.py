@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias, cast
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 EMPTY: Mapping[str, Json] = MappingProxyType({})
 
@@ -27,6 +27,11 @@ def freeze(value: Json) -> Json:
 def freeze_object(value: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return *value*, a JSON object, read-only all the way down; the converter of attrs fields."""
     return value if value is EMPTY else cast("Mapping[str, Json]", freeze(value))
+
+
+def freeze_maybe(value: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+    """Return *value* read-only, None as it is; the converter of optional objects."""
+    return None if value is None else freeze_object(value)
 
 
 def thaw(value: Json) -> Json:

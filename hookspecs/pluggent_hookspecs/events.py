@@ -437,7 +437,7 @@ class HookFailed:
 
 @attrs.frozen
 class TurnEnded:
-    """A turn is over. ``why`` is the outcome's name: completed, denied, limit, …"""
+    """A turn is over. ``why`` names the outcome, such as completed, denied or limit."""
 
     scope: Scope
     why: str

@@ -60,8 +60,11 @@ class HookKind(StrEnum):
 
 @attrs.frozen
 class HookInfo:
-    """One row of the table of hooks. ``fired`` is false for hooks that no host fires yet:
-    a plugin that implements one is refused, so that no policy waits in vain."""
+    """One row of the table of hooks.
+
+    ``fired`` is false for hooks that no host fires yet: a plugin that implements one is
+    refused, so that no policy waits in vain.
+    """
 
     name: str
     kind: HookKind

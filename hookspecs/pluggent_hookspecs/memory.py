@@ -65,7 +65,10 @@ class MemoryAccess(Protocol):
     """The calls of a store, whether made on it directly (by the host) or through policies."""
 
     async def save(self, items: Sequence[MemoryItem]) -> tuple[MemoryItem, ...]:
-        """Insert or replace all *items*, or none of them; return them as stored."""
+        """Insert or replace all *items*, or none of them; return them as stored.
+
+        Of two items with one identity the later one counts.
+        """
         ...
 
     async def get(self, namespace: str, key: str) -> MemoryItem | None:

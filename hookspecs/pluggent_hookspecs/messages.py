@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -91,6 +91,14 @@ class ToolCall:
     arguments: str = "{}"
 
 
+def _to_parts(value: Iterable[Part]) -> tuple[Part, ...]:
+    return tuple(value)
+
+
+def _to_calls(value: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    return tuple(value)
+
+
 @attrs.frozen
 class Message:
     """One entry of a conversation. ``content`` is empty where a reply has only calls.
@@ -103,8 +111,8 @@ class Message:
     """
 
     role: Role = attrs.field(converter=Role)
-    content: tuple[Part, ...] = ()
-    tool_calls: tuple[ToolCall, ...] = ()
+    content: tuple[Part, ...] = attrs.field(default=(), converter=_to_parts)
+    tool_calls: tuple[ToolCall, ...] = attrs.field(default=(), converter=_to_calls)
     tool_call_id: str | None = None
     name: str | None = None
     is_error: bool = False
@@ -122,16 +130,12 @@ class Message:
         return cls(Role.USER, _parts(content))
 
     @classmethod
-    def assistant(
-        cls, content: str | Part | tuple[Part, ...] = (), tool_calls: tuple[ToolCall, ...] = ()
-    ) -> Message:
+    def assistant(cls, content: str | Part | tuple[Part, ...] = (), tool_calls: tuple[ToolCall, ...] = ()) -> Message:
         """Return what a model said."""
         return cls(Role.ASSISTANT, _parts(content), tool_calls)
 
     @classmethod
-    def tool(
-        cls, call: ToolCall, content: str | Part | tuple[Part, ...], *, is_error: bool = False
-    ) -> Message:
+    def tool(cls, call: ToolCall, content: str | Part | tuple[Part, ...], *, is_error: bool = False) -> Message:
         """Return the result of *call*."""
         return cls(Role.TOOL, _parts(content), tool_call_id=call.id, name=call.name, is_error=is_error)
 

@@ -6,19 +6,31 @@ wire format and nothing of turns, tools or policies.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
-from pluggent_hookspecs._frozen import EMPTY, Json
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze_maybe, freeze_object
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.tools import ToolSpec
 
 ToolChoice: TypeAlias = Literal["auto", "none", "required"] | str
 """``auto``, ``none``, ``required``, or the name of the one tool to be called."""
+
+
+def _to_stop(value: Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _to_messages(value: Iterable[Message]) -> tuple[Message, ...]:
+    return tuple(value)
+
+
+def _to_specs(value: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    return tuple(value)
 
 
 @attrs.frozen
@@ -32,15 +44,15 @@ class ModelParameters:
     temperature: float | None = None
     top_p: float | None = None
     max_output_tokens: int | None = None
-    stop: tuple[str, ...] = ()
+    stop: tuple[str, ...] = attrs.field(default=(), converter=_to_stop)
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     reasoning_effort: str | None = None
     tool_choice: ToolChoice = "auto"
     parallel_tool_calls: bool | None = None
-    output_schema: Mapping[str, Json] | None = None
-    extra: Mapping[str, Json] = EMPTY
+    output_schema: Mapping[str, Json] | None = attrs.field(default=None, converter=freeze_maybe)
+    extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
 
 
 @attrs.frozen
@@ -48,8 +60,8 @@ class ModelRequest:
     """One call of a model: ``model`` is the provider's own name for it."""
 
     model: str
-    messages: tuple[Message, ...]
-    tools: tuple[ToolSpec, ...] = ()
+    messages: tuple[Message, ...] = attrs.field(converter=_to_messages)
+    tools: tuple[ToolSpec, ...] = attrs.field(default=(), converter=_to_specs)
     parameters: ModelParameters = ModelParameters()
 
 
@@ -72,7 +84,7 @@ class ModelResponse:
     usage: Usage = Usage()
     model: str = ""
     id: str = ""
-    extra: Mapping[str, Json] = EMPTY
+    extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
 
 
 @attrs.frozen
@@ -127,13 +139,17 @@ class UsageDelta:
 
 @attrs.frozen
 class Finished:
-    """The reply is complete. A stream that ends without one is broken."""
+    """The reply is complete. A stream that ends without one is broken.
+
+    ``message_extra`` is what belongs to the message itself (Message.extra), ``extra`` to the reply.
+    """
 
     reason: FinishReason = FinishReason.STOP
     usage: Usage = Usage()
     model: str = ""
     id: str = ""
-    extra: Mapping[str, Json] = EMPTY
+    extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    message_extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
 
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta | PartDelta | UsageDelta | Finished
@@ -162,8 +178,11 @@ class Provider(Protocol):
         """Return the whole reply."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Yield the reply in batches, each all that one read brought; Finished comes last."""
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        """Yield the reply in batches, each all that one read brought; Finished comes last.
+
+        Closing it early closes the connection.
+        """
         ...
 
 
@@ -231,7 +250,8 @@ class Reply:
             content.append(Text(text))
         if refusal := "".join(self._refusal):
             content.append(Refusal(refusal))
-        return Message(Role.ASSISTANT, (*content, *self._parts), calls)
+        extra = EMPTY if self._finished is None else self._finished.message_extra
+        return Message(Role.ASSISTANT, (*content, *self._parts), calls, extra=extra)
 
     def response(self) -> ModelResponse:
         """Return the reply. Raises ProviderError ``stream_broken`` if it is not complete."""
@@ -264,5 +284,9 @@ def deltas(response: ModelResponse) -> tuple[Delta, ...]:
                 out.append(PartDelta(part))
     for index, call in enumerate(response.message.tool_calls):
         out.append(ToolCallDelta(index, call.id, call.name, call.arguments))
-    out.append(Finished(response.finish_reason, response.usage, response.model, response.id, response.extra))
+    out.append(
+        Finished(
+            response.finish_reason, response.usage, response.model, response.id, response.extra, response.message.extra
+        )
+    )
     return tuple(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -78,8 +79,8 @@ class Plan:
 
 
 def _problems(steps: tuple[Step, ...]) -> list[str]:
-    ids = [step.id for step in steps]
-    problems = [f"step id '{id}' is used {ids.count(id)} times" for id in dict.fromkeys(ids) if ids.count(id) > 1]
+    ids = Counter(step.id for step in steps)
+    problems = [f"step id '{id}' is used {times} times" for id, times in ids.items() if times > 1]
     waiting: dict[str, set[str]] = {}
     for step in steps:
         problems += [f"step '{step.id}' depends on unknown step '{d}'" for d in step.depends_on if d not in ids]

@@ -25,20 +25,23 @@ class Secret:
 
     __slots__ = ("_reference", "_value")
 
+    _reference: str
+    _value: str | None
+
     def __init__(self, reference: str) -> None:
         scheme, _, rest = reference.partition(":")
         if scheme not in ("env", "file", "keyring") or not rest:
             # The text may be the secret itself, so it is not repeated here.
             raise ValueError("a secret is given as env:NAME, file:PATH or keyring:SERVICE/USER, never as itself")
         self._reference = reference
-        self._value: str | None = None
+        self._value = None
 
     @classmethod
     def of(cls, value: str) -> Secret:
         """Return a secret that holds *value*; for application code, not for files."""
         secret = cls.__new__(cls)
-        secret._reference = "given in code"
-        secret._value = value
+        secret._reference = "given in code"  # noqa: SLF001 (its own class)
+        secret._value = value  # noqa: SLF001 (its own class)
         return secret
 
     def reveal(self) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
 import attrs
 
-from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
 from pluggent_hookspecs.messages import Part
 
 if TYPE_CHECKING:  # models builds on ToolSpec, and a tool may ask a model: a type, not a need
@@ -91,6 +91,15 @@ class ToolSpec:
             return made
 
 
+def _content(value: str | Iterable[Part]) -> str | tuple[Part, ...]:
+    # Whatever else was given stays as it is: the host says what is wrong with it.
+    return tuple(value) if isinstance(value, list) else cast("str | tuple[Part, ...]", value)
+
+
+def _media(value: Iterable[Part]) -> tuple[Part, ...]:
+    return tuple(value)
+
+
 @attrs.frozen
 class ToolOutput:
     """The result of a call.
@@ -106,12 +115,12 @@ class ToolOutput:
     '22 degrees'
     """
 
-    for_model: str | tuple[Part, ...] = ""
+    for_model: str | tuple[Part, ...] = attrs.field(default="", converter=_content)
     for_user: str | None = attrs.field(default=None, kw_only=True)
-    data: Json = attrs.field(default=None, kw_only=True)
+    data: Json = attrs.field(default=None, kw_only=True, converter=freeze)
     is_error: bool = attrs.field(default=False, kw_only=True)
     silent: bool = attrs.field(default=False, kw_only=True)
-    media: tuple[Part, ...] = attrs.field(default=(), kw_only=True)
+    media: tuple[Part, ...] = attrs.field(default=(), kw_only=True, converter=_media)
     handled: bool = attrs.field(default=False, kw_only=True)
     pause_for_input: bool = attrs.field(default=False, kw_only=True)
     task: str | None = attrs.field(default=None, kw_only=True)
@@ -171,7 +180,9 @@ class ToolContext(Protocol):
         """Call another tool of this session, as an operation of its own with all its policies."""
         ...
 
-    async def call_model(self, prompt: str, *, system: str = "", parameters: ModelParameters | None = None) -> ModelResponse:
+    async def call_model(
+        self, prompt: str, *, system: str = "", parameters: ModelParameters | None = None
+    ) -> ModelResponse:
         """Ask the session's model one question, without its history and without tools."""
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import attrs
 import pluggent_hookspecs
@@ -11,7 +11,7 @@ from pluggent_hookspecs.events import PluginStateChanged
 
 from pluggent_host.calling import Caller
 from pluggent_host.capabilities import Capabilities
-from pluggent_host.catalog import Catalog, PluginRecord, catalog
+from pluggent_host.catalog import APP, Catalog, PluginRecord, catalog, plugin_of
 from pluggent_host.chains import build
 from pluggent_host.conversation import Services
 from pluggent_host.discovery import Discovery, discover
@@ -20,7 +20,7 @@ from pluggent_host.nearest import nearest
 from pluggent_host.observers import Observers
 from pluggent_host.operations import Operations
 from pluggent_host.pluginset import PluginSet
-from pluggent_host.settings import HostSettings
+from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.threads import Threads
 from pluggent_host.toolbox import Toolbox
 from pluggent_host.version import VERSION
@@ -93,6 +93,7 @@ def look_around(
     ids = {record.id for record in known.records}
     for id in sorted(settings.plugins.keys() - ids):
         problems.append(f"there are settings for '{id}', which is not installed{nearest(id, ids)}")
+    problems += _unknown_ids(settings, ids)
     for record in known.available("hooks"):
         if acknowledged is not None and not acknowledged(record):
             problems.append(
@@ -102,6 +103,17 @@ def look_around(
     if problems:
         raise ConfigError("plugins", problems)
     return known
+
+
+def _unknown_ids(settings: HostSettings, installed: Collection[str]) -> Iterator[str]:
+    """Name every plugin id in the operator's lists that nothing bears: a rule must not miss in silence."""
+    lists = {f"[grants] {name}": getattr(settings.grants, name) for name in Grants._fields}
+    lists |= {"order": settings.order, "[effects]": tuple(settings.effects)}
+    for place, names in lists.items():
+        for name in names:
+            id = plugin_of(name)
+            if not id.startswith(APP) and id not in installed:
+                yield f"{place} names '{name}', which is not installed{nearest(id, installed)}"
 
 
 def _check_required(settings: HostSettings, plugins: PluginSet) -> None:

@@ -32,6 +32,8 @@ from pluggent_host.transcript import UNSURE, Dispatched, Entry, Settled, close_c
 
 NOBODY = "This call needs a person's approval, and nobody was there to give it. It was not run."
 
+REFUSED = "a person has already refused exactly this call"
+
 
 class BatchTurn(Journal, Protocol):
     """What a batch needs of the turn it belongs to."""
@@ -74,6 +76,10 @@ class BatchTurn(Journal, Protocol):
         """A call that may not be repeated has ended; ``unsure``: it may have taken effect or not."""
         ...
 
+    def may_ask(self) -> bool:
+        """Whether this turn may still put a question to a person."""
+        ...
+
     async def put(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
         """Ask a person, the turn's clock stopped."""
         ...
@@ -87,6 +93,8 @@ class _Slot:
     operation: ToolCallOperation
     decided: Decided[ToolCallEvent, ToolOutput] | None = None
     dispatched: bool = False
+    effects_seen: int = 0
+    """How many calls of the batch had taken effect when this one was decided."""
     asked: bool = False
     unanswered: str = ""
     denied: bool = False
@@ -205,7 +213,7 @@ class _Batch:
         if isinstance(decided, Asked):
             slot.asked = True
             if slot.operation.fingerprint(decided.event) in self._turn.refused:
-                await self._deny(slot, Deny("a person has already refused exactly this call"))
+                await self._deny(slot, Deny(REFUSED))
         elif isinstance(decided, Denied):
             await self._deny(slot, decided.deny)
 
@@ -257,14 +265,22 @@ class _Batch:
         if slot.operation.tool.spec.exclusive and isinstance(slot.decided, Asked):
             await self._ask(slot)
             return
-        decided = slot.decided
-        if isinstance(decided, Ready) and self._effects_done:
-            decided = await self._turn.operations.confirm(decided)
-            await self._note(slot, decided)
-            if isinstance(decided, Asked) and slot.message is None:
-                slot.dispatched = False
-        if slot.message is None and isinstance(decided, Ready | Answered):
-            await self._execute(slot, decided)
+        if isinstance(slot.decided, Ready | Answered):
+            decided = await self._current(slot, slot.decided)
+            if decided is not slot.decided:
+                await self._note(slot, decided)
+                slot.dispatched = slot.dispatched and isinstance(decided, Ready)
+            if slot.message is None and isinstance(decided, Ready | Answered):
+                await self._execute(slot, decided)
+
+    async def _current(
+        self, slot: _Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
+    ) -> Decided[ToolCallEvent, ToolOutput]:
+        """Return *decided*, decided again if a sibling has taken effect since."""
+        if slot.effects_seen == self._effects_done:
+            return decided
+        slot.effects_seen = self._effects_done
+        return await self._turn.operations.confirm(decided)
 
     async def _execute(
         self, slot: _Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
@@ -277,19 +293,26 @@ class _Batch:
             await self._deny(slot, Deny(error.reason))
             return
         except errors.PluggentError as error:
-            slot.operation.kind = ToolErrorKind.DENIED
-            output = ToolOutput.error(f"Error: this call failed in a plugin around it: {error}")
-        self._effects_done += slot.operation.ran and slot.operation.tool.serial
+            slot.operation.kind = slot.operation.kind or ToolErrorKind.FAILED
+            failed = ToolOutput.error(f"Error: this call failed in a plugin around it: {error}")
+            output = await turn.operations.finish(slot.operation, event, failed)
+        self._effects_done += slot.operation.ran and slot.operation.tool.changes
+        slot.ends_turn = slot.ends_turn or slot.operation.ends_turn
         await self._settle(slot, output)
 
     async def _ask(self, slot: _Slot) -> None:
         asked = slot.decided
         if not isinstance(asked, Asked):
             return
-        done_before = self._effects_done
+        if slot.operation.fingerprint(asked.event) in self._turn.refused:
+            await self._deny(slot, Deny(REFUSED))
+            return
+        if not self._turn.may_ask():
+            await self._deny(slot, Deny("this turn has asked a person too often"))
+            return
         decided = await self._turn.put(asked)
-        if isinstance(decided, Ready) and self._effects_done != done_before:
-            decided = await self._turn.operations.confirm(decided)
+        if isinstance(decided, Ready | Answered):
+            decided = await self._current(slot, decided)
         match decided:
             case Ready() | Answered():
                 slot.decided = decided
@@ -298,7 +321,9 @@ class _Batch:
             case Denied(deny=deny):
                 self._turn.refused.add(slot.operation.fingerprint(asked.event))
                 await self._deny(slot, deny)
-            case _:
+            case Asked():
+                await self._deny(slot, Deny("a policy asks about something else now; the approval does not cover it"))
+            case None:
                 slot.unanswered = f"'{slot.call.name}' needs approval: {asked.verdict.reason}"
                 await self._fail(slot, NOBODY)
 

@@ -12,16 +12,19 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pluggent_host.chains import Impl
 from pluggent_host.threads import Threads
 
 log = logging.getLogger("pluggent.hooks")
 
+T = TypeVar("T")
 HELD_LOOP_S = 0.05
+_LONGEST_S = 1.0
+"""How long a limit that stands still is believed before it is asked again."""
 
 
 class Late(Exception):  # noqa: N818 (a state, told apart from a plugin's own TimeoutError)
@@ -45,9 +48,18 @@ NOTHING = Answer(None)
 LATE = "was too late"
 
 
+def said(error: BaseException) -> str:
+    """Return what *error* says of itself; an error of a plugin's own class may not even do that."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 (a plugin's own __str__)
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def _raised(error: BaseException, started: float) -> Answer:
     although = " although nobody cancelled" if isinstance(error, asyncio.CancelledError) else ""
-    return Answer(None, f"raised {type(error).__name__}: {error}{although}", perf_counter() - started)
+    return Answer(None, f"raised {said(error)}{although}", perf_counter() - started)
 
 
 class Caller:
@@ -72,6 +84,7 @@ class Caller:
             return Answer(self._threads.run(impl.function, event, label=impl.plugin), "", started, waits=True)
         try:
             value = impl.function(event)
+            waits = value is not None and (impl.is_async or inspect.isawaitable(value))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; it becomes a value)
@@ -81,7 +94,7 @@ class Caller:
             log.warning("plugin %s held the event loop for %.0f ms", impl.plugin, 1e3 * (ended - started))
         if value is None:
             return NOTHING if ended <= deadline else Answer(None, LATE, ended - started)
-        if impl.is_async or inspect.isawaitable(value):
+        if waits:
             return Answer(value, "", started, waits=True)
         return Answer(value, "" if ended <= deadline else LATE, ended - started)
 
@@ -89,7 +102,7 @@ class Caller:
         """Return what *answer*, which has to be awaited, comes to; see ``call``."""
         started = answer.elapsed_s
         try:
-            value = await self.bounded(answer.value, deadline)
+            value = await self.bounded(answer.value, lambda: deadline - perf_counter())
         except KeyboardInterrupt:
             raise
         except Late:
@@ -103,17 +116,18 @@ class Caller:
         ended = perf_counter()
         return Answer(value, "" if ended <= deadline else LATE, ended - started)
 
-    async def bounded(self, awaitable: Awaitable[Any], deadline: float, *, stopping_s: float = 0.0) -> Any:
-        """Return what *awaitable* comes to, run in a task of its own. Raises Late at *deadline*.
+    async def bounded(self, awaitable: Awaitable[T], left: Callable[[], float], *, stopping_s: float = 0.0) -> T:
+        """Return what *awaitable* comes to, run in a task of its own, while ``left()`` is positive.
 
-        It is then cancelled, given *stopping_s* seconds to clean up, and left behind.
+        Then it is cancelled, given *stopping_s* seconds to clean up, left behind, and Late raised.
         """
         task = _start(_settle(awaitable))
         if not task.done():
             self._abandoned.add(task)
             task.add_done_callback(self._abandoned.discard)
             try:
-                await asyncio.wait((task,), timeout=max(0.0, deadline - perf_counter()))
+                while not task.done() and (seconds := left()) > 0:
+                    await asyncio.wait((task,), timeout=min(seconds, _LONGEST_S))
             except asyncio.CancelledError:
                 await _stop(task, stopping_s)
                 raise
@@ -125,7 +139,7 @@ class Caller:
         value, error = task.result()
         if error is not None:
             raise error
-        return value
+        return cast("T", value)
 
     async def close(self, timeout_s: float) -> None:
         """Cancel what was abandoned and wait for it, *timeout_s* at most."""

@@ -41,6 +41,10 @@ class _Edge:
     def digest(self, event: Any) -> str:
         return str(event.digest)
 
+    @property
+    def limit_s(self) -> float:
+        return float("inf")
+
     def host_vote(self, event: Any) -> Decision | None:
         return None
 

@@ -46,6 +46,10 @@ class _MemoryOperation:
     def capability(self) -> str:
         return self._capability
 
+    @property
+    def limit_s(self) -> float:
+        return OPERATION_S
+
     def host_vote(self, event: Any) -> Decision | None:
         return None
 

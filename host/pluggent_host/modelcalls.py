@@ -28,6 +28,7 @@ from pluggent_hookspecs.models import (
     TextDelta,
 )
 
+from pluggent_host.calling import said
 from pluggent_host.functions import definition_digest
 from pluggent_host.operation import Attempt, Hooks, Journal, quoted
 from pluggent_host.toolset import Toolset
@@ -141,6 +142,10 @@ class ModelCallOperation:
     def capability(self) -> str:
         return self._capability
 
+    @property
+    def limit_s(self) -> float:
+        return self._attempt_s
+
     def host_vote(self, event: ModelRequestEvent) -> Decision | None:
         return None
 
@@ -191,7 +196,7 @@ class ModelCallOperation:
     def _broken(self, error: Exception) -> ProviderError:
         return ProviderError(
             ProviderErrorKind.PROTOCOL,
-            f"the plugin failed: {type(error).__name__}: {error}",
+            f"the plugin failed: {said(error)}",
             provider=self._provider.name,
         )
 
@@ -200,8 +205,7 @@ class ModelCallOperation:
         attempt.on_discard = deltas.discard
         self.partial = reply.message
         try:
-            stream = self._provider.stream(request)
-            async with aclosing(stream):  # type: ignore[type-var] # an async generator, or whatever has aclose
+            async with aclosing(self._provider.stream(request)) as stream:
                 async for batch in stream:
                     reply.add(batch)
                     text, reasoning = _visible(batch)

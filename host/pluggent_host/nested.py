@@ -21,7 +21,9 @@ from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelRespon
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems, canonical
+from pluggent_host.batch import REFUSED
 from pluggent_host.calling import Caller
+from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Services
 from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nearest import nearest
@@ -50,6 +52,9 @@ class NestingTurn(Journal, Protocol):
     def caller(self) -> Caller: ...
     @property
     def threads(self) -> Threads: ...
+    @property
+    def refused(self) -> set[str]: ...
+    def may_ask(self) -> bool: ...
     def append(self, *entries: Entry) -> None: ...
     async def commit(self) -> None: ...
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str: ...
@@ -69,10 +74,10 @@ class NestedCalls:
         self._loop = asyncio.get_running_loop()
         self.caller = turn.caller
         self.threads = turn.threads
-        self._depths: dict[str, int] = {}
+        self._outer: dict[str, ToolCallOperation] = {}
 
-    def context(self, call: ToolCallOperation, deadline: float) -> CallContext:
-        return CallContext(self, call, deadline, self._agent.workspace, self._depths.get(call.id, 0))
+    def context(self, call: ToolCallOperation, clock: Deadline) -> CallContext:
+        return CallContext(self, call, clock, self._agent.workspace, len(self._above(call)))
 
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
         return self._turn.doubts(call, event)
@@ -100,19 +105,45 @@ class NestedCalls:
             self, self._turn, self._below(outer), tools[name], id, prepared, outer.event.round, outer.event.index,
             outer.timeout_s, id,
         )  # fmt: skip
-        self._depths[id] = depth
+        self._outer[id] = outer
         try:
-            return await self._run(call)
+            return await self._run(call, outer)
         finally:
-            del self._depths[id]
+            del self._outer[id]
 
-    async def _run(self, call: ToolCallOperation) -> ToolOutput:
+    def _above(self, call: ToolCallOperation) -> list[ToolCallOperation]:
+        above: list[ToolCallOperation] = []
+        outer = self._outer.get(call.id)
+        while outer is not None:
+            above.append(outer)
+            outer = self._outer.get(outer.id)
+        return above
+
+    async def _put(self, asked: Asked[E, R], outer: ToolCallOperation) -> Decided[E, R] | None:
+        """Ask somebody, the clocks of every call above standing still."""
+        clocks = [call.clock for call in (outer, *self._above(outer))]
+        for clock in clocks:
+            clock.stop()
+        try:
+            return await self._turn.put(asked)
+        finally:
+            for clock in clocks:
+                clock.start()
+
+    async def _run(self, call: ToolCallOperation, outer: ToolCallOperation) -> ToolOutput:
         operations, turn = self._services.operations, self._turn
         decided = await operations.decide(call)
         if isinstance(decided, Asked):
-            decided = await turn.put(decided) or decided
+            fingerprint = call.fingerprint(decided.event)
+            if fingerprint in turn.refused or not turn.may_ask():
+                return ToolOutput.error(f"Denied: {REFUSED}")
+            answer = await self._put(decided, outer)
+            if isinstance(answer, Denied):
+                turn.refused.add(fingerprint)
+            decided = answer or decided
         match decided:
             case Denied(deny=deny):
+                outer.ends_turn = outer.ends_turn or deny.ends_turn
                 return ToolOutput.error(f"Denied: {deny.tell_model}")
             case Asked():
                 return ToolOutput.error("Denied: this needs a person's approval, and nobody was there to give it")
@@ -125,7 +156,15 @@ class NestedCalls:
             await turn.commit()
         name, capability = call.tool.spec.name, call.tool.capability
         turn.tell(ToolStarted(call.scope, call.event.call_id, name, capability, decided.event.arguments_json))
-        output, whole = fit(await operations.perform(decided), turn.limits.result_bytes)
+        try:
+            output, whole = fit(await operations.perform(decided), turn.limits.result_bytes)
+        except BaseException:
+            if risky:
+                call.kind = ToolErrorKind.OUTCOME_UNKNOWN
+                turn.settled(call, decided.event, unsure=True)
+                turn.append(self._settled(call, ToolOutput.error("This call was interrupted while it ran."), None))
+            raise
+        outer.ends_turn = outer.ends_turn or call.ends_turn
         if risky:
             turn.append(self._settled(call, output, whole))
             turn.settled(call, decided.event, unsure=call.kind in UNSURE)
@@ -155,7 +194,7 @@ class NestedCalls:
         )  # fmt: skip
         decided = await self._services.operations.decide(call)
         if isinstance(decided, Asked):
-            decided = await turn.put(decided) or decided
+            decided = await self._put(decided, outer) or decided
         match decided:
             case Denied(by=by, deny=deny):
                 raise errors.Denied(by, deny.tell_model, decided.event.digest)

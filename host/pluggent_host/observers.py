@@ -9,7 +9,7 @@ from time import perf_counter
 
 from pluggent_hookspecs.events import Observation
 
-from pluggent_host.calling import Caller
+from pluggent_host.calling import Caller, said
 from pluggent_host.chains import Chain, Impl
 
 log = logging.getLogger("pluggent.observers")
@@ -69,7 +69,7 @@ class Observers:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 (an observer may raise anything; the turn goes on)
-            self._failed(impl, f"raised {type(error).__name__}: {error}")
+            self._failed(impl, f"raised {said(error)}")
             return
         if asyncio.iscoroutine(left_over):
             left_over.close()

@@ -9,11 +9,14 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 from pluggent_hookspecs import errors
 
-from pluggent_host.calling import being_cancelled
+from pluggent_host.calling import LATE, Caller, Late, being_cancelled, said
+from pluggent_host.clock import Deadline
 from pluggent_host.operation import Attempt, Operation
 
 E = TypeVar("E")
 R = TypeVar("R")
+STOPPING_S = 1.0
+"""How long a layer that was given up may take to clean up."""
 
 Failed = Callable[[Operation[Any, Any], str, str, str], errors.HookError]
 
@@ -28,56 +31,53 @@ class Layer:
     answers: bool
 
 
-async def around(
-    operation: Operation[E, R],
-    event: E,
-    layers: Sequence[Layer],
-    innermost: Callable[[Attempt], Awaitable[R]],
-    failed: Failed,
-) -> R:
-    """Run *layers*, the first one outermost, around *innermost*; return what comes out.
+@attrs.frozen(eq=False)
+class Around(Generic[E, R]):
+    """The around hooks of one operation.
 
-    Raises HookError for a layer that fails, does not call on without the right to answer, or
-    calls on again without the right to retry.
+    ``innermost`` executes one attempt; ``answered`` records that a plugin answered in its
+    place; ``limit_s`` is how long each layer may take of its own, what is inside not counted.
     """
-    onion = _Onion(operation, event, failed, innermost)
-    call: Callable[[], Awaitable[R]] = onion.execute
-    for layer in reversed(layers):
-        call = onion.wrapped(layer, call)
-    return await call()
 
+    operation: Operation[E, R]
+    event: E
+    caller: Caller
+    innermost: Callable[[Attempt], Awaitable[R]]
+    answered: Callable[[str], None]
+    failed: Failed
+    limit_s: float
 
-class _Onion(Generic[E, R]):
-    def __init__(
-        self,
-        operation: Operation[E, R],
-        event: E,
-        failed: Failed,
-        innermost: Callable[[Attempt], Awaitable[R]],
-    ) -> None:
-        self._operation = operation
-        self._event = event
-        self._failed = failed
-        self._innermost = innermost
-        self.attempt: Attempt | None = None
+    async def run(self, layers: Sequence[Layer]) -> R:
+        """Run *layers*, the first one outermost; return what comes out.
 
-    async def execute(self) -> R:
-        self.attempt = Attempt(1 if self.attempt is None else self.attempt.number + 1)
-        return await self._innermost(self.attempt)
+        Raises HookError for a layer that fails, takes too long, does not call on without the
+        right to answer, or calls on again without the right to retry.
+        """
+        current = Current(self.innermost)
+        call: Callable[[], Awaitable[R]] = current.execute
+        for layer in reversed(layers):
+            call = self._wrapped(layer, call, current)
+        return await call()
 
-    def wrapped(self, layer: Layer, inner: Callable[[], Awaitable[R]]) -> Callable[[], Awaitable[R]]:
+    def _wrapped(
+        self, layer: Layer, inner: Callable[[], Awaitable[R]], current: Current[R]
+    ) -> Callable[[], Awaitable[R]]:
         async def call() -> R:
-            rest = Rest(inner, self, retries=layer.retries)
+            clock = Deadline(self.limit_s)
+            rest = Rest(inner, current, clock, retries=layer.retries)
             try:
-                result = await layer.function(self._event, rest)
-            except errors.PluggentError:
+                running = layer.function(self.event, rest)
+                result = await self.caller.bounded(running, clock.left, stopping_s=STOPPING_S)
+            except (errors.PluggentError, KeyboardInterrupt):
                 raise
+            except Late as error:
+                raise self._blame(layer, LATE) from error
             except asyncio.CancelledError as error:
                 if being_cancelled():
                     raise
                 raise self._blame(layer, f"raised {error!r} although nobody cancelled") from error
-            except Exception as error:
-                raise self._blame(layer, f"raised {type(error).__name__}: {error}") from error
+            except BaseException as error:
+                raise self._blame(layer, f"raised {said(error)}") from error
             finally:
                 rest.over = True
             return self._checked(layer, rest, result)
@@ -90,20 +90,39 @@ class _Onion(Generic[E, R]):
         if rest.calls == 0 and not layer.answers:
             raise self._blame(layer, "did not call call_next(), which needs the operator's grant [grants] may_respond")
         try:
-            return self._operation.response(result)
+            answer = self.operation.response(result)
         except ValueError as error:
             raise self._blame(layer, str(error)) from error
+        if rest.calls == 0:
+            self.answered(layer.plugin)
+        return answer
 
     def _blame(self, layer: Layer, problem: str) -> errors.HookError:
-        return self._failed(self._operation, layer.plugin, self._operation.hooks.around, problem)
+        return self.failed(self.operation, layer.plugin, self.operation.hooks.around, problem)
+
+
+class Current(Generic[R]):
+    """The attempt that is being made, or was made last."""
+
+    def __init__(self, innermost: Callable[[Attempt], Awaitable[R]]) -> None:
+        self._innermost = innermost
+        self.attempt: Attempt | None = None
+
+    async def execute(self) -> R:
+        """Make another attempt."""
+        self.attempt = Attempt(1 if self.attempt is None else self.attempt.number + 1)
+        return await self._innermost(self.attempt)
 
 
 class Rest(Generic[R]):
     """``call_next`` of one around implementation."""
 
-    def __init__(self, inner: Callable[[], Awaitable[R]], onion: _Onion[Any, R], *, retries: bool) -> None:
+    def __init__(
+        self, inner: Callable[[], Awaitable[R]], current: Current[R], clock: Deadline, *, retries: bool
+    ) -> None:
         self._inner = inner
-        self._onion = onion
+        self._current = current
+        self._clock = clock
         self._retries = retries
         self.calls = 0
         self.last: R | None = None
@@ -116,17 +135,21 @@ class Rest(Generic[R]):
         if self.calls and not self._retries:
             raise RuntimeError("call_next() a second time needs the operator's grant [grants] retriers")
         self.calls += 1
-        self.last = await self._inner()
+        self._clock.stop()
+        try:
+            self.last = await self._inner()
+        finally:
+            self._clock.start()
         return self.last
 
     @property
     def shown(self) -> bool:
         """Whether somebody has seen some of the current attempt."""
-        return self._onion.attempt is not None and self._onion.attempt.shown
+        return self._current.attempt is not None and self._current.attempt.shown
 
     def discard(self, why: str = "") -> None:
         """Tell consumers that what they saw of the current attempt is void."""
-        attempt = self._onion.attempt
+        attempt = self._current.attempt
         if attempt is not None and attempt.shown and attempt.on_discard is not None:
             attempt.on_discard(why)
             attempt.shown = False

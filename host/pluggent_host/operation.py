@@ -75,6 +75,11 @@ class Operation(Recorded, Protocol[E, R]):
     @property
     def hooks(self) -> Hooks: ...
     @property
+    def limit_s(self) -> float:
+        """How long an around hook may take of its own, in seconds."""
+        ...
+
+    @property
     def event(self) -> E: ...
     def changed(self, event: E, value: Any, plugin: str) -> E: ...
     def diff(self, before: E, after: E) -> Change:
@@ -102,6 +107,7 @@ def record_of(
     what: Recorded, event: Any, outcome: str, by: str, reason: str,
     votes: tuple[Vote, ...], changes: tuple[Change, ...], started: float,
 ) -> DecisionMade:  # fmt: skip
+    """Return the record of what was decided about *event*."""
     return DecisionMade(
         what.scope,
         what.name,

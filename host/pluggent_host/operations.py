@@ -30,10 +30,10 @@ from pluggent_hookspecs.events import (
     Vote,
 )
 
-from pluggent_host.calling import NOTHING, Caller, being_cancelled
+from pluggent_host.calling import NOTHING, Caller, being_cancelled, said
 from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains
-from pluggent_host.onion import Layer, around
+from pluggent_host.onion import Around, Layer
 from pluggent_host.operation import Attempt, Journal, Operation, Recorded, quoted, record_of
 from pluggent_host.settings import HostSettings
 from pluggent_host.toolset import Toolset
@@ -124,18 +124,20 @@ class Operations:
         event = operation.freeze(event)
         return await self._vote(operation, event, changes, perf_counter())
 
-    async def confirm(self, ready: Ready[E, R]) -> Decided[E, R]:
+    async def confirm(self, before: Ready[E, R] | Answered[E, R]) -> Decided[E, R]:
         """Let every policy vote again on the same frozen request; what was approved stays so."""
-        decided = await self._vote(ready.operation, ready.event, (), perf_counter())
-        if isinstance(decided, Asked) and set(decided.asks) <= set(ready.approved):
-            return Ready(_MADE_BY_DECIDE, ready.operation, ready.event, ready.approved)
+        decided = await self._vote(before.operation, before.event, (), perf_counter())
+        approved = before.approved if isinstance(before, Ready) else ()
+        if isinstance(decided, Asked) and set(decided.asks) <= set(approved):
+            return Ready(_MADE_BY_DECIDE, before.operation, before.event, approved)
         return decided
 
     async def _transform(self, operation: Operation[E, R], deadline: float) -> tuple[E, tuple[Change, ...]]:
         event = operation.event
         changes: list[Change] = []
         hook = operation.hooks.transform
-        for impl in self._chains[hook] if hook else ():
+        chain = self._chains[hook] if hook else ()
+        for impl in chain:
             answer = await self._caller.call(impl, event, deadline)
             if answer.problem:
                 raise self._failed(operation, impl.plugin, hook, answer.problem)
@@ -144,11 +146,11 @@ class Operations:
                     after = operation.changed(event, answer.value, impl.plugin)
                 except ValueError as error:
                     raise self._failed(operation, impl.plugin, hook, str(error)) from error
-                change = attrs.evolve(operation.diff(event, after), plugin=impl.plugin)
-                if impl.band == "security":  # what a redactor removed must not stand in the record
-                    change = attrs.evolve(change, before=None, after=None)
-                changes.append(change)
+                changes.append(attrs.evolve(operation.diff(event, after), plugin=impl.plugin))
                 event = after
+        if any(impl.band == "security" for impl in chain):
+            # What a redactor removed must not stand in the record of those before it either.
+            changes = [attrs.evolve(change, before=None, after=None) for change in changes]
         return event, tuple(changes)
 
     async def _vote(
@@ -211,9 +213,9 @@ class Operations:
             problem = answer.problem
             if not problem and answer.value is not None:
                 try:
-                    tools = tools.narrowed(answer.value)
-                except (ValueError, TypeError) as error:
-                    problem = str(error)
+                    tools = tools.narrowed(tuple(answer.value))
+                except Exception as error:  # noqa: BLE001 (an iterator of the plugin's may raise anything)
+                    problem = said(error)
             if problem:
                 journal.tell(HookFailed(scope, impl.plugin, "select_tools", problem))
                 raise errors.HookError(impl.plugin, "select_tools", problem)
@@ -326,16 +328,25 @@ class Operations:
 
     async def _around(self, ready: Ready[E, R]) -> R:
         operation, event = ready.operation, ready.event
-        attempts = 0
 
         async def innermost(attempt: Attempt) -> R:
-            nonlocal attempts
-            attempts += 1
-            if attempts > 1:
+            if attempt.number > 1:
                 await self._decide_again(ready)
+            if being_cancelled():
+                # A layer swallowed the cancellation: that is no consent.
+                raise asyncio.CancelledError
             return await operation.execute(event, attempt)
 
-        hook = operation.hooks.around
+        def answered(plugin: str) -> None:
+            record = record_of(
+                operation, event, "respond", plugin, "answered without call_next()", (), (), perf_counter()
+            )
+            if (unrecorded := self._write(operation, record)) is not None:
+                raise errors.Denied(HOST, unrecorded.tell_user, operation.digest(event))
+
+        chain = self._chains[operation.hooks.around] if operation.hooks.around else ()
+        if not chain:
+            return await innermost(Attempt(1))
         layers = [
             Layer(
                 impl.plugin,
@@ -343,11 +354,10 @@ class Operations:
                 retries=impl.plugin in self._grants.retriers or impl.plugin.startswith(APP),
                 answers=self._may_answer(operation, impl.plugin),
             )
-            for impl in (self._chains[hook] if hook else ())
+            for impl in chain
         ]
-        if not layers:
-            return await innermost(Attempt(1))
-        return await around(operation, event, layers, innermost, self._failed)
+        onion = Around(operation, event, self._caller, innermost, answered, self._failed, operation.limit_s)
+        return await onion.run(layers)
 
     def _may_answer(self, operation: Operation[Any, Any], plugin: str) -> bool:
         return plugin in self._grants.may_respond or plugin.startswith(APP) or operation.may_respond(plugin)

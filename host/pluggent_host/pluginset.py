@@ -6,7 +6,6 @@ import asyncio
 import fnmatch
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +14,9 @@ from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginLoadErro
 from pluggent_hookspecs.events import Observation, PluginStateChanged, ProvideEvent
 from pluggent_hookspecs.plugins import Opens
 
+from pluggent_host.calling import said
 from pluggent_host.catalog import APP, Catalog, PluginRecord
+from pluggent_host.lifetime import Lifetime
 from pluggent_host.loading import load, new_manager, register, registered_name
 from pluggent_host.nearest import nearest
 from pluggent_host.settings import HostSettings
@@ -65,7 +66,7 @@ class PluginSet:
         self._in_code: dict[str, object] = {}
         self._offers: dict[tuple[str, str], Offer | PluggentError] = {}
         self._lock = asyncio.Lock()
-        self._stack = AsyncExitStack()
+        self._lifetimes: list[tuple[str, Lifetime]] = []
         self.tools_named: Callable[[str], Awaitable[tuple[str, ...]]] = _no_tools
         self.tell: Callable[[Observation], None] = lambda event: None
 
@@ -172,7 +173,7 @@ class PluginSet:
             try:
                 things += impl.function(ProvideEvent(self._host_version))
             except Exception as error:
-                raise PluginLoadError(name, "", f"failed in {hook}: {type(error).__name__}: {error}") from error
+                raise PluginLoadError(name, "", f"failed in {hook}: {said(error)}") from error
             if perf_counter() - started > self._settings.timeouts.provide_s:
                 raise PluginLoadError(
                     name, "", f"took {perf_counter() - started:.1f} s in {hook}; it may take"
@@ -185,34 +186,23 @@ class PluginSet:
     async def _open(self, name: str, plugin: object) -> None:
         if not isinstance(plugin, Opens):
             return
-        context = Context(
-            name.partition(":")[0] if not name.startswith(APP) else name, self._host_version, self.tools_named
-        )
-        try:
-            async with asyncio.timeout(self._settings.timeouts.open_s):
-                lifetime: AbstractAsyncContextManager[object] = plugin.open(context)
-                await lifetime.__aenter__()
-        except PluggentError:
-            raise
-        except TimeoutError as error:
-            raise PluginLoadError(name, "", f"did not open within {self._settings.timeouts.open_s:g} s") from error
-        except Exception as error:
-            raise PluginLoadError(name, "", f"failed to open: {type(error).__name__}: {error}") from error
-        self._stack.push_async_callback(self._leave, name, lifetime)
-
-    async def _leave(self, name: str, lifetime: AbstractAsyncContextManager[object]) -> None:
-        try:
-            async with asyncio.timeout(self._settings.timeouts.close_s):
-                await lifetime.__aexit__(None, None, None)
-        except TimeoutError:
-            log.warning("plugin %s did not close within %g s", name, self._settings.timeouts.close_s)
-        except Exception as error:  # noqa: BLE001 (one plugin that fails must not keep the others open)
-            log.warning("plugin %s failed to close: %s: %s", name, type(error).__name__, error)
-        self._become(name, "closed")
+        id = name if name.startswith(APP) else name.partition(":")[0]
+        lifetime = Lifetime(plugin, Context(id, self._host_version, self.tools_named))
+        problem = await lifetime.enter(self._settings.timeouts.open_s)
+        if isinstance(problem, PluggentError):
+            raise problem
+        if problem is not None:
+            raise PluginLoadError(id, "", f"failed to open: {said(problem)}") from problem
+        self._lifetimes.append((name, lifetime))
 
     async def aclose(self) -> None:
         """Leave every lifetime, the last one first."""
-        await self._stack.aclose()
+        while self._lifetimes:
+            name, lifetime = self._lifetimes.pop()
+            problem = await lifetime.leave(self._settings.timeouts.close_s)
+            if problem is not None:
+                log.warning("plugin %s failed to close: %s", name, said(problem))
+            self._become(name, "closed", "" if problem is None else said(problem))
 
     # ---- settings and states -------------------------------------------------------------
 

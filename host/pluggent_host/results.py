@@ -26,12 +26,12 @@ def as_output(value: object) -> ToolOutput:
     """Return *value*, what a tool returned, as a ToolOutput. Never raises.
 
     Text is taken as it is, None is no text, parts are content. Everything else becomes compact
-    JSON, with the same in ``data`` as plain values. What cannot be said that way, bytes included,
+    JSON, with the same in ``data``. What cannot be said that way, bytes included,
     becomes an error that tells its type, its place and what to return instead. Lone surrogates
     in texts are replaced by U+FFFD.
 
-    >>> as_output({"degrees": 22})
-    ToolOutput(for_model='{"degrees":22}', for_user=None, data={'degrees': 22}, is_error=False, ...)
+    >>> as_output({"degrees": 22}).for_model
+    '{"degrees":22}'
     """
     try:
         return _read(value)

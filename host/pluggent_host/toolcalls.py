@@ -19,12 +19,14 @@ from pluggent_hookspecs.events import Change, Scope, ToolCallEvent, ToolResultEv
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems
-from pluggent_host.calling import Caller, Late, being_cancelled
+from pluggent_host.calling import Caller, Late, being_cancelled, said
+from pluggent_host.clock import Deadline
 from pluggent_host.functions import FunctionTool
 from pluggent_host.operation import Attempt, Hooks, Journal, quoted
 from pluggent_host.results import as_output
 from pluggent_host.threads import Threads
 from pluggent_host.toolset import BoundTool
+from pluggent_host.transcript import UNSURE
 
 log = logging.getLogger("pluggent.tools")
 
@@ -48,7 +50,7 @@ class Runner(Protocol):
     def caller(self) -> Caller: ...
     @property
     def threads(self) -> Threads: ...
-    def context(self, call: ToolCallOperation, deadline: float) -> CallContext: ...
+    def context(self, call: ToolCallOperation, clock: Deadline) -> CallContext: ...
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
         """Return why this very call must not simply run again, empty if nothing speaks against it."""
         ...
@@ -72,7 +74,9 @@ class ToolCallOperation:
         self.id = id or f"{scope.turn_id}.{round}.{index}"
         self._frozen = arguments_json
         self.kind: ToolErrorKind | None = None
+        self.ends_turn = False
         self.ran = False
+        self.clock = Deadline(self.timeout_s)
         self.elapsed_s = 0.0
         self.event = ToolCallEvent(
             scope, call_id, tool.spec, tool.capability, arguments_json, tool.definition, tool.effects, round, index
@@ -114,6 +118,10 @@ class ToolCallOperation:
     def capability(self) -> str:
         return self.tool.capability
 
+    @property
+    def limit_s(self) -> float:
+        return self.timeout_s
+
     def fingerprint(self, event: ToolCallEvent) -> str:
         """What this call is, whoever makes it: capability and arguments."""
         return hashlib.sha256(event.capability.encode() + b"\0" + event.arguments_json).hexdigest()
@@ -144,11 +152,14 @@ class ToolCallOperation:
     # ---- running -------------------------------------------------------------------------
 
     async def execute(self, event: ToolCallEvent, attempt: Attempt) -> ToolOutput:
+        if attempt.number > 1 and self.kind in UNSURE and not self.tool.repeatable:
+            return ToolOutput.error("Error: the first attempt may have taken effect, so it is not repeated.")
         started = perf_counter()
         self.kind, self.ran = None, True
-        context = self._runner.context(self, started + self.timeout_s)
+        self.clock = Deadline(self.timeout_s)
+        context = self._runner.context(self, self.clock)
         try:
-            value = await self._call(event, context, started + self.timeout_s)
+            value = await self._call(event, context, self.clock)
         except Late:
             self.kind = ToolErrorKind.TIMEOUT
             return ToolOutput.error(
@@ -170,7 +181,7 @@ class ToolCallOperation:
         except BaseException as error:
             log.debug("tool %s raised", event.capability, exc_info=error)
             self.kind = ToolErrorKind.FAILED
-            return ToolOutput.error(f"Error: '{event.tool.name}' failed: {type(error).__name__}: {error}")
+            return ToolOutput.error(f"Error: '{event.tool.name}' failed: {said(error)}")
         finally:
             context.end()
             self.elapsed_s = perf_counter() - started
@@ -179,17 +190,17 @@ class ToolCallOperation:
             self.kind = ToolErrorKind.RESULT
         return output
 
-    async def _call(self, event: ToolCallEvent, context: CallContext, deadline: float) -> object:
+    async def _call(self, event: ToolCallEvent, context: CallContext, clock: Deadline) -> object:
         tool = self.tool.tool
         caller = self._runner.caller
         if isinstance(tool, FunctionTool):
             bound = tool.bind(self._frozen, context)
             if not tool.is_async:
                 waiting = self._runner.threads.run(bound, label=event.capability)
-                return await caller.bounded(waiting, deadline, stopping_s=0.0)
-            return await caller.bounded(bound(), deadline, stopping_s=STOPPING_S)
+                return await caller.bounded(waiting, clock.left)
+            return await caller.bounded(bound(), clock.left, stopping_s=STOPPING_S)
         # Decoded anew: what a hook may have done to its view of the arguments does not matter.
-        return await caller.bounded(tool.call(json.loads(self._frozen), context), deadline, stopping_s=STOPPING_S)
+        return await caller.bounded(tool.call(json.loads(self._frozen), context), clock.left, stopping_s=STOPPING_S)
 
     # ---- the result ----------------------------------------------------------------------
 
@@ -221,6 +232,7 @@ class ToolCallOperation:
 
     def withheld(self, event: ToolCallEvent, deny: Deny) -> ToolOutput:
         self.kind = ToolErrorKind.DENIED
+        self.ends_turn = self.ends_turn or deny.ends_turn
         return ToolOutput.error(f"The result of this call was withheld: {deny.tell_model}")
 
     def broken(self, event: ToolCallEvent, error: errors.PluggentError) -> ToolOutput:

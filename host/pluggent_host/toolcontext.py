@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from time import perf_counter
 from typing import Protocol
 
 from pluggent_hookspecs._frozen import Json
@@ -13,6 +12,7 @@ from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.models import ModelParameters, ModelResponse
 from pluggent_hookspecs.tools import ToolOutput
 
+from pluggent_host.clock import Deadline
 from pluggent_host.toolcalls import ToolCallOperation
 
 
@@ -32,14 +32,14 @@ class Lender(Protocol):
 class CallContext:
     """A ToolContext. It hands out no provider, tool or store, only what it says."""
 
-    __slots__ = ("__call", "__deadline", "__depth", "__lender", "__over", "channel", "chat_id", "workspace")
+    __slots__ = ("__call", "__clock", "__depth", "__lender", "__over", "channel", "chat_id", "workspace")
 
     def __init__(
-        self, lender: Lender, call: ToolCallOperation, deadline: float, workspace: Path | None, depth: int
+        self, lender: Lender, call: ToolCallOperation, clock: Deadline, workspace: Path | None, depth: int
     ) -> None:
         self.__lender = lender
         self.__call = call
-        self.__deadline = deadline
+        self.__clock = clock
         self.__depth = depth
         self.__over = False
         self.workspace = workspace
@@ -64,14 +64,14 @@ class CallContext:
 
     @property
     def cancelled(self) -> bool:
-        return self.__over or perf_counter() >= self.__deadline
+        return self.__over or self.__clock.left() <= 0
 
     def end(self) -> None:
         """Nobody waits for this call any more."""
         self.__over = True
 
     def remaining_s(self) -> float:
-        return max(0.0, self.__deadline - perf_counter())
+        return self.__clock.left()
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         if not self.__over:

@@ -37,12 +37,17 @@ class BoundTool:
     @property
     def repeatable(self) -> bool:
         """Whether a call may be repeated without asking: it changes nothing, or says so."""
-        return self.spec.idempotent or (self.effects is not None and self.effects <= HARMLESS)
+        return self.spec.idempotent or not self.changes
+
+    @property
+    def changes(self) -> bool:
+        """Whether a call may change something outside, as far as anybody has said."""
+        return self.effects is None or not self.effects <= HARMLESS
 
     @property
     def serial(self) -> bool:
-        """Whether calls with effects wait for each other."""
-        return not self.spec.concurrent and (self.effects is None or not self.effects <= HARMLESS)
+        """Whether calls wait for each other."""
+        return self.changes and not self.spec.concurrent
 
     def prepare(self, text: str) -> bytes:
         """Return the model's arguments parsed strictly, checked, completed and canonical.

@@ -227,6 +227,9 @@ class _Book:
                 closing.append(entry)
                 result = entry.message
             self.messages.append(result)
+        # What is left was dispatched below another call and never heard of again.
+        self.unsure |= set(self.dispatched.values())
+        self.dispatched.clear()
         self.open = ()
         return closing
 

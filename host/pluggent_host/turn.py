@@ -30,6 +30,7 @@ from pluggent_hookspecs.messages import Message, Refusal, Text, ToolCall, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse
 
 from pluggent_host.batch import run_batch
+from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Conversation, Services
 from pluggent_host.edges import InputOperation, OutputOperation
 from pluggent_host.feed import Feed
@@ -88,6 +89,7 @@ class Turn:
         self.usage = Usage()
         self._started = perf_counter()
         self._thinking_s = 0.0
+        self._asks = 0
         self._shown = 0
         self._nested = NestedCalls(self, agent, services)
 
@@ -115,6 +117,8 @@ class Turn:
 
     async def run(self, message: Message) -> TurnResult:
         """Run the whole turn. Raises ProviderError and HookError; policies and limits are results."""
+        # Its number is taken from here on, whatever comes of it: keys of effects are made of it.
+        self.append(TurnBegan(self.scope.turn_id, time(), self.scope.origin, self._services.chains.digest))
         operation: InputOperation[TurnResult | Message] = InputOperation(
             self, self.scope, clean_message(message), self._run
         )
@@ -149,10 +153,7 @@ class Turn:
         return self._over(Done(Why.COMPLETED) if await self._say(answer) else Done(Why.DENIED, self._last_note()))
 
     def _begin(self, message: Message) -> None:
-        self.append(
-            TurnBegan(self.scope.turn_id, time(), self.scope.origin, self._services.chains.digest),
-            Said(self.scope.turn_id, message),
-        )
+        self.append(Said(self.scope.turn_id, message))
         self._conversation.add(message)
         self.tell(TurnStarted(self.scope, message))
 
@@ -230,7 +231,12 @@ class Turn:
             return response
         except errors.Denied as denied:
             error = denied.reason
+            self._take_back("denied by a policy")
             return Stopped(Why.DENIED, denied.reason)
+        except errors.HookError as failure:
+            error = str(failure)
+            self._take_back("a policy failed")
+            raise
         except ProviderError as failure:
             error = str(failure)
             if failure.kind is ProviderErrorKind.TIMEOUT and self._out_of_time():
@@ -304,10 +310,13 @@ class Turn:
         if isinstance(decided, Ready):
             return await self.operations.perform(decided)
         assert isinstance(decided, Denied)
-        if self._deltas is not None:
-            self._deltas.discard("withheld by a policy")
+        self._take_back("withheld by a policy")
         self._notes.append(decided.deny.tell_user)
         return None
+
+    def _take_back(self, why: str) -> None:
+        if self._deltas is not None:
+            self._deltas.discard(why)
 
     def _last_note(self) -> str:
         return self._notes[-1] if self._notes else ""
@@ -316,18 +325,22 @@ class Turn:
 
     async def put(self, asked: Asked[E, R]) -> Decided[E, R] | None:
         started = perf_counter()
+        self._asks += 1
         try:
             return await self.operations.ask(asked)
         finally:
             self._thinking_s += perf_counter() - started
+
+    def may_ask(self) -> bool:
+        return self._asks < self.limits.asks
 
     def may_serve(self, capability: str) -> bool:
         return capability in self._services.settings.grants.handled
 
     # ---- what running calls need ---------------------------------------------------------
 
-    def context(self, call: ToolCallOperation, deadline: float) -> CallContext:
-        return self._nested.context(call, deadline)
+    def context(self, call: ToolCallOperation, clock: Deadline) -> CallContext:
+        return self._nested.context(call, clock)
 
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
         if call.tool.repeatable:
@@ -353,11 +366,13 @@ class _Deltas:
         self._feed = feed
         self._held = services.settings.stream == "held" and any(services.chains[hook] for hook in _HOLDING)
         self._shown: list[str] = []
+        self._thought = False
 
     async def show(self, text: str, reasoning: str) -> bool:
         if self._held:
             return False
         if reasoning:
+            self._thought = True
             self._turn.tell(ReasoningShown(self._turn.scope, reasoning))
         if text:
             self._shown.append(text)
@@ -366,9 +381,9 @@ class _Deltas:
         return True
 
     def discard(self, why: str) -> None:
-        if self._shown:
+        if self._shown or self._thought:
             self._turn.tell(Discarded(self._turn.scope, why))
-            self._shown.clear()
+        self._forget()
 
     def settle(self, final: str) -> None:
         """The reply has passed all hooks and is *final*: make what was shown agree with it."""
@@ -377,7 +392,11 @@ class _Deltas:
             self.discard("changed by a policy")
             if final:
                 self._turn.tell(TextShown(self._turn.scope, final))
+        self._forget()
+
+    def _forget(self) -> None:
         self._shown.clear()
+        self._thought = False
 
 
 async def _uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:

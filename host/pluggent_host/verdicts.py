@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, cast
 
 import attrs
 from pluggent_hookspecs.decisions import ANSWERS, Allow, Ask, Decision, Deny, Respond
@@ -38,37 +38,39 @@ def ballot(hook: str, plugin: str, answer: Answer, *, may_respond: bool) -> tupl
     if answer.problem:
         decision = _fault(plugin, hook, answer.problem)
         return decision, Vote(plugin, "deny", answer.problem, elapsed_us)
-    match decision:
-        case Respond() if Respond in ANSWERS[hook].may and not may_respond:
-            decision = _fault(plugin, hook, "answered Respond without the operator's grant [grants] may_respond")
-            return decision, Vote(plugin, "deny", decision.tell_user, elapsed_us)
-        case Allow() | Deny() | Ask() | Respond() if type(decision) in ANSWERS[hook].may:
-            return decision, Vote(plugin, _name(decision), _reason(decision), elapsed_us)
-        case _:
-            decision = _fault(plugin, hook, f"answered {type(decision).__name__}, which {hook} does not allow")
-            return decision, Vote(plugin, "deny", decision.tell_user, elapsed_us)
+    # The exact type, so that nothing of the plugin's runs in the comparison.
+    kind = type(decision)
+    if kind not in ANSWERS[hook].may:
+        fault = _fault(plugin, hook, f"answered {kind.__name__}, which {hook} does not allow")
+    elif kind is Respond and not may_respond:
+        fault = _fault(plugin, hook, "answered Respond without the operator's grant [grants] may_respond")
+    else:
+        return cast("Decision", decision), Vote(plugin, _name(decision), _reason(decision), elapsed_us)
+    return fault, Vote(plugin, "deny", fault.tell_user, elapsed_us)
 
 
 def combine(ballots: Iterable[tuple[Decision | None, Vote]], host_vote: Decision | None, grants: Grants) -> Verdict:
     """Return the verdict of all *ballots* and the host's own vote (its default by effect)."""
-    cast = [(vote.plugin, decision, vote) for decision, vote in ballots]
+    said = [(vote.plugin, decision, vote) for decision, vote in ballots]
     if host_vote is not None:
-        cast.append((HOST, host_vote, Vote(HOST, _name(host_vote), _reason(host_vote))))
-    votes = tuple(vote for _, _, vote in cast)
-    for plugin, decision, _ in cast:
-        if isinstance(decision, Deny):
-            return Verdict("deny", plugin, decision.tell_user, votes, deny=decision)
+        said.append((HOST, host_vote, Vote(HOST, _name(host_vote), _reason(host_vote))))
+    votes = tuple(vote for _, _, vote in said)
+    denies = [(plugin, decision) for plugin, decision, _ in said if isinstance(decision, Deny)]
+    if denies:
+        by, deny = denies[0]
+        deny = attrs.evolve(deny, ends_turn=any(each.ends_turn for _, each in denies))
+        return Verdict("deny", by, deny.tell_user, votes, deny=deny)
     lifted = any(
         isinstance(decision, Allow) and (plugin in grants.may_allow or plugin.startswith(APP))
-        for plugin, decision, _ in cast
+        for plugin, decision, _ in said
     )
     asks = tuple(
         (plugin, decision)
-        for plugin, decision, _ in cast
+        for plugin, decision, _ in said
         if isinstance(decision, Ask) and not (lifted and plugin == HOST)
     )
-    responds = [(plugin, decision) for plugin, decision, _ in cast if isinstance(decision, Respond)]
-    if any(other.value != responds[0][1].value for _, other in responds[1:]):
+    responds = [(plugin, decision) for plugin, decision, _ in said if isinstance(decision, Respond)]
+    if any(not _same(other.value, responds[0][1].value) for _, other in responds[1:]):
         names = " and ".join(plugin for plugin, _ in responds)
         deny = Deny(f"{names} gave different answers to one request, so neither counts")
         return Verdict("deny", names, deny.tell_user, votes, deny=deny)
@@ -78,7 +80,7 @@ def combine(ballots: Iterable[tuple[Decision | None, Vote]], host_vote: Decision
         return Verdict("ask", ", ".join(plugin for plugin, _ in asks), reason, votes, asks=asks, respond=respond)
     if respond is not None:
         return Verdict("respond", responds[0][0], respond.note, votes, respond=respond)
-    allowed = [(plugin, decision) for plugin, decision, _ in cast if isinstance(decision, Allow)]
+    allowed = [(plugin, decision) for plugin, decision, _ in said if isinstance(decision, Allow)]
     by, reason = (allowed[0][0], allowed[0][1].note) if allowed else (HOST, "")
     return Verdict("allow", by, reason, votes)
 
@@ -88,6 +90,13 @@ def _fault(plugin: str, hook: str, problem: str) -> Deny:
         "a policy failed, so this was not done",
         tell_user=f"policy '{plugin}' failed in {hook}: it {problem}; nothing was done",
     )
+
+
+def _same(one: object, other: object) -> bool:
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:  # noqa: BLE001 (a plugin's own __eq__; what cannot be compared is not the same)
+        return False
 
 
 def _name(decision: Decision) -> str:

@@ -11,7 +11,6 @@ from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from pluggent_host.transcript import Dispatched, Settled, TurnOver
 from pluggent_hookspecs import ToolContext, hookimpl, tool
 from pluggent_hookspecs.events import ToolStarted, TurnEnded
-from pluggent_hookspecs.messages import Message
 from talking import WAIT_S, assert_whole, results, shape, talking
 
 
@@ -395,14 +394,3 @@ async def test_a_direct_call_that_is_cancelled_is_asked_about_before_it_runs_aga
         assert (await session.call_tool("hang", {})).is_error
         assert len(asked) == 1
         assert session.history == ()
-
-
-async def test_messages_of_a_cancelled_turn_are_the_same_objects_later():
-    place = Place()
-    async with talking(call("hang"), "x", tools=[hanging(place, effects=())]) as session:
-        await cancelled(session, place)
-        before = session.history
-        await session.say("again")
-
-        assert all(now is then for now, then in zip(session.history, before, strict=False))
-        assert all(isinstance(message, Message) for message in before)

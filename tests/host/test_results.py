@@ -153,7 +153,7 @@ def test_whatever_a_tool_returns_there_is_valid_text_for_the_model(value):
     assert isinstance(output.for_model, str)
     output.for_model.encode()
     if output.data is not None:
-        assert json.loads(output.for_model) == output.data
+        assert freeze(json.loads(output.for_model)) == output.data
 
 
 @given(texts, st.integers(0, 200))

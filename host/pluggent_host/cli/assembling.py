@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
-import sys
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
@@ -16,7 +14,7 @@ import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
 
 from pluggent_host.catalog import FIRST_PARTY, Catalog, PluginRecord, catalog
-from pluggent_host.cli.output import Console, one_line
+from pluggent_host.cli.output import Console, one_line, warning
 from pluggent_host.config import load_settings, state_dir
 from pluggent_host.discovery import Discovery, discover
 from pluggent_host.settings import HostSettings
@@ -70,6 +68,12 @@ class Setup(NamedTuple):
             aliases=settings.aliases,
             required=settings.required,
         )
+
+
+def bare_setup() -> Setup:
+    """Return a setup that reads no settings: for judging a file that may be broken or hostile."""
+    folder = state_dir(os.environ)
+    return Setup(HostSettings(), {}, discover(project=str(working_directory())), Trust(folder / TRUST_FILE), folder)
 
 
 def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, object] | None = None) -> Setup:
@@ -147,7 +151,8 @@ async def open_for_listing(setup: Setup, console: Console) -> AsyncGenerator[tup
     hooks = setup.catalog().by_kind("hooks")
     unaccepted = {record.id for record in hooks if record.state == "available" and not setup.accepts(record)}
     for id in sorted(unaccepted):
-        console.note(warning(console, f"plugin '{id}' has hooks and was not accepted yet: pluggent trust --plugin {id}"))
+        text = f"plugin '{id}' has hooks and was not accepted yet: pluggent trust --plugin {id}"
+        console.note(warning(console, text))
     settings = setup.settings
     grants = settings.grants._replace(optional=tuple(record.id for record in hooks))
     tolerant = setup._replace(settings=settings._replace(grants=grants, required={}))
@@ -179,30 +184,3 @@ def _without_hooks(setup: Setup, left_out: Collection[str]) -> Setup:
         for item in setup.discovery.distributions
     )
     return setup._replace(discovery=setup.discovery._replace(distributions=kept))
-
-
-def warning(console: Console, text: str) -> str:
-    """Return *text* as a line for standard error."""
-    return console.err_ink("yellow", f"warning: {one_line(text)}")
-
-
-def log_to(console: Console, *, debug: bool) -> None:
-    """Let what the host and plugins log at WARNING and above be seen; everything with *debug*."""
-    handler = _ConsoleHandler(console)
-    logger = logging.getLogger("pluggent")
-    logger.addHandler(handler)
-    logger.propagate = False
-    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
-
-
-class _ConsoleHandler(logging.Handler):
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = one_line(record.getMessage())
-        if record.levelno >= logging.WARNING:
-            self._console.note(warning(self._console, text))
-        elif sys.stderr is not None:
-            self._console.error(self._console.err_ink("dim", f"{record.name}: {text}"))

@@ -38,7 +38,7 @@ class Call:
     def document(self) -> dict[str, Any]:
         """Return the call as JSON has it."""
         last = self.decisions[-1] if self.decisions else None
-        changes = [{"by": change.plugin, "what": list(change.paths)} for one in self.decisions for change in one.changes]
+        changes = [change for one in self.decisions for change in one.changes]
         return {
             "id": self.id,
             "tool": self.name,
@@ -52,7 +52,7 @@ class Call:
                 for one in self.decisions[:1]
                 for vote in one.votes
             ],
-            "changes": changes,
+            "changes": [{"by": change.plugin, "what": list(change.paths)} for change in changes],
             "ran": self.ran,
             "failed": self.output.is_error if self.output else None,
             "result": text_of(self.output) if self.output else None,
@@ -64,11 +64,11 @@ class Call:
 class Calls:
     """The calls of one turn in the order in which they turned up.
 
-    *history* returns the messages of the turn so far; there the arguments stand as typed.
+    *asked_for* finds a call, by its id, as the model or the person asked for it, with its place.
     """
 
-    def __init__(self, history: Callable[[], Sequence[Message]]) -> None:
-        self._history = history
+    def __init__(self, asked_for: Callable[[str], tuple[int, ToolCall] | None]) -> None:
+        self._asked_for = asked_for
         self._by_id: dict[str, Call] = {}
         self.all: list[Call] = []
 
@@ -98,27 +98,31 @@ class Calls:
     def _call(self, id: str, name: str, parent: str) -> Call:
         call = self._by_id.get(id)
         if call is None or call.output is not None:  # some models number their calls anew in every reply
-            place, typed = self._typed(id)
-            call = Call(id, typed.name if typed else name, nested=bool(parent), place=place)
-            if typed:
-                call.typed, call.arguments = typed.arguments, _object(typed.arguments)
+            found = self._asked_for(id)
+            call = Call(id, name, nested=bool(parent))
+            if found is not None:
+                call.place, typed = found
+                call.name, call.typed, call.arguments = typed.name, typed.arguments, _object(typed.arguments)
             self._by_id[id] = call
             self.all.append(call)
         return call
 
-    def _typed(self, id: str) -> tuple[int, ToolCall | None]:
-        for message in reversed(self._history()):
-            for place, call in enumerate(message.tool_calls, 1):
-                if call.id == id:
-                    return place if len(message.tool_calls) > 1 else 0, call
-        return 0, None
+
+def last_asked(history: Sequence[Message], id: str) -> tuple[int, ToolCall] | None:
+    """Return the last call of that id in *history*, and which of several in its message it is (0: the only one)."""
+    for message in reversed(history):
+        for place, call in enumerate(message.tool_calls, 1):
+            if call.id == id:
+                return place if len(message.tool_calls) > 1 else 0, call
+    return None
 
 
 def text_of(output: ToolOutput) -> str:
     """Return what the model reads of *output*; parts that are no text by what they are."""
     if isinstance(output.for_model, str):
         return output.for_model
-    return "".join(part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in output.for_model)
+    parts = output.for_model
+    return "".join(part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in parts)
 
 
 def _object(text: str | bytes) -> Mapping[str, Any] | None:

@@ -13,7 +13,8 @@ from typing import Any
 from pluggent_hookspecs.errors import ConfigError, PluggentError
 
 from pluggent_host.cli import exits
-from pluggent_host.cli.output import Console, harmless
+from pluggent_host.cli.announced import announced
+from pluggent_host.cli.output import Console, console_for, harmless
 from pluggent_host.cli.parsing import PROGRAM, root_parser, split
 from pluggent_host.cli.table import COMMANDS, NAMES
 from pluggent_host.nearest import nearest
@@ -44,40 +45,34 @@ def dispatch(arguments: Sequence[str]) -> int:
 
 
 def _command(arguments: Sequence[str]) -> int:
-    name, rest = split(arguments)
+    leading, name, rest = split(arguments)
     if name == "help":
         name, rest = (rest[0], ["--help"]) if rest else ("", [])
     if not name:
-        return _nothing_typed(rest)
+        return _nothing_typed(leading)
     built_in = next((command for command in COMMANDS if command.name == name), None)
     if built_in is not None:
         module: Any = import_module(built_in.module)
-        parser: argparse.ArgumentParser = module.parser()
-        options = parser.parse_intermixed_args(rest)
+        options: argparse.Namespace = module.parser().parse_intermixed_args([*leading, *rest])
         code: int = module.run(options, console_for(options))
         return code
-    # Here and not above: whoever types a built-in command does not wait for the others.
-    from pluggent_host.cli import plugged
+    others = [other for other, _ in announced()]
+    if name not in others:
+        raise _unknown(name, others)
+    # Here and not above: pluggy and what is behind it are for those who type a plugin's command.
+    from pluggent_host.cli.plugged import run
 
-    if name not in plugged.names():
-        raise _unknown(name, plugged.names())
-    return plugged.run(name, rest)
-
-
-def console_for(options: argparse.Namespace) -> Console:
-    """Return the console that *options* ask for."""
-    return Console(options.color, json=options.json, quiet=options.quiet, verbose=options.verbose)
+    return run(name, leading, rest)
 
 
-def _nothing_typed(rest: list[str]) -> int:
-    # As above: the list of commands needs what is installed.
-    from pluggent_host.cli import plugged
-
-    parser = root_parser(plugged.listed())
-    options = parser.parse_args(rest)
+def _nothing_typed(leading: list[str]) -> int:
+    parser = root_parser(announced())
+    options = parser.parse_args(leading)
     console = console_for(options)
-    if options.version:
-        console.document({"pluggent": VERSION}) if options.json else console.line(f"{PROGRAM} {VERSION}")
+    if options.version and options.json:
+        console.document({"pluggent": VERSION})
+    elif options.version:
+        console.line(f"{PROGRAM} {VERSION}")
     else:
         console.write(parser.format_help())
     return exits.OK

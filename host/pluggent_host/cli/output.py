@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -114,6 +115,16 @@ class Console:
                     self.line(f"    {self.ink(style, part)}")
 
 
+def warning(console: Console, text: str) -> str:
+    """Return *text* as a line for standard error."""
+    return console.err_ink("yellow", f"warning: {one_line(text)}")
+
+
+def console_for(options: argparse.Namespace) -> Console:
+    """Return the console that *options* ask for."""
+    return Console(options.color, json=options.json, quiet=options.quiet, verbose=options.verbose)
+
+
 class Row:
     """A row of a table; ``below`` are (style, text) paragraphs under it."""
 
@@ -176,10 +187,10 @@ def width() -> int:
 
 
 def one_line(text: str) -> str:
-    """Return *text* with everything escaped that is no visible character, line breaks included.
+    r"""Return *text* with everything escaped that is no visible character, line breaks included.
 
-    >>> one_line("a\\x1b[2Jb\\n")
-    'a\\\\x1b[2Jb\\\\n'
+    >>> one_line("a\x1b[2Jb\n")
+    'a\\x1b[2Jb\\n'
     """
     if text.isprintable():
         return text
@@ -187,10 +198,11 @@ def one_line(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return *text* for a terminal: lines stay lines, control and direction characters are escaped.
+    r"""Return *text* for a terminal: lines stay lines, control and direction characters are escaped.
 
-    >>> harmless("two\\nlines\\x1b]0;title")
-    'two\\nlines\\\\x1b]0;title'
+    >>> print(harmless("two\nlines\x1b]0;title"))
+    two
+    lines\x1b]0;title
     """
     if text.isprintable():
         return text
@@ -202,7 +214,8 @@ def harmless(text: str) -> str:
 def _is_harmful(character: str) -> bool:
     if character in _BREAKS:
         return False
-    return character < " " or "\x7f" <= character < "\xa0" or "\ud800" <= character <= "\udfff" or character in _REDIRECTING
+    is_control = character < " " or "\x7f" <= character < "\xa0" or "\ud800" <= character <= "\udfff"
+    return is_control or character in _REDIRECTING
 
 
 def cells(text: str) -> int:

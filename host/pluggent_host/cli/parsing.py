@@ -22,10 +22,9 @@ _OPTION = re.compile(r"--[a-z][a-z-]*")
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses with an error that names the nearest option; never exits by itself but for ``--help``."""
+    """Refuses with an error that names the nearest option, instead of ending the process."""
 
-    def __init__(self, prog: str, usage: str, description: str, epilog: str) -> None:
-        self.color = False  # Python 3.14 would colour by rules of its own
+    def __init__(self, prog: str, usage: str | None, description: str, epilog: str = "") -> None:
         super().__init__(
             prog=prog,
             usage=usage,
@@ -35,7 +34,14 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
-        self.color = False
+        self.color = False  # Python 3.14 would colour by rules of its own
+
+    @classmethod
+    def bare(cls, name: str, description: str) -> Parser:
+        """Return the parser of a plugin's command: its options are its own, but for ``--help``."""
+        made = cls(f"{PROGRAM} {name}", None, description)
+        made.add_argument("-h", "--help", action="help", help="show this help")
+        return made
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError, with the option that was probably meant."""
@@ -85,18 +91,18 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return choice
 
 
-def split(arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the command, ``""`` if there is none, and all other arguments.
+def split(arguments: Sequence[str]) -> tuple[list[str], str, list[str]]:
+    """Return what stands before the command, the command (``""`` if there is none), and the rest.
 
     >>> split(["--without", "acme", "run", "hello"])
-    ('run', ['--without', 'acme', 'hello'])
+    (['--without', 'acme'], 'run', ['hello'])
     """
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "--":
         at += 2 if arguments[at] in LEADING_WITH_VALUE else 1
     if at >= len(arguments):
-        return "", list(arguments)
-    return arguments[at], [*arguments[:at], *arguments[at + 1 :]]
+        return list(arguments), "", []
+    return list(arguments[:at]), arguments[at], list(arguments[at + 1 :])
 
 
 def examples(*lines: str) -> str:

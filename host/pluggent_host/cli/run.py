@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.events import Observation
-from pluggent_hookspecs.hooks import hookimpl
 
 from pluggent_host.cli import exits, interrupts
 from pluggent_host.cli.approving import ConsoleApprover, can_ask
-from pluggent_host.cli.assembling import Setup, folder_option, log_to, open_host, prepare
-from pluggent_host.cli.calls import Calls
-from pluggent_host.cli.exits import Interrupted
+from pluggent_host.cli.assembling import Setup, folder_option, open_host, prepare
+from pluggent_host.cli.calls import Calls, last_asked
+from pluggent_host.cli.logs import log_to
 from pluggent_host.cli.output import Console, harmless, one_line
 from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.cli.prompt import read_prompt
 from pluggent_host.cli.screen import Screen
+from pluggent_host.cli.watching import Watcher
 from pluggent_host.session import Session
 from pluggent_host.step import Why
 from pluggent_host.turn import TurnResult
@@ -55,18 +52,18 @@ def parser() -> Parser:
         "the turn ends with exit code 3.",
     )
     made.add_argument("prompt", metavar="PROMPT", nargs="*", help="what to say; - is standard input, as is none at all")
-    made.add_argument("-m", "--model", metavar="PROVIDER/MODEL", default="", help="which model, such as openai/gpt-5-mini")
+    made.add_argument("-m", "--model", metavar="PROVIDER/MODEL", default="", help="such as openai/gpt-5-mini")
     made.add_argument("--system", metavar="TEXT", help="the system prompt")
     made.add_argument("--session", metavar="ID", default="", help="go on with this session, or begin one of this name")
     made.add_argument("--no-save", action="store_true", help="keep the session in memory only")
     made.add_argument("--tool", metavar="NAME", action="append", default=[], help="offer this tool or plugin's tools"
                       " (repeatable; default: all that are installed)")  # fmt: skip
     made.add_argument("--no-tools", action="store_true", help="offer no tools")
-    made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: the working directory)")
+    made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where you are)")
     made.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
     made.add_argument("--max-model-calls", metavar="N", help="end the turn after this many model calls")
     made.add_argument("--max-tool-rounds", metavar="N", help="end the turn after this many rounds of tool calls")
-    made.add_argument("--timeout", metavar="SECONDS", help="end the turn after this long (your own thinking not counted)")
+    made.add_argument("--timeout", metavar="SECONDS", help="end the turn after this long; your own thinking does not count")
     return made
 
 
@@ -74,7 +71,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Run the turn and return the exit code."""
     if options.tool and options.no_tools:
         raise ConfigError("--no-tools", ["contradicts --tool; give one of the two"])
-    prompt = _prompt(options.prompt)
+    prompt = read_prompt(options.prompt)
     flags = {
         "limits.model_calls": options.max_model_calls,
         "limits.tool_rounds": options.max_tool_rounds,
@@ -85,50 +82,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
     return interrupts.run(_turn(setup, options, console, prompt))
 
 
-# ---- the prompt -------------------------------------------------------------------------
-
-
-def _prompt(words: list[str]) -> str:
-    if not words and sys.stdin is not None and sys.stdin.isatty():
-        raise ConfigError("PROMPT", ['say something: pluggent run "weather city=Beijing", or pipe it in'])
-    if not words or "-" in words:
-        text = "\n\n".join(filter(None, (" ".join(_before(words)), _standard_input(), " ".join(_after(words)))))
-    else:
-        text = " ".join(words)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError("PROMPT", ["is not UTF-8 text"]) from error
-    if not text.strip():
-        raise ConfigError("PROMPT", ["is empty; there is nothing to say"])
-    return text
-
-
-def _before(words: list[str]) -> list[str]:
-    return words[: words.index("-")] if "-" in words else []
-
-
-def _after(words: list[str]) -> list[str]:
-    return [word for word in words[words.index("-") + 1 :] if word != "-"] if "-" in words else []
-
-
-def _standard_input() -> str:
-    if sys.stdin is None:
-        raise ConfigError("PROMPT", ["there is none, and standard input is closed"])
-    try:
-        return sys.stdin.buffer.read().decode().strip("\n")
-    except UnicodeDecodeError as error:
-        raise ConfigError("standard input", [f"is not UTF-8 text (byte {error.start})"]) from error
-    except OSError as error:
-        raise ConfigError("standard input", [f"cannot be read: {error.strerror}"]) from error
-
-
 # ---- the turn ---------------------------------------------------------------------------
 
 
 async def _turn(setup: Setup, options: argparse.Namespace, console: Console, prompt: str) -> int:
     sessions: list[Session] = []
-    calls = Calls(lambda: sessions[0].history)
+    calls = Calls(lambda id: last_asked(sessions[0].history, id))
     live = not (options.no_stream or options.json) and console.out_is_terminal
     screen = Screen(console, calls, live=live)
     allowed_to_ask = setup.settings.on_ask == "console" or "on_ask" not in setup.origins
@@ -150,7 +109,7 @@ async def _turn(setup: Setup, options: argparse.Namespace, console: Console, pro
         async with session:
             sessions.append(session)
             try:
-                result = await _watched(session, prompt, screen, None if not options.no_stream else watcher)
+                result = await _watched(session, prompt, screen, watcher if options.no_stream else None)
             except asyncio.CancelledError:
                 _say_where(console, session, options, interrupted=True)
                 raise
@@ -160,39 +119,13 @@ async def _turn(setup: Setup, options: argparse.Namespace, console: Console, pro
     return _CODES[result.why]
 
 
-class Watcher:
-    """Hands the events of a turn that is not streamed to whoever iterates over them."""
-
-    def __init__(self) -> None:
-        self._events = asyncio.Queue[Observation | None]()
-
-    @hookimpl
-    def observe(self, event: Observation) -> None:
-        """Take *event* down."""
-        self._events.put_nowait(event)
-
-    async def events(self, turn: asyncio.Task[TurnResult]) -> AsyncGenerator[Observation]:
-        """Yield what happens until *turn* is over."""
-        turn.add_done_callback(lambda _: self._events.put_nowait(None))
-        while (event := await self._events.get()) is not None:
-            yield event
-
-
 async def _watched(session: Session, prompt: str, screen: Screen, watcher: Watcher | None) -> TurnResult:
     if watcher is None:
         async with session.stream(prompt, origin="cli") as events:
             async for event in events:
                 screen.show(event)
         return events.result
-    turn = asyncio.create_task(session.say(prompt, origin="cli"))
-    try:
-        async with aclosing(watcher.events(turn)) as seen:
-            async for event in seen:
-                screen.show(event)
-    finally:
-        turn.cancel()
-        await asyncio.wait((turn,))
-    return turn.result()
+    return await watcher.watch(session.say(prompt, origin="cli"), screen.show)
 
 
 # ---- afterwards -------------------------------------------------------------------------

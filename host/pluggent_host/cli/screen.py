@@ -72,7 +72,7 @@ class Screen:
     def _decision(self, event: DecisionMade, call: Call | None) -> None:
         verdict = self._verdict(event)
         if call is None:
-            if event.verdict not in ("allow",) or self._console.verbose:
+            if event.verdict != "allow" or self._console.verbose:
                 what = event.operation.replace("_", " ")
                 self._console.note(f"{self._dim('·')} {what}  {verdict}")
             return

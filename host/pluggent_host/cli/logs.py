@@ -1,0 +1,28 @@
+"""Where the log of the host and its plugins goes while a command runs: to standard error, in short."""
+
+from __future__ import annotations
+
+import logging
+
+from pluggent_host.cli.output import Console, one_line, warning
+
+
+def log_to(console: Console, *, debug: bool) -> None:
+    """Show what is logged at WARNING and above; everything with *debug*."""
+    logger = logging.getLogger("pluggent")
+    logger.addHandler(_ConsoleHandler(console))
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = one_line(record.getMessage())
+        if record.levelno >= logging.WARNING:
+            self._console.note(warning(self._console, text))
+        else:
+            self._console.error(self._console.err_ink("dim", f"{record.name}: {text}"))

@@ -1,0 +1,168 @@
+"""``pluggent tools``: the tools that are installed, the schema of one, and one call of one under the policies."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pluggent_hookspecs import Json, thaw
+from pluggent_hookspecs.errors import ConfigError, ToolErrorKind
+from pluggent_hookspecs.tools import ToolOutput
+
+from pluggent_host.cli import exits, interrupts
+from pluggent_host.cli.approving import ConsoleApprover, can_ask
+from pluggent_host.cli.arguments import read_arguments
+from pluggent_host.cli.assembling import Setup, folder_option, open_for_listing, open_host, prepare
+from pluggent_host.cli.calls import Calls, text_of
+from pluggent_host.cli.logs import log_to
+from pluggent_host.cli.output import Console, Row, harmless, one_line
+from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.cli.screen import Screen
+from pluggent_host.cli.watching import Watcher
+from pluggent_host.cli.words import action, one_name
+from pluggent_host.nearest import nearest
+from pluggent_host.session import OfferedTool, Session
+from pluggent_host.transcript import Settled
+
+_CODES = {
+    "": exits.OK,
+    ToolErrorKind.UNKNOWN: exits.USAGE,
+    ToolErrorKind.ARGUMENTS: exits.USAGE,
+    ToolErrorKind.DENIED: exits.DENIED,
+}
+
+
+def parser() -> Parser:
+    """Return the parser of this command."""
+    made = command_parser(
+        "tools",
+        "[OPTIONS] [schema NAME | call NAME [KEY=VALUE … | JSON]]",
+        "List the installed tools, show what a model is told of one, or call one.\n"
+        "A call passes every policy that a model's call would pass, and is recorded as one.",
+        examples(
+            "pluggent tools",
+            "pluggent tools schema weather",
+            "pluggent tools call weather city=Beijing unit=fahrenheit",
+            "pluggent tools call forecast '{\"city\": \"Paris\", \"days\": 2}'",
+            "pluggent tools call forecast city=Paris days:=2       := takes the value as JSON in any case",
+        ),
+    )
+    made.add_argument("words", metavar="ACTION", nargs="*", help="schema NAME, or call NAME and its arguments")
+    made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where you are)")
+    return made
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """List, show or call."""
+    what, rest = action("tools", options.words, ("schema", "call"))
+    name = one_name("tools schema", rest) if what == "schema" else ""
+    if what == "call" and not rest:
+        one_name("tools call", rest)
+    setup = prepare(options, console)
+    log_to(console, debug=options.debug)
+    workspace = folder_option("--workspace", options.workspace)
+    match what:
+        case "schema":
+            return interrupts.run(_schema(setup, console, name))
+        case "call":
+            return interrupts.run(_call(setup, console, rest[0], rest[1:], workspace=workspace))
+        case _:
+            return interrupts.run(_list(setup, console))
+
+
+# ---- looking ----------------------------------------------------------------------------
+
+
+async def _list(setup: Setup, console: Console) -> int:
+    async with open_for_listing(setup, console) as (host, _), await host.session(tools=("*",)) as session:
+        broken = [
+            (record, reason)
+            for record, state, reason in host.plugins
+            if record.kind == "tools" and state not in ("active", "available", "blocked", "shadowed")
+        ]
+        if console.json:
+            listed = [_document(tool) for tool in session.tools]
+            console.document({"tools": listed, "broken": {record.capability: reason for record, reason in broken}})
+        elif session.tools:
+            console.table(("TOOL", "PLUGIN", "EFFECTS", "CALLS"), [_row(tool) for tool in session.tools])
+        else:
+            console.line("no tools are installed; to try some: pip install pluggent-weather")
+        for record, reason in broken:
+            console.error(console.err_ink("yellow", f"no tools of '{record.id}': {one_line(reason)}"))
+    return exits.OK
+
+
+def _row(tool: OfferedTool) -> Row:
+    says = {"allow": "run", "ask": "need approval"}.get(tool.default, tool.default)
+    about = (tool.spec.description or "(no description)").strip().partition("\n")[0]
+    styles = ("bold", "plain", "plain", "green" if tool.default == "allow" else "yellow")
+    return Row((tool.name, tool.plugin, _effects(tool), says), styles, [("dim", about)])
+
+
+def _effects(tool: OfferedTool) -> str:
+    if tool.effects is None:
+        return "not declared"
+    return ", ".join(sorted(tool.effects)) or "none"
+
+
+async def _schema(setup: Setup, console: Console, name: str) -> int:
+    async with open_for_listing(setup, console) as (host, _), await host.session(tools=("*",)) as session:
+        console.document(_document(_find(session, name)))
+    return exits.OK
+
+
+def _find(session: Session, name: str) -> OfferedTool:
+    for tool in session.tools:
+        if name in (tool.name, tool.capability):
+            return tool
+    have = [tool.name for tool in session.tools]
+    installed = f"; installed: {', '.join(have)}" if have else "; no tools are installed"
+    raise ConfigError("pluggent tools", [f"there is no tool {name!r}{nearest(name, have) or installed}"])
+
+
+def _document(tool: OfferedTool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.spec.description,
+        "parameters": thaw(cast("Json", tool.spec.parameters)),
+        "capability": tool.capability,
+        "plugin": tool.plugin,
+        "effects": None if tool.effects is None else sorted(tool.effects),
+        "calls": tool.default,
+    }
+
+
+# ---- calling ----------------------------------------------------------------------------
+
+
+async def _call(setup: Setup, console: Console, name: str, words: Sequence[str], **options: Any) -> int:
+    watcher = Watcher()
+    calls = Calls(lambda id: (0, ToolCall(id, name, _text(words))) if id.endswith(".direct") else None)
+    screen = Screen(console, calls, live=False)
+    wanted = setup.settings.on_ask == "console" or "on_ask" not in setup.origins
+    approver = ConsoleApprover(console.err_ink, screen.shown) if wanted and can_ask() else None
+    async with open_host(setup, plugins=[watcher], approver=approver, state_dir=setup.state_dir, **options) as host:
+        async with await host.session(tools=("*",), origin="cli") as session:
+            tool = _find(session, name)
+            arguments = read_arguments(words, tool.spec.parameters)
+            output = await watcher.watch(session.call_tool(tool.name, arguments, origin="cli"), screen.show)
+            kind = _kind(session)
+    _print(console, output, kind, calls)
+    return _CODES.get(kind, exits.FAILED)
+
+
+def _kind(session: Session) -> str:
+    return next((entry.outcome for entry in reversed(session.records()) if isinstance(entry, Settled)), "")
+
+
+def _print(console: Console, output: ToolOutput, kind: str, calls: Calls) -> None:
+    if console.json:
+        made: Mapping[str, Any] = calls.all[-1].document() if calls.all else {}
+        console.document({**made, "kind": kind, "exit_code": _CODES.get(kind, exits.FAILED)})
+    elif output.is_error:
+        console.error(console.err_ink("red", harmless(text_of(output))))
+    else:
+        text = text_of(output) or json.dumps(thaw(output.data), ensure_ascii=False)
+        console.line(harmless(text) if console.out_is_terminal else text)

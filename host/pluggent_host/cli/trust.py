@@ -1,0 +1,127 @@
+"""``pluggent trust``: accept a file of the working directory, or a package whose hooks see everything."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from pluggent_hookspecs.errors import ConfigError
+
+from pluggent_host.catalog import FIRST_PARTY
+from pluggent_host.cli import exits
+from pluggent_host.cli.assembling import Setup, bare_setup
+from pluggent_host.cli.output import Console, Row, one_line, warning
+from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.config import FILE_NAME
+from pluggent_host.discovery import Distribution, normalised
+from pluggent_host.nearest import nearest
+
+
+def parser() -> Parser:
+    """Return the parser of this command."""
+    made = command_parser(
+        "trust",
+        "[OPTIONS] [FILE]",
+        "Accept a file (by default ./pluggent.toml) as it is now, with every file that it refers to; any change\n"
+        "ends that. Until then a file of the working directory can only tighten. Or accept one version of a\n"
+        "package with hooks: they see every prompt, call and answer, so nobody's are run unasked.",
+        examples(
+            "pluggent trust                         accept ./pluggent.toml; read it first",
+            "pluggent trust --list                  what was accepted, and what has changed since",
+            "pluggent trust --plugin acme-audit     accept the hooks of this package",
+            "pluggent trust --revoke [FILE]         no longer",
+            "pluggent trust --revoke --plugin acme-audit",
+        ),
+    )
+    made.add_argument("file", metavar="FILE", nargs="?", help="the file to accept (default: ./pluggent.toml)")
+    made.add_argument("--plugin", metavar="NAME", help="accept a package with hooks, in the version installed now")
+    made.add_argument("--revoke", action="store_true", help="accept it no longer")
+    made.add_argument("--list", action="store_true", help="show what was accepted")
+    return made
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Accept, revoke or list."""
+    if options.plugin is not None and options.file is not None:
+        raise ConfigError("pluggent trust", ["accept a FILE or a --plugin, one at a time"])
+    if options.list and (options.plugin is not None or options.file is not None or options.revoke):
+        raise ConfigError("pluggent trust", ["--list goes with nothing else"])
+    setup = bare_setup()
+    if options.list:
+        return _list(setup, console)
+    if options.plugin is not None:
+        return _plugin(setup, console, options.plugin, revoke=options.revoke)
+    return _file(setup, console, Path(options.file or FILE_NAME), revoke=options.revoke)
+
+
+def _list(setup: Setup, console: Console) -> int:
+    entries = setup.trust.store.entries()
+    if console.json:
+        console.document({"accepted": [entry._asdict() for entry in entries]})
+    elif not entries:
+        console.line("nothing was accepted yet")
+    else:
+        console.table(("WHAT", "STATE", "COVERS"), [
+            Row((entry.name, entry.state, ", ".join(entry.about) if entry.kind == "plugin" else _files(entry.about)),
+                ("bold", "green" if entry.state == "accepted" else "red"))
+            for entry in entries
+        ])  # fmt: skip
+    for problem in setup.trust.store.problems():
+        console.error(warning(console, problem))
+    return exits.OK
+
+
+def _file(setup: Setup, console: Console, path: Path, *, revoke: bool) -> int:
+    shown = one_line(os.path.realpath(path))
+    if revoke:
+        return _revoked(console, shown, found=setup.trust.store.revoke(path))
+    if not path.exists():
+        hint = "" if path != Path(FILE_NAME) else "; to see what was accepted: pluggent trust --list"
+        raise ConfigError(str(path), [f"there is no such file{hint}"])
+    covered = setup.trust.store.trust_file(path)
+    if console.json:
+        console.document({"accepted": shown, "covers": list(covered)})
+        return exits.OK
+    console.line(f"accepted {console.ink('bold', shown)} as it is now")
+    for other in covered[1:]:
+        console.line(f"  and {one_line(other)}, which it refers to")
+    return exits.OK
+
+
+def _plugin(setup: Setup, console: Console, name: str, *, revoke: bool) -> int:
+    if revoke:
+        return _revoked(console, f"plugin '{one_line(name)}'", found=setup.trust.store.forget(normalised(name)))
+    item = _installed(setup, name)
+    if item.name in FIRST_PARTY:
+        console.line(f"{item.name} is part of pluggent and needs no acceptance")
+        return exits.OK
+    setup.trust.store.acknowledge(item.name, item.version)
+    if console.json:
+        console.document({"accepted": item.name, "version": item.version})
+    else:
+        console.line(f"accepted the hooks of {console.ink('bold', item.name)} {one_line(item.version)}")
+        console.line(f"  from {one_line(item.location)}; another version will be asked about anew")
+    return exits.OK
+
+
+def _installed(setup: Setup, name: str) -> Distribution:
+    all_items = {item.name: item for item in setup.discovery.distributions if not item.shadowed_by}
+    item = all_items.get(normalised(name))
+    if item is None:
+        raise ConfigError("--plugin", [f"no plugin {name!r} is installed{nearest(normalised(name), all_items)}"])
+    if not any(entry.group == "pluggent.hooks" for entry in item.entry_points):
+        raise ConfigError("--plugin", [f"'{item.name}' has no hooks, so there is nothing to accept; it runs as it is"])
+    return item
+
+
+def _revoked(console: Console, what: str, *, found: bool) -> int:
+    if console.json:
+        console.document({"revoked": what if found else None})
+    else:
+        console.line(f"no longer accepted: {what}" if found else f"{what} was not accepted anyway")
+    return exits.OK
+
+
+def _files(about: tuple[str, ...]) -> str:
+    return "itself" if len(about) == 1 else f"itself and {len(about) - 1} more"
