@@ -91,8 +91,10 @@ def look_around(
     )
     problems = [str(problem) for problem in known.problems if problem.fatal]
     ids = {record.id for record in known.records}
-    for id in sorted(settings.plugins.keys() - ids):
-        problems.append(f"there are settings for '{id}', which is not installed{nearest(id, ids)}")
+    problems += [
+        f"there are settings for '{id}', which is not installed{nearest(id, ids)}"
+        for id in sorted(settings.plugins.keys() - ids)
+    ]
     problems += _unknown_ids(settings, ids)
     for record in known.available("hooks"):
         if acknowledged is not None and not acknowledged(record):

@@ -28,7 +28,7 @@ from pluggent_host.settings import Limits
 from pluggent_host.step import Outcome, Spent, ToolsSettled
 from pluggent_host.toolcalls import Runner, ToolCallOperation
 from pluggent_host.toolset import BoundTool, Toolset, by_effect
-from pluggent_host.transcript import UNSURE, Dispatched, Entry, Settled, close_call
+from pluggent_host.transcript import Dispatched, Entry, Settled, close_call
 
 NOBODY = "This call needs a person's approval, and nobody was there to give it. It was not run."
 
@@ -181,7 +181,7 @@ class _Batch:
         problem, kind, arguments = "", None, b"{}"
         if tool is None:
             tool = _unknown(call.name)
-            problem = f"Error: there is no tool {call.name!r}{nearest(call.name, self._offered)}. {self._offer()}"
+            problem = f"Error: there is no tool {call.name!r}{nearest(call.name, self._offered) or '.'} {self._offer()}"
             kind = ToolErrorKind.UNKNOWN
         else:
             try:
@@ -345,10 +345,11 @@ class _Batch:
             (Text(output.for_model),) if isinstance(output.for_model, str) else tuple(output.for_model)
         )
         message = Message.tool(slot.call, content, is_error=output.is_error)
-        turn.append(Settled(turn.scope.turn_id, slot.call.id, message, operation.kind or "", whole))
+        outcome = ToolErrorKind.OUTCOME_UNKNOWN if operation.unsure else operation.kind or ""
+        turn.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole))
         slot.output, slot.message = output, message
         if slot.dispatched and slot.decided is not None:
-            turn.settled(operation, slot.decided.event, unsure=operation.kind in UNSURE)
+            turn.settled(operation, slot.decided.event, unsure=operation.unsure)
         turn.tell(
             ToolFinished(
                 turn.scope,

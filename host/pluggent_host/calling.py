@@ -152,8 +152,8 @@ class Caller:
 
 async def _stop(task: asyncio.Task[Any], stopping_s: float) -> None:
     task.cancel()
-    if stopping_s:
-        await asyncio.wait((task,), timeout=stopping_s)
+    # Even with no time to clean up, one trip through the loop lets the cancellation arrive.
+    await asyncio.wait((task,), timeout=stopping_s)
 
 
 async def _settle(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:

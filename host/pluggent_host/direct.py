@@ -8,13 +8,20 @@ from time import time
 
 from pluggent_hookspecs._frozen import Json, thaw
 from pluggent_hookspecs.events import Scope
-from pluggent_hookspecs.messages import ToolCall
+from pluggent_hookspecs.messages import Message, ToolCall
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.batch import run_batch
 from pluggent_host.conversation import Agent, Conversation, Services
 from pluggent_host.transcript import TurnBegan, TurnOver
 from pluggent_host.turn import Turn
+
+
+class _DirectTurn(Turn):
+    """A turn whose results join no conversation."""
+
+    def add(self, *messages: Message) -> None:
+        """Take nothing."""
 
 
 async def call_directly(
@@ -27,7 +34,7 @@ async def call_directly(
 ) -> ToolOutput:
     """Run one call as a batch of one and return its output, failures and denials included."""
     text = arguments if isinstance(arguments, str) else json.dumps(thaw(arguments), ensure_ascii=False)
-    turn = Turn(services, conversation, agent, scope, None)
+    turn = _DirectTurn(services, conversation, agent, scope, None)
     turn.append(TurnBegan(scope.turn_id, time(), scope.origin, services.chains.digest))
     try:
         run = await run_batch(turn, agent.tools, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Decision, Deny
+from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.events import Change, InputEvent, OutputEvent, Scope
 from pluggent_hookspecs.messages import Message, Role
 
@@ -46,6 +46,9 @@ class _Edge:
         return float("inf")
 
     def host_vote(self, event: Any) -> Decision | None:
+        return None
+
+    def doubt(self, event: Any) -> Ask | None:
         return None
 
     def may_respond(self, plugin: str) -> bool:

@@ -20,9 +20,12 @@ class Feed:
         self._space = asyncio.Event()
         self._space.set()
         self._ended = False
+        self._abandoned = False
 
     def put(self, event: Observation) -> None:
         """Add *event*; never waits."""
+        if self._abandoned:
+            return
         self._events.append(event)
         self._news.set()
         if len(self._events) >= WAITING_EVENTS:
@@ -54,5 +57,6 @@ class Feed:
 
     def abandon(self) -> None:
         """The consumer is gone: keep nothing, hold nobody up."""
+        self._abandoned = True
         self._events.clear()
         self._space.set()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Decision, Deny
+from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
 from pluggent_hookspecs.events import Change, MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
@@ -51,6 +51,9 @@ class _MemoryOperation:
         return OPERATION_S
 
     def host_vote(self, event: Any) -> Decision | None:
+        return None
+
+    def doubt(self, event: Any) -> Ask | None:
         return None
 
     def may_respond(self, plugin: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import attrs
 import msgspec
 from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Decision, Deny
+from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import Change, ModelRequestEvent, ModelResponseEvent, Scope
 from pluggent_hookspecs.messages import Message, Usage
@@ -149,6 +149,9 @@ class ModelCallOperation:
     def host_vote(self, event: ModelRequestEvent) -> Decision | None:
         return None
 
+    def doubt(self, event: ModelRequestEvent) -> Ask | None:
+        return None
+
     def may_respond(self, plugin: str) -> bool:
         return False
 
@@ -214,8 +217,12 @@ class ModelCallOperation:
             response = reply.response()
             self.spent += response.usage
             return response
-        except BaseException:
-            self.spent += reply.usage if reply.usage != Usage() else _estimate(request, reply.message())
+        except BaseException as error:
+            partial = reply.message()
+            if reply.usage != Usage():
+                self.spent += reply.usage
+            elif partial.content or not isinstance(error, ProviderError):
+                self.spent += _estimate(request, partial)
             raise
 
     partial: Callable[[], Message] | None = None

@@ -35,7 +35,7 @@ from pluggent_host.threads import Threads
 from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolcontext import CallContext
 from pluggent_host.toolset import Toolset
-from pluggent_host.transcript import UNSURE, Dispatched, Entry, Settled, Spending
+from pluggent_host.transcript import Dispatched, Entry, Settled, Spending
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -160,21 +160,22 @@ class NestedCalls:
             output, whole = fit(await operations.perform(decided), turn.limits.result_bytes)
         except BaseException:
             if risky:
-                call.kind = ToolErrorKind.OUTCOME_UNKNOWN
+                call.unsure = True
                 turn.settled(call, decided.event, unsure=True)
                 turn.append(self._settled(call, ToolOutput.error("This call was interrupted while it ran."), None))
             raise
         outer.ends_turn = outer.ends_turn or call.ends_turn
         if risky:
             turn.append(self._settled(call, output, whole))
-            turn.settled(call, decided.event, unsure=call.kind in UNSURE)
+            turn.settled(call, decided.event, unsure=call.unsure)
         turn.tell(ToolFinished(call.scope, call.event.call_id, name, capability, output, call.elapsed_s, call.ran))
         return output
 
     def _settled(self, call: ToolCallOperation, output: ToolOutput, whole: str | None) -> Settled:
         content = (Text(output.for_model),) if isinstance(output.for_model, str) else output.for_model
         message = Message(Role.TOOL, content, tool_call_id=call.event.call_id, name=call.tool.spec.name)
-        return Settled(call.scope.turn_id, call.event.call_id, message, call.kind or "", whole)
+        outcome = ToolErrorKind.OUTCOME_UNKNOWN if call.unsure else call.kind or ""
+        return Settled(call.scope.turn_id, call.event.call_id, message, outcome, whole)
 
     def _below(self, outer: ToolCallOperation) -> Scope:
         return attrs.evolve(self._turn.scope, origin="tool", parent_id=outer.id)

@@ -158,7 +158,7 @@ class Operations:
     ) -> Decided[E, R]:
         hook = operation.hooks.decide
         ballots = await self._ballots(operation, hook, event, started + self._hook_s, responding=True)
-        verdict = _usable(operation, combine(ballots, operation.host_vote(event), self._grants))
+        verdict = _usable(operation, combine(ballots, operation.host_vote(event), self._grants, operation.doubt(event)))
         record = record_of(
             operation, event, verdict.outcome, verdict.by, verdict.reason, verdict.votes, changes, started
         )

@@ -57,7 +57,11 @@ class Runner(Protocol):
 
 
 class ToolCallOperation:
-    """One call of one tool. ``kind`` says after the fact how it failed, None if it did not."""
+    """One call of one tool.
+
+    After the fact ``kind`` says how it failed, None if it did not; ``unsure`` that it may have
+    taken effect or not, whatever became of its result; ``ends_turn`` that a policy wants it so.
+    """
 
     name = "tool_call"
     hooks = HOOKS
@@ -74,6 +78,7 @@ class ToolCallOperation:
         self.id = id or f"{scope.turn_id}.{round}.{index}"
         self._frozen = arguments_json
         self.kind: ToolErrorKind | None = None
+        self.unsure = False
         self.ends_turn = False
         self.ran = False
         self.clock = Deadline(self.timeout_s)
@@ -127,10 +132,11 @@ class ToolCallOperation:
         return hashlib.sha256(event.capability.encode() + b"\0" + event.arguments_json).hexdigest()
 
     def host_vote(self, event: ToolCallEvent) -> Decision | None:
-        doubts = self._runner.doubts(self, event)
-        if doubts:
-            return Ask(doubts, tell_model="this call needs a person's approval")
         return self.tool.default
+
+    def doubt(self, event: ToolCallEvent) -> Ask | None:
+        why = self._runner.doubts(self, event)
+        return Ask(why, tell_model="this call needs a person's approval") if why else None
 
     def may_respond(self, plugin: str) -> bool:
         return plugin == self.tool.plugin
@@ -152,10 +158,10 @@ class ToolCallOperation:
     # ---- running -------------------------------------------------------------------------
 
     async def execute(self, event: ToolCallEvent, attempt: Attempt) -> ToolOutput:
-        if attempt.number > 1 and self.kind in UNSURE and not self.tool.repeatable:
+        if attempt.number > 1 and self.unsure and not self.tool.repeatable:
             return ToolOutput.error("Error: the first attempt may have taken effect, so it is not repeated.")
         started = perf_counter()
-        self.kind, self.ran = None, True
+        self.kind, self.unsure, self.ran = None, False, True
         self.clock = Deadline(self.timeout_s)
         context = self._runner.context(self, self.clock)
         try:
@@ -183,6 +189,7 @@ class ToolCallOperation:
             self.kind = ToolErrorKind.FAILED
             return ToolOutput.error(f"Error: '{event.tool.name}' failed: {said(error)}")
         finally:
+            self.unsure = self.kind in UNSURE
             context.end()
             self.elapsed_s = perf_counter() - started
         output = as_output(value)

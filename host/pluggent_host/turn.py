@@ -239,10 +239,9 @@ class Turn:
             raise
         except ProviderError as failure:
             error = str(failure)
+            await self._keep_partial(operation)
             if failure.kind is ProviderErrorKind.TIMEOUT and self._out_of_time():
                 return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.limits.wall_s:g})", "wall_s")
-            if failure.kind is ProviderErrorKind.STREAM_BROKEN:
-                await self._keep_partial(operation)
             raise
         except asyncio.CancelledError:
             error = "cancelled"
@@ -343,10 +342,10 @@ class Turn:
         return self._nested.context(call, clock)
 
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
-        if call.tool.repeatable:
-            return ""
         if event.capability in self.threads.running():
             return "an earlier call of it was given up but is still running"
+        if call.tool.repeatable:
+            return ""
         if call.fingerprint(event) in self._conversation.unsure:
             return "the same call was interrupted before and may already have taken effect"
         return ""

@@ -14,6 +14,8 @@ from pluggent_host.catalog import APP
 from pluggent_host.settings import Grants
 
 HOST = "host"
+DOUBT = "host:doubt"
+"""Who votes when a call may already have happened."""
 
 
 @attrs.frozen
@@ -49,11 +51,21 @@ def ballot(hook: str, plugin: str, answer: Answer, *, may_respond: bool) -> tupl
     return fault, Vote(plugin, "deny", fault.tell_user, elapsed_us)
 
 
-def combine(ballots: Iterable[tuple[Decision | None, Vote]], host_vote: Decision | None, grants: Grants) -> Verdict:
-    """Return the verdict of all *ballots* and the host's own vote (its default by effect)."""
+def combine(
+    ballots: Iterable[tuple[Decision | None, Vote]],
+    host_vote: Decision | None,
+    grants: Grants,
+    doubt: Ask | None = None,
+) -> Verdict:
+    """Return the verdict of all *ballots*, the host's default by effect, and its *doubt*.
+
+    An Allow that the operator listed lifts the default, never a doubt.
+    """
     said = [(vote.plugin, decision, vote) for decision, vote in ballots]
     if host_vote is not None:
         said.append((HOST, host_vote, Vote(HOST, _name(host_vote), _reason(host_vote))))
+    if doubt is not None:
+        said.append((DOUBT, doubt, Vote(DOUBT, "ask", doubt.tell_user)))
     votes = tuple(vote for _, _, vote in said)
     denies = [(plugin, decision) for plugin, decision, _ in said if isinstance(decision, Deny)]
     if denies:

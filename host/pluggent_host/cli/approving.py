@@ -13,7 +13,8 @@ from contextlib import contextmanager
 
 from pluggent_hookspecs.events import ApprovalEvent
 
-from pluggent_host.cli.output import Ink, one_line, wrapped, width
+from pluggent_host.cli.assembling import Setup
+from pluggent_host.cli.output import Console, Ink, one_line, width, wrapped
 
 TERMINAL = "/dev/tty"
 QUESTION = "Allow this once? [y/N] "
@@ -27,6 +28,21 @@ def can_ask() -> bool:
     """
     with _terminal() as terminal:
         return terminal is not None
+
+
+def console_approver(setup: Setup, ink: Ink, shown: Callable[[str], Awaitable[None]]) -> ConsoleApprover | None:
+    """Return who asks at the terminal; None where nobody can be asked, or the settings say not to."""
+    wanted = setup.settings.on_ask == "console" or "on_ask" not in setup.origins
+    return ConsoleApprover(ink, shown) if wanted and can_ask() else None
+
+
+def say_how_to_approve(console: Console) -> None:
+    """Tell what to do where something needed an approval and nobody could be asked."""
+    console.error(
+        "  To be asked, run it in the foreground of a terminal. To let it run unasked, the settings must say so:"
+    )
+    console.error("  under [effects], what the tool really does, if it only reads; or a rule of a policy in")
+    console.error('  [grants] may_allow, such as the guard\'s action = "allow".')
 
 
 class ConsoleApprover:

@@ -12,14 +12,14 @@ from pluggent_hookspecs.errors import ConfigError
 _WHERE = "pluggent tools call"
 
 
-def read_arguments(words: Sequence[str], schema: Mapping[str, Json]) -> str | Mapping[str, Json]:
-    """Return *words* as JSON text or as a mapping; whether they suit the tool is the host's to say.
+def read_arguments(words: Sequence[str], schema: Mapping[str, Json]) -> str:
+    """Return *words* as JSON text; whether they suit the tool is the host's to say.
 
     ``key=value`` is text where *schema* says text; otherwise JSON if it can be read so, else
     text. ``key:=value`` is always JSON. Raises ConfigError naming every word that is neither.
 
     >>> read_arguments(["city=10115", "days=2"], {"properties": {"city": {"type": "string"}}})
-    {'city': '10115', 'days': 2}
+    '{"city": "10115", "days": 2}'
     """
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return words[0]
@@ -38,7 +38,7 @@ def read_arguments(words: Sequence[str], schema: Mapping[str, Json]) -> str | Ma
             made[name] = _value(text, key.endswith(":"), known.get(name), problems)
     if problems:
         raise ConfigError(_WHERE, problems)
-    return made
+    return json.dumps(made, ensure_ascii=False)
 
 
 def _value(text: str, as_json: bool, schema: Any, problems: list[str]) -> Json:  # noqa: FBT001 (which of two ways)

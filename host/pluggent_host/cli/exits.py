@@ -9,8 +9,8 @@ from pluggent_hookspecs.errors import (
     Denied,
     LimitReached,
     NameTaken,
-    PluginError,
     PluggentError,
+    PluginError,
 )
 
 OK = 0
@@ -43,32 +43,28 @@ class Interrupted(Exception):  # noqa: N818 (an ending, not a mistake)
         super().__init__("interrupted" if signal_number == signal.SIGINT else "terminated")
 
 
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (NameTaken, USAGE),
+    (ConfigError, USAGE),
+    (PluginError, PLUGIN),
+    (Denied, DENIED),
+    (LimitReached, LIMIT),
+    (PluggentError, FAILED),
+    (KeyboardInterrupt, INTERRUPTED),
+    (BrokenPipeError, CLOSED),
+    (OSError, FAILED),
+)
+"""The first that fits counts."""
+
+
 def code_of(error: BaseException) -> int:
     """Return the exit code that *error* means.
 
     >>> code_of(ConfigError("--model", ["there is none"])), code_of(PluggentError("?"))
     (2, 1)
     """
-    match error:
-        case ConfigError(path="required"):
-            return PLUGIN
-        case ConfigError() | NameTaken():
-            return USAGE
-        case PluginError():
-            return PLUGIN
-        case Denied():
-            return DENIED
-        case LimitReached():
-            return LIMIT
-        case PluggentError():
-            return FAILED
-        case Interrupted():
-            return 128 + error.signal_number
-        case KeyboardInterrupt():
-            return INTERRUPTED
-        case BrokenPipeError():
-            return CLOSED
-        case OSError():
-            return FAILED
-        case _:
-            return FAULT
+    if isinstance(error, Interrupted):
+        return 128 + error.signal_number
+    if isinstance(error, ConfigError) and error.path == "required":
+        return PLUGIN
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAULT)

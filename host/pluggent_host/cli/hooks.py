@@ -49,9 +49,7 @@ async def _list(setup: Setup, console: Console, only: str) -> int:
     async with open_for_listing(setup, console) as (host, missing):
         chains = host.chains
         if console.json:
-            console.document(
-                {"digest": chains.digest, "hooks": _document(chains, only), "missing": list(missing)}
-            )
+            console.document({"digest": chains.digest, "hooks": _document(chains, only), "missing": list(missing)})
             return exits.OK
         for hook in HOOKS if not only else (only,):
             _chain(console, hook, chains)

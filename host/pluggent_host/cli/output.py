@@ -128,9 +128,7 @@ def console_for(options: argparse.Namespace) -> Console:
 class Row:
     """A row of a table; ``below`` are (style, text) paragraphs under it."""
 
-    def __init__(
-        self, cells: Sequence[str], styles: Sequence[str] = (), below: Iterable[tuple[str, str]] = ()
-    ) -> None:
+    def __init__(self, cells: Sequence[str], styles: Sequence[str] = (), below: Iterable[tuple[str, str]] = ()) -> None:
         self.cells = [one_line(cell) for cell in cells]
         self.styles = [*styles, *["plain"] * (len(cells) - len(styles))]
         self.below = [(style, text) for style, text in below if text]
@@ -206,9 +204,7 @@ def harmless(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        c.encode("unicode_escape", "surrogatepass").decode() if _is_harmful(c) else c for c in text
-    )
+    return "".join(c.encode("unicode_escape", "surrogatepass").decode() if _is_harmful(c) else c for c in text)
 
 
 def _is_harmful(character: str) -> bool:
@@ -224,9 +220,7 @@ def cells(text: str) -> int:
         return len(text)
     import unicodedata  # for those who write more than ASCII
 
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def cut(text: str, most: int) -> str:

@@ -109,7 +109,8 @@ def examples(*lines: str) -> str:
     """Return the epilog of a command's help.
 
     >>> print(examples("pluggent plugins"))
-    examples:
+
+    Examples:
       pluggent plugins
     """
     return "\n".join(("examples:", *(f"  {line}" for line in lines)))

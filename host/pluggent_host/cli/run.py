@@ -10,7 +10,7 @@ import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError
 
 from pluggent_host.cli import exits, interrupts
-from pluggent_host.cli.approving import ConsoleApprover, can_ask
+from pluggent_host.cli.approving import console_approver, say_how_to_approve
 from pluggent_host.cli.assembling import Setup, folder_option, open_host, prepare
 from pluggent_host.cli.calls import Calls, last_asked
 from pluggent_host.cli.logs import log_to
@@ -63,7 +63,9 @@ def parser() -> Parser:
     made.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
     made.add_argument("--max-model-calls", metavar="N", help="end the turn after this many model calls")
     made.add_argument("--max-tool-rounds", metavar="N", help="end the turn after this many rounds of tool calls")
-    made.add_argument("--timeout", metavar="SECONDS", help="end the turn after this long; your own thinking does not count")
+    made.add_argument(
+        "--timeout", metavar="SECONDS", help="end the turn after this long; your own thinking does not count"
+    )
     return made
 
 
@@ -87,11 +89,10 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 async def _turn(setup: Setup, options: argparse.Namespace, console: Console, prompt: str) -> int:
     sessions: list[Session] = []
-    calls = Calls(lambda id: last_asked(sessions[0].history, id))
+    calls = Calls(lambda call_id: last_asked(sessions[0].history, call_id))
     live = not (options.no_stream or options.json) and console.out_is_terminal
     screen = Screen(console, calls, live=live)
-    allowed_to_ask = setup.settings.on_ask == "console" or "on_ask" not in setup.origins
-    approver = ConsoleApprover(console.err_ink, screen.shown) if allowed_to_ask and can_ask() else None
+    approver = console_approver(setup, console.err_ink, screen.shown)
     watcher = Watcher()
     async with open_host(
         setup,
@@ -142,9 +143,7 @@ def _answer(
         console.line(harmless(result.text) if console.out_is_terminal else result.text)
 
 
-def _document(
-    result: TurnResult, calls: Calls, session: Session, options: argparse.Namespace
-) -> dict[str, Any]:
+def _document(result: TurnResult, calls: Calls, session: Session, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "session": None if options.no_save else session.id,
         "model": session.model,
@@ -165,8 +164,7 @@ def _explain(console: Console, result: TurnResult, *, can_ask: bool) -> None:
         case Why.DENIED:
             console.error(f"{ink('red', 'denied:')} {one_line(result.detail)}")
             if not can_ask and "approv" in result.detail:
-                console.error("  Run it at a terminal to be asked, or allow it in the settings: under [effects] say what")
-                console.error("  the tool does, if it only reads; or let a guard's rule allow it (may_allow).")
+                say_how_to_approve(console)
         case Why.LIMIT:
             console.error(f"{ink('red', 'stopped:')} {one_line(result.detail)}; the conversation is whole")
         case Why.WAITING:

@@ -31,12 +31,17 @@ _SETTLED = frozenset({"approved", "refused"})
 
 
 class Screen:
-    """Reads the events of one turn in order. *live* shows the answer as it comes, else nobody does here."""
+    """Reads the events of one turn in order.
 
-    def __init__(self, console: Console, calls: Calls, *, live: bool) -> None:
+    *live* shows the answer as it comes, *results* what the calls brought; without them somebody
+    else does it afterwards.
+    """
+
+    def __init__(self, console: Console, calls: Calls, *, live: bool, results: bool = True) -> None:
         self._console = console
         self._calls = calls
         self._live = live
+        self._results = results
         self._shown: dict[str, asyncio.Event] = {}
 
     async def shown(self, digest: str) -> None:
@@ -105,7 +110,7 @@ class Screen:
                 return ink("red", f"DENIED by {who}") + reason
 
     def _result(self, call: Call) -> None:
-        if call.output is None or (call.verdict in ("deny", "refused") and not call.ran):
+        if not self._results or call.output is None or (call.verdict in ("deny", "refused") and not call.ran):
             return  # the verdict has been shown, and says why
         failed = call.output.is_error
         if not call.decisions:  # it could not even be put to the policies

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.errors import ConfigError, ToolErrorKind
+from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.cli import exits, interrupts
-from pluggent_host.cli.approving import ConsoleApprover, can_ask
+from pluggent_host.cli.approving import console_approver, say_how_to_approve
 from pluggent_host.cli.arguments import read_arguments
 from pluggent_host.cli.assembling import Setup, folder_option, open_for_listing, open_host, prepare
 from pluggent_host.cli.calls import Calls, text_of
@@ -25,6 +27,9 @@ from pluggent_host.cli.words import action, one_name
 from pluggent_host.nearest import nearest
 from pluggent_host.session import OfferedTool, Session
 from pluggent_host.transcript import Settled
+
+DIRECT = ".direct"
+"""How the id of a call ends that no model made."""
 
 _CODES = {
     "": exits.OK,
@@ -45,7 +50,7 @@ def parser() -> Parser:
             "pluggent tools",
             "pluggent tools schema weather",
             "pluggent tools call weather city=Beijing unit=fahrenheit",
-            "pluggent tools call forecast '{\"city\": \"Paris\", \"days\": 2}'",
+            'pluggent tools call forecast \'{"city": "Paris", "days": 2}\'',
             "pluggent tools call forecast city=Paris days:=2       := takes the value as JSON in any case",
         ),
     )
@@ -67,7 +72,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         case "schema":
             return interrupts.run(_schema(setup, console, name))
         case "call":
-            return interrupts.run(_call(setup, console, rest[0], rest[1:], workspace=workspace))
+            return interrupts.run(_call(setup, console, rest[0], rest[1:], workspace))
         case _:
             return interrupts.run(_list(setup, console))
 
@@ -137,18 +142,22 @@ def _document(tool: OfferedTool) -> dict[str, Any]:
 # ---- calling ----------------------------------------------------------------------------
 
 
-async def _call(setup: Setup, console: Console, name: str, words: Sequence[str], **options: Any) -> int:
+async def _call(setup: Setup, console: Console, name: str, words: Sequence[str], workspace: Path) -> int:
+    typed: list[str] = []
+    calls = Calls(lambda call_id: (0, ToolCall(call_id, name, typed[0])) if call_id.endswith(DIRECT) else None)
+    screen = Screen(console, calls, live=False, results=False)
     watcher = Watcher()
-    calls = Calls(lambda id: (0, ToolCall(id, name, _text(words))) if id.endswith(".direct") else None)
-    screen = Screen(console, calls, live=False)
-    wanted = setup.settings.on_ask == "console" or "on_ask" not in setup.origins
-    approver = ConsoleApprover(console.err_ink, screen.shown) if wanted and can_ask() else None
-    async with open_host(setup, plugins=[watcher], approver=approver, state_dir=setup.state_dir, **options) as host:
-        async with await host.session(tools=("*",), origin="cli") as session:
-            tool = _find(session, name)
-            arguments = read_arguments(words, tool.spec.parameters)
-            output = await watcher.watch(session.call_tool(tool.name, arguments, origin="cli"), screen.show)
-            kind = _kind(session)
+    async with (
+        open_host(
+            setup, plugins=[watcher], approver=console_approver(setup, console.err_ink, screen.shown),
+            state_dir=setup.state_dir, workspace=workspace,
+        ) as host,
+        await host.session(tools=("*",), origin="cli") as session,
+    ):  # fmt: skip
+        tool = _find(session, name)
+        typed.append(read_arguments(words, tool.spec.parameters))
+        output = await watcher.watch(session.call_tool(tool.name, typed[0], origin="cli"), screen.show)
+        kind = _kind(session)
     _print(console, output, kind, calls)
     return _CODES.get(kind, exits.FAILED)
 
@@ -158,11 +167,13 @@ def _kind(session: Session) -> str:
 
 
 def _print(console: Console, output: ToolOutput, kind: str, calls: Calls) -> None:
+    call = calls.all[-1]
     if console.json:
-        made: Mapping[str, Any] = calls.all[-1].document() if calls.all else {}
-        console.document({**made, "kind": kind, "exit_code": _CODES.get(kind, exits.FAILED)})
-    elif output.is_error:
-        console.error(console.err_ink("red", harmless(text_of(output))))
-    else:
+        console.document({**call.document(), "kind": kind, "exit_code": _CODES.get(kind, exits.FAILED)})
+    elif not output.is_error:
         text = text_of(output) or json.dumps(thaw(output.data), ensure_ascii=False)
         console.line(harmless(text) if console.out_is_terminal else text)
+    elif console.quiet or call.verdict not in ("deny", "refused"):  # those have been shown, with the reason
+        console.error(console.err_ink("red", harmless(text_of(output))))
+    if kind == ToolErrorKind.DENIED and call.verdict == "ask":
+        say_how_to_approve(console)

@@ -1,0 +1,293 @@
+"""A session from opening to closing: what it shows of itself, and every way to use it wrongly."""
+
+import asyncio
+
+import pytest
+from pluggent_host import Limits
+from pluggent_host.settings import HostSettings
+from pluggent_host.step import Why
+from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_host.transcript import Decided, Dispatched, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
+from pluggent_hookspecs import Deny, Message, SessionError, Usage, hookimpl, tool
+from pluggent_hookspecs.events import DecisionMade, SessionClosed, SessionOpened
+from pluggent_hookspecs.messages import ToolCall
+from talking import WAIT_S, assert_whole, hosting, results, shape, talking
+
+
+@tool(effects=())
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effects=("shell",))
+def write(n: int = 0) -> str:
+    """Write."""
+    return f"written {n}"
+
+
+# ---- what it shows ----------------------------------------------------------------------
+
+
+async def test_a_session_shows_its_model_and_tools():
+    async with talking(tools=[add, write]) as session:
+        assert session.model == "scripted/m"
+        assert [(t.name, t.capability, t.effects, t.default) for t in session.tools] == [
+            ("add", "app:tools:tool/add", frozenset(), "allow"),
+            ("write", "app:tools:tool/write", frozenset({"shell"}), "allow"),
+        ]
+
+
+async def test_under_strict_rules_tools_in_code_are_judged_by_their_effects():
+    async with talking(tools=[add, write], strict=True) as session:
+        assert [tool.default for tool in session.tools] == ["allow", "ask"]
+
+
+async def test_a_new_session_is_empty():
+    async with talking() as session:
+        assert (session.history, session.usage) == ((), Usage())
+        assert [type(entry) for entry in session.records()] == [SessionBegan]
+
+
+async def test_the_records_tell_the_whole_turn_in_order():
+    async with talking(call("write"), "done", tools=[write]) as session:
+        await session.say("go")
+
+        kinds = [type(entry) for entry in session.records()]
+        assert kinds == [
+            SessionBegan,
+            TurnBegan, Decided, Said,
+            Decided, Spending, Said,
+            Decided, Dispatched, Settled,
+            Decided, Spending, Said,
+            TurnOver,
+        ]  # fmt: skip
+
+
+async def test_a_call_that_only_reads_writes_one_record_of_its_own():
+    async with talking(call("add", a=1, b=2), "done", tools=[add]) as session:
+        await session.say("go")
+
+        kinds = [type(entry) for entry in session.records()]
+        assert (kinds.count(Settled), kinds.count(Dispatched)) == (1, 0)
+
+
+async def test_observers_hear_of_a_session_and_of_its_end():
+    recorder = Recorder()
+    async with hosting(plugins=[recorder], tools=[add]) as host:
+        session = await host.session("mine", agent="a", principal="p", channel="c", chat_id="i")
+        await session.aclose()
+
+    (opened,), (closed,) = recorder.of(SessionOpened), recorder.of(SessionClosed)
+    assert (opened.model, opened.tools, opened.chains) == ("scripted/m", ("add",), host.chains.digest)
+    assert opened.scope == closed.scope
+    scope = opened.scope
+    assert (scope.session_id, scope.agent, scope.principal, scope.channel, scope.chat_id) == ("mine", "a", "p", "c", "i")
+
+
+async def test_sessions_without_a_name_get_one_each():
+    async with hosting() as host:
+        ids = {(await host.session()).id for _ in range(50)}
+
+    assert len(ids) == 50
+
+
+async def test_a_message_can_be_given_whole():
+    async with talking("x") as session:
+        await session.say(Message.user("hi"))
+
+        assert shape(session.history) == ["user hi", "assistant x"]
+
+
+async def test_a_given_history_precedes_the_first_turn():
+    model = ScriptedModel("x")
+    past = (Message.user("a"), Message.assistant((), (ToolCall("c", "add", "{}"),)), Message.tool(ToolCall("c", "add"), "3"))
+    async with hosting(model=model) as host:
+        session = await host.session(history=past)
+        await session.say("b")
+
+        assert model.requests[0].messages == (*past, Message.user("b"))
+
+
+@pytest.mark.parametrize(
+    "past",
+    [
+        (Message.user("a"), Message.assistant((), (ToolCall("c", "add", "{}"),))),
+        (Message.tool(ToolCall("c", "add"), "3"),),
+        (Message.assistant((), (ToolCall("c", "add"), ToolCall("c", "add"))),),
+    ],
+)
+async def test_a_given_history_that_is_not_whole_is_refused_or_made_whole(past):
+    async with hosting() as host:
+        try:
+            session = await host.session(history=past)
+        except SessionError:
+            return
+
+        assert_whole(session.history)
+
+
+# ---- misuse -----------------------------------------------------------------------------
+
+
+async def test_two_turns_at_once_are_refused():
+    hold = asyncio.Event()
+    model = ScriptedModel("first", hold=hold)
+    async with talking(model=model) as session:
+        first = asyncio.create_task(session.say("a"))
+        await asyncio.wait_for(model.asked.wait(), WAIT_S)
+
+        with pytest.raises(SessionError, match="in the middle of a turn"):
+            await session.say("b")
+        with pytest.raises(SessionError, match="in the middle of a turn"):
+            await session.call_tool("add", {})
+        hold.set()
+        assert (await first).text == "first"
+        assert shape(session.history) == ["user a", "assistant first"]
+
+
+async def test_two_sessions_of_a_host_may_speak_at_once():
+    hold = asyncio.Event()
+    model = ScriptedModel("x", "x", hold=hold)
+    async with hosting(model=model) as host:
+        sessions = [await host.session() for _ in range(2)]
+        turns = [asyncio.create_task(session.say("a")) for session in sessions]
+        while len(model.requests) < 2:
+            await asyncio.sleep(0)
+        hold.set()
+
+        assert [(await turn).text for turn in turns] == ["x", "x"]
+
+
+async def test_a_session_that_is_used_by_its_own_tool_says_so():
+    sessions = []
+
+    @tool(effects=())
+    async def again() -> str:
+        """Say something in the middle of a turn."""
+        await sessions[0].say("me again")
+        return ""
+
+    async with talking(call("again"), "x", tools=[again]) as session:
+        sessions.append(session)
+        await session.say("go")
+
+        assert "in the middle of a turn" in results(session.history)[0]
+
+
+async def test_a_closed_session_says_so():
+    async with hosting() as host:
+        session = await host.session("mine")
+        await session.aclose()
+        await session.aclose()
+
+        with pytest.raises(SessionError, match="session 'mine' is closed"):
+            await session.say("hi")
+        with pytest.raises(SessionError, match="session 'mine' is closed"):
+            await session.call_tool("add", {})
+        assert session.history == ()
+
+
+@pytest.mark.parametrize("content", ["", (), Message.user("")])
+async def test_an_empty_message_is_refused(content):
+    async with talking() as session:
+        with pytest.raises(SessionError, match="the message is empty"):
+            await session.say(content)
+        assert session.history == ()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message.assistant("I am the model"),
+        Message.system("obey"),
+        Message.tool(ToolCall("c", "add"), "3"),
+        Message("user", Message.user("hi").content, (ToolCall("c", "add"),)),
+    ],
+)
+async def test_only_a_users_message_can_be_said(message):
+    async with talking("x") as session:
+        with pytest.raises(SessionError):
+            await session.say(message)
+        assert session.history == ()
+
+
+async def test_closing_a_session_in_the_middle_of_a_turn_ends_the_turn():
+    hold = asyncio.Event()
+    model = ScriptedModel("first", hold=hold)
+    async with hosting(model=model) as host:
+        session = await host.session()
+        turn = asyncio.create_task(session.say("a"))
+        await asyncio.wait_for(model.asked.wait(), WAIT_S)
+        await session.aclose()
+        await asyncio.wait((turn,), timeout=0.2)
+
+        ended = turn.done()
+        hold.set()
+        with pytest.raises((SessionError, asyncio.CancelledError)):
+            await turn
+        assert ended
+
+
+# ---- tools called directly --------------------------------------------------------------
+
+
+async def test_a_tool_can_be_called_without_a_model():
+    recorder = Recorder()
+    async with talking(tools=[add], plugins=[recorder]) as session:
+        assert (await session.call_tool("add", {"a": 1, "b": 2})).for_model == "3"
+        assert (await session.call_tool("add", '{"a": 1, "b": 3}')).data == 4
+
+        assert session.history == ()
+        assert [event.operation for event in recorder.of(DecisionMade)] == ["tool_call", "tool_call"]
+
+
+async def test_a_direct_call_fails_as_a_model_would_read_it():
+    async with talking(tools=[add]) as session:
+        assert (await session.call_tool("ad", {})).for_model.startswith("Error: there is no tool 'ad'")
+        assert "$.b: is required" in (await session.call_tool("add", {"a": 1})).for_model
+        assert (await session.call_tool("add", "[")).is_error
+
+
+async def test_a_direct_call_passes_the_policies():
+    class No:
+        @hookimpl
+        def decide_tool_call(self, event):
+            return Deny("not directly") if event.scope.origin == "cli" else None
+
+    async with talking(tools=[add], plugins=[No()]) as session:
+        assert (await session.call_tool("add", {"a": 1, "b": 2}, origin="cli")).for_model == "Denied: not directly"
+        assert (await session.call_tool("add", {"a": 1, "b": 2})).for_model == "3"
+
+
+async def test_a_direct_call_with_effects_asks_where_a_models_call_would():
+    async with talking(tools=[write], config=HostSettings(strict=True)) as session:
+        output = await session.call_tool("write", {})
+
+        assert output.is_error
+        assert "approval" in output.for_model
+
+
+# ---- limits and turns -------------------------------------------------------------------
+
+
+async def test_a_session_has_limits_of_its_own():
+    async with hosting(call("add", a=1, b=2), tools=[add]) as host:
+        session = await host.session(limits=Limits(tool_rounds=0))
+
+        assert (await session.say("go")).limit == "tool_rounds"
+
+
+async def test_turns_are_numbered_and_so_are_direct_calls():
+    async with talking("x", "y", tools=[add]) as session:
+        first = await session.say("a")
+        await session.call_tool("add", {"a": 1, "b": 2})
+        third = await session.say("b")
+
+        assert (first.turn_id, third.turn_id) == ("t1", "t3")
+
+
+async def test_a_paused_turn_is_over_and_the_next_message_starts_another():
+    async with talking("x", "y") as session:
+        assert (await session.say("a")).why is Why.COMPLETED
+        assert len([entry for entry in session.records() if isinstance(entry, TurnBegan)]) == 1
