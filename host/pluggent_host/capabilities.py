@@ -69,6 +69,11 @@ class Capabilities:
         for offer in await self._plugins.offers(kind, records):
             if (thing := _called(name, offer.things)) is not None:
                 return offer, thing
+        in_code = [thing.name for offer in await self._plugins.offers(kind, ()) for thing in offer.things]
+        if in_code and not any(name in (record.name, record.id) for record in self._plugins.catalog.by_kind(kind)):
+            have = [*in_code, *(record.name for record in known)]
+            others = nearest(name, have) or f"; there are: {', '.join(have)}"
+            raise ConfigError(kind, [f"there is no {kind} {name!r}{others}"])
         record = self._plugins.catalog.find(kind, name)
         offer = await self._plugins.offer(record)
         thing = _called(name, offer.things) or _called(record.name, offer.things)

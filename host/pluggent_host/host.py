@@ -29,7 +29,7 @@ from pluggent_host.loading import registered_name
 from pluggent_host.session import Session
 from pluggent_host.settings import HostSettings, Limits
 from pluggent_host.toolbox import ToolChoice
-from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, rebuild
+from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, check_given, rebuild
 from pluggent_host.turn import TurnResult
 
 DEFAULT_MODEL = "offline/demo"
@@ -177,7 +177,7 @@ class Host:
             found = await parts.capabilities.model(name)
             text = system if system is not None else past.system or settings.system
             began = () if past.began else (SessionBegan(id, time(), name, text),)
-            given = () if past.began else tuple(history)
+            given = () if past.began else _whole(history)
             transcript.append(*began, *((Given(given),) if given else ()), *past.closing)
         except BaseException:
             transcript.close()
@@ -258,6 +258,15 @@ class _HostJournal:
 
     def record(self, decision: DecisionMade) -> None:
         """Nothing but observers keeps what belongs to no session."""
+
+
+def _whole(history: Iterable[Message]) -> tuple[Message, ...]:
+    messages = tuple(history)
+    try:
+        check_given(messages)
+    except ValueError as error:
+        raise SessionError(f"the given history is not whole: {error}") from error
+    return messages
 
 
 def _merged(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
-from collections.abc import Callable
-from contextlib import aclosing
+import inspect
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast, get_args
 
 import attrs
 import msgspec
@@ -16,7 +17,7 @@ from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import Change, ModelRequestEvent, ModelResponseEvent, Scope
-from pluggent_hookspecs.messages import Message, Usage
+from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.models import (
     Delta,
     ModelRequest,
@@ -28,7 +29,7 @@ from pluggent_hookspecs.models import (
     TextDelta,
 )
 
-from pluggent_host.calling import said
+from pluggent_host.calling import being_cancelled, said
 from pluggent_host.functions import definition_digest
 from pluggent_host.operation import Attempt, Hooks, Journal, quoted
 from pluggent_host.toolset import Toolset
@@ -182,7 +183,13 @@ class ModelCallOperation:
                 f"no whole reply within {self._attempt_s:g} s ([timeouts] model_s)",
                 provider=self._provider.name,
             ) from error
-        except Exception as error:
+        except asyncio.CancelledError as error:
+            if being_cancelled():
+                raise
+            raise self._broken(error) from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise self._broken(error) from error
 
     async def _whole(self, request: ModelRequest) -> ModelResponse:
@@ -191,12 +198,11 @@ class ModelCallOperation:
         except asyncio.CancelledError:
             self.spent += _estimate(request, Message.assistant())
             raise
-        if not isinstance(response, ModelResponse):
-            raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
-        self.spent += response.usage
-        return response
+        checked = _checked(response)
+        self.spent += checked.usage
+        return checked
 
-    def _broken(self, error: Exception) -> ProviderError:
+    def _broken(self, error: BaseException) -> ProviderError:
         return ProviderError(
             ProviderErrorKind.PROTOCOL,
             f"the plugin failed: {said(error)}",
@@ -208,13 +214,13 @@ class ModelCallOperation:
         attempt.on_discard = deltas.discard
         self.partial = reply.message
         try:
-            async with aclosing(self._provider.stream(request)) as stream:
+            async with _closing(self._provider.stream(request)) as stream:
                 async for batch in stream:
                     reply.add(batch)
                     text, reasoning = _visible(batch)
                     if text or reasoning:
                         attempt.shown = await deltas.show(text, reasoning) or attempt.shown
-            response = reply.response()
+            response = _checked(reply.response())
             self.spent += response.usage
             return response
         except BaseException as error:
@@ -253,6 +259,41 @@ class ModelCallOperation:
 
     def broken(self, event: ModelRequestEvent, error: errors.PluggentError) -> ModelResponse:
         raise error
+
+
+@contextlib.asynccontextmanager
+async def _closing(stream: Any) -> AsyncIterator[AsyncIterator[Sequence[Delta]]]:
+    """Close *stream* on the way out, if it can be closed."""
+    if inspect.iscoroutine(stream):
+        stream.close()
+        raise TypeError("its stream() returns a coroutine; write `async def stream` with `yield`")
+    try:
+        yield stream
+    finally:
+        if (close := getattr(stream, "aclose", None)) is not None:
+            await close()
+
+
+def _checked(response: object) -> ModelResponse:
+    """Return *response*. Raises TypeError if it is no reply of an assistant, through and through."""
+    if not isinstance(response, ModelResponse):
+        raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
+    message: object = response.message
+    if not isinstance(message, Message) or message.role is not Role.ASSISTANT:
+        raise TypeError("its reply is not a message of the assistant")
+    for part in message.content:
+        if not isinstance(part, _PARTS):
+            raise TypeError(f"its reply has a content part of type {type(part).__name__}")
+        if isinstance(part, Text | Refusal | Reasoning) and not isinstance(cast("object", part.text), str):
+            raise TypeError("its reply has a text that is none")
+    for call in message.tool_calls:
+        fields: tuple[object, ...] = (call.id, call.name, call.arguments) if isinstance(call, ToolCall) else (None,)
+        if not all(isinstance(field, str) for field in fields):
+            raise TypeError("its reply has a tool call whose id, name or arguments are not text")
+    return response
+
+
+_PARTS = get_args(Part)
 
 
 def _visible(batch: Any) -> tuple[str, str]:

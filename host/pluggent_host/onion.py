@@ -134,6 +134,9 @@ class Rest(Generic[R]):
             raise RuntimeError("call_next() after the hook has returned")
         if self.calls and not self._retries:
             raise RuntimeError("call_next() a second time needs the operator's grant [grants] retriers")
+        if being_cancelled():
+            # The hook swallowed its cancellation: that is no consent.
+            raise asyncio.CancelledError
         self.calls += 1
         self._clock.stop()
         try:

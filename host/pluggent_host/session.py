@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import attrs
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Observation, Scope, SessionClosed
-from pluggent_hookspecs.messages import Message, Part, Usage
+from pluggent_hookspecs.messages import Message, Part, Role, Usage
 from pluggent_hookspecs.models import ModelParameters
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
@@ -62,7 +62,8 @@ class Session:
         self._turns = turns
         self._usage = usage
         self._on_close = on_close
-        self._busy = False
+        self._task: asyncio.Task[Any] | None = None
+        self._idle = asyncio.Event()
         self._closed = False
 
     @property
@@ -144,9 +145,13 @@ class Session:
             return await call_directly(self._services, self._conversation, self._agent, scope, name, arguments)
 
     async def aclose(self) -> None:
-        """Close the session and give up its transcript. Safe twice."""
+        """End a turn that still runs, close the session, give up its transcript. Safe twice."""
         if not self._closed:
             self._closed = True
+            task = self._task
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                await self._idle.wait()
             self._conversation.transcript.close()
             self._services.tell(SessionClosed(self._scope))
             self._on_close(self)
@@ -168,6 +173,8 @@ class Session:
         message = content if isinstance(content, Message) else Message.user(content)
         if not message.content:
             raise SessionError("there is nothing to say: the message is empty")
+        if message.role is not Role.USER or message.tool_calls:
+            raise SessionError(f"only a user's message can be said, not one of role {message.role} or with tool calls")
         agent = attrs.evolve(
             self._agent, parameters=parameters or self._agent.parameters, limits=limits or self._agent.limits
         )
@@ -182,14 +189,22 @@ class Session:
     async def _turn_scope(self, origin: str) -> AsyncIterator[Scope]:
         if self._closed:
             raise SessionError(f"session '{self.id}' is closed")
-        if self._busy:
+        if self._task is not None:
             raise SessionError(f"session '{self.id}' is in the middle of a turn; wait for it, or open another session")
-        self._busy = True
+        self._task = asyncio.current_task()
+        self._idle.clear()
         self._turns += 1
         try:
             yield attrs.evolve(self._scope, turn_id=f"t{self._turns}", origin=origin or self._scope.origin)
+        except asyncio.CancelledError:
+            if not self._closed or self._task is None:
+                raise
+            # The session cancelled the turn, not the caller: he is told, and goes on.
+            self._task.uncancel()
+            raise SessionError(f"session '{self.id}' was closed in the middle of this turn") from None
         finally:
-            self._busy = False
+            self._task = None
+            self._idle.set()
 
 
 class TurnStream:

@@ -257,3 +257,23 @@ def close_call(turn_id: str, call: ToolCall, *, started: bool) -> Settled:
     else:
         text, kind = "This call was not run: the turn ended before.", ToolErrorKind.CANCELLED
     return Settled(turn_id, call.id, Message.tool(call, text, is_error=True), str(kind))
+
+
+def check_given(messages: tuple[Message, ...]) -> None:
+    """Raise ValueError, naming the first message that is wrong, unless every call has one result."""
+    waiting: list[str] = []
+    for number, message in enumerate(messages):
+        if message.role is Role.TOOL:
+            if message.tool_call_id not in waiting:
+                raise ValueError(f"message {number} is the result of no call ({message.tool_call_id!r})")
+            waiting.remove(message.tool_call_id)
+            continue
+        if waiting:
+            raise ValueError(f"message {number} comes before the result of the call {waiting[0]!r}")
+        waiting = [call.id for call in message.tool_calls]
+        if message.role is not Role.ASSISTANT and waiting:
+            raise ValueError(f"message {number} has tool calls and is not the assistant's")
+        if len(set(waiting)) != len(waiting) or not all(waiting):
+            raise ValueError(f"message {number} has two calls of one id, or one without")
+    if waiting:
+        raise ValueError(f"there is no result of the call {waiting[0]!r} at the end")

@@ -76,10 +76,11 @@ def combine(
         isinstance(decision, Allow) and (plugin in grants.may_allow or plugin.startswith(APP))
         for plugin, decision, _ in said
     )
+    own = len(said) - (host_vote is not None) - (doubt is not None)
     asks = tuple(
         (plugin, decision)
-        for plugin, decision, _ in said
-        if isinstance(decision, Ask) and not (lifted and plugin == HOST)
+        for place, (plugin, decision, _) in enumerate(said)
+        if isinstance(decision, Ask) and not (lifted and place >= own and decision is host_vote)
     )
     responds = [(plugin, decision) for plugin, decision, _ in said if isinstance(decision, Respond)]
     if any(not _same(other.value, responds[0][1].value) for _, other in responds[1:]):
@@ -106,7 +107,8 @@ def _fault(plugin: str, hook: str, problem: str) -> Deny:
 
 def _same(one: object, other: object) -> bool:
     try:
-        return type(one) is type(other) and bool(one == other)
+        # 1 and True are equal, and so are the lists they stand in; what is shown of them is not.
+        return type(one) is type(other) and bool(one == other) and repr(one) == repr(other)
     except Exception:  # noqa: BLE001 (a plugin's own __eq__; what cannot be compared is not the same)
         return False
 

@@ -66,9 +66,12 @@ class ConsoleApprover:
                 _write(terminal, self.question(event))
                 # What was typed before the question was shown is no answer to it.
                 termios.tcflush(terminal, termios.TCIFLUSH)
-                answer = await _line_from(terminal)
-                if not answer.endswith(b"\n"):
-                    _write(terminal, "\n")
+                answer = b""
+                try:
+                    answer = await _line_from(terminal)
+                finally:
+                    if not answer.endswith(b"\n"):  # Ctrl-D, or interrupted
+                        _write(terminal, "\n")
                 return answer.strip().lower() in (b"y", b"yes")
 
     def question(self, event: ApprovalEvent) -> str:
@@ -76,7 +79,7 @@ class ConsoleApprover:
         lines = ["", self._ink("bold", "A person has to approve this:")]
         lines += [f"  {line}" for line in event.rendered.split("\n")]
         for plugin, why in event.asks:
-            lines += wrapped(f"  {one_line(plugin)} asks: {one_line(why)}", width())
+            lines += [f"  {line}" for line in wrapped(f"{one_line(plugin)} asks: {one_line(why)}", width() - 2)]
         lines.append(self._ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
         return "\n".join([*lines, self._ink("bold", QUESTION)])
 

@@ -24,7 +24,7 @@ def read_arguments(words: Sequence[str], schema: Mapping[str, Json]) -> str:
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return words[0]
     properties = schema.get("properties")
-    known = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
+    known: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
     made: dict[str, Json] = {}
     problems: list[str] = []
     for word in words:

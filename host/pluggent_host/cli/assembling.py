@@ -16,7 +16,8 @@ from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
 from pluggent_host.catalog import FIRST_PARTY, Catalog, PluginRecord, catalog
 from pluggent_host.cli.output import Console, one_line, warning
 from pluggent_host.config import load_settings, state_dir
-from pluggent_host.discovery import Discovery, discover
+from pluggent_host.discovery import Discovery, discover, normalised
+from pluggent_host.nearest import nearest
 from pluggent_host.settings import HostSettings
 
 if TYPE_CHECKING:  # a host costs what listing plugins must not
@@ -82,16 +83,26 @@ def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, o
     cwd = working_directory()
     folder = state_dir(environ)
     trust = Trust(folder / TRUST_FILE)
+    found = discover(project=str(cwd))
     given: dict[str, object] = dict(flags or {})
     if options.without:
-        given["selection.block"] = [name for names in options.without for name in names.split(",")]
+        given["selection.block"] = left_out = [name for names in options.without for name in names.split(",")]
+        _check_names("--without", left_out, found)
     if options.safe:
         given["selection.mode"] = "safe"
     config = Path(options.config) if options.config else None
     loaded = load_settings(config=config, environ=environ, flags=given, cwd=cwd, trust=trust)
     for note in loaded.notes:
         console.note(console.err_ink("yellow", f"note: {one_line(note)}"))
-    return Setup(loaded.settings, loaded.origins, discover(project=str(cwd)), trust, folder)
+    return Setup(loaded.settings, loaded.origins, found, trust, folder)
+
+
+def _check_names(option: str, names: Iterable[str], found: Discovery) -> None:
+    known = {item.name for item in found.distributions}
+    wrong = [name for name in names if normalised(name.partition("==")[0]) not in known]
+    if wrong:
+        problems = [f"no plugin {name!r} is installed{nearest(normalised(name), known)}" for name in wrong]
+        raise ConfigError(option, problems)
 
 
 def working_directory() -> Path:

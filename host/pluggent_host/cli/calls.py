@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import thaw
@@ -130,7 +130,7 @@ def _object(text: str | bytes) -> Mapping[str, Any] | None:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def _changed(arguments: Mapping[str, Any] | None, change: Change) -> Mapping[str, Any] | None:

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +15,7 @@ from pluggent_hookspecs.errors import ConfigError, PluggentError
 from pluggent_host.cli import exits
 from pluggent_host.cli.announced import announced
 from pluggent_host.cli.output import Console, console_for, harmless
-from pluggent_host.cli.parsing import PROGRAM, root_parser, split
+from pluggent_host.cli.parsing import PROGRAM, full_stop, root_parser, split
 from pluggent_host.cli.table import COMMANDS, NAMES
 from pluggent_host.nearest import nearest
 from pluggent_host.version import VERSION
@@ -83,7 +83,7 @@ def _unknown(name: str, others: Sequence[str]) -> ConfigError:
     meant = nearest(name, known)
     if " " in name and not meant:
         meant = f'; to say it to a model: {PROGRAM} run "{name}"'
-    return ConfigError(PROGRAM, [f"there is no command {name!r}{meant}. See {PROGRAM} --help"])
+    return ConfigError(PROGRAM, [f"there is no command {name!r}{full_stop(meant)} See {PROGRAM} --help"])
 
 
 # ---- endings ----------------------------------------------------------------------------
@@ -99,7 +99,8 @@ def _reported(error: BaseException, console: Console) -> int:
         text = str(error) or type(error).__name__
     if console.json:
         console.document({"error": {"kind": type(error).__name__, "message": text, **_facts(error)}, "exit_code": code})
-    console.error(f"{console.err_ink('red', PROGRAM + ':')} {harmless(text)}")
+    if not isinstance(error, exits.Interrupted):  # the command has said so, and how to go on
+        console.error(f"{console.err_ink('red', 'error:')} {harmless(text)}")
     for hint in getattr(error, "__notes__", ()):
         console.error(f"  {harmless(str(hint))}")
     return code
@@ -108,13 +109,14 @@ def _reported(error: BaseException, console: Console) -> int:
 def _facts(error: BaseException) -> dict[str, Any]:
     if not isinstance(error, PluggentError):
         return {}
-    return {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in _plain_facts(error)}
+    return {
+        name: fact
+        for name, fact in vars(error).items()
+        if name != "message" and not name.startswith("_") and isinstance(fact, _PLAIN)
+    }
 
 
-def _plain_facts(error: BaseException) -> Iterator[tuple[str, Any]]:
-    for name, fact in vars(error).items():
-        if name != "message" and not name.startswith("_") and isinstance(fact, str | int | float | bool | tuple):
-            yield name, fact
+_PLAIN = (str, int, float, bool, tuple)  # what JSON has a form for
 
 
 def _wants_traceback(arguments: Sequence[str]) -> bool:

@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         known = set(_OPTION.findall(self.format_help()))
         wrong = _OPTION.findall(message) if message.startswith("unrecognized") else ()
         meant = next((near for word in wrong if (near := nearest(word, known))), "")
-        raise ConfigError(self.prog, [f"{message}{meant}. See {self.prog} --help"])
+        raise ConfigError(self.prog, [f"{message}{full_stop(meant)} See {self.prog} --help"])
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -78,6 +78,29 @@ def add_common(parser: Parser) -> None:
                         help="auto (on a terminal; NO_COLOR and FORCE_COLOR count), always, never")  # fmt: skip
     common.add_argument("--debug", action="store_true", help="tracebacks and debug messages (or PLUGGENT_DEBUG=1)")
     common.add_argument("-h", "--help", action="help", help="show this help")
+
+
+def full_stop(meant: str) -> str:
+    """Return *meant*, the suggestion of a name or nothing, as the end of a sentence."""
+    return meant or "."
+
+
+def whole_number(text: str) -> int:
+    """Read the number of an option. Raises ArgumentTypeError."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read the seconds of an option. Raises ArgumentTypeError."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value
 
 
 def one_of(*choices: str) -> Callable[[str], str]:

@@ -84,7 +84,8 @@ def _seen(setup: Setup, catalog: Catalog) -> Iterable[Seen]:
         elif record.kind == "command" and record.name in NAMES:
             yield Seen(record, "shadowed", f"'{record.name}' is a command of pluggent itself", "")
         elif failure is not None and failure.version == record.version:
-            yield Seen(record, "failed", f"when it was last loaded, {failure.when}: {failure.reason}", "")
+            who = f"plugin '{record.id}' ({record.distribution.shown_name} {record.version}) "
+            yield Seen(record, "failed", f"on {failure.when} it {failure.reason.removeprefix(who)}", "")
         else:
             yield Seen(record, "available", "", "")
 

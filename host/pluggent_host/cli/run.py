@@ -15,12 +15,14 @@ from pluggent_host.cli.assembling import Setup, folder_option, open_host, prepar
 from pluggent_host.cli.calls import Calls, last_asked
 from pluggent_host.cli.logs import log_to
 from pluggent_host.cli.output import Console, harmless, one_line
-from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.cli.parsing import Parser, command_parser, examples, seconds, whole_number
 from pluggent_host.cli.prompt import read_prompt
 from pluggent_host.cli.screen import Screen
 from pluggent_host.cli.watching import Watcher
+from pluggent_host.host import Host
 from pluggent_host.session import Session
 from pluggent_host.step import Why
+from pluggent_host.transcript_file import SESSION_ID
 from pluggent_host.turn import TurnResult
 
 _CODES = {
@@ -61,10 +63,17 @@ def parser() -> Parser:
     made.add_argument("--no-tools", action="store_true", help="offer no tools")
     made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where you are)")
     made.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
-    made.add_argument("--max-model-calls", metavar="N", help="end the turn after this many model calls")
-    made.add_argument("--max-tool-rounds", metavar="N", help="end the turn after this many rounds of tool calls")
     made.add_argument(
-        "--timeout", metavar="SECONDS", help="end the turn after this long; your own thinking does not count"
+        "--max-model-calls", metavar="N", type=whole_number, help="end the turn after this many model calls"
+    )
+    made.add_argument(
+        "--max-tool-rounds", metavar="N", type=whole_number, help="end the turn after this many rounds of tool calls"
+    )
+    made.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        help="end the turn after this long; your own thinking does not count",
     )
     return made
 
@@ -94,30 +103,41 @@ async def _turn(setup: Setup, options: argparse.Namespace, console: Console, pro
     screen = Screen(console, calls, live=live)
     approver = console_approver(setup, console.err_ink, screen.shown)
     watcher = Watcher()
-    async with open_host(
-        setup,
-        tools=() if options.no_tools else tuple(options.tool) or ("*",),
-        plugins=[watcher] if options.no_stream else [],
-        approver=approver,
-        state_dir=None if options.no_save else setup.state_dir,
-        workspace=folder_option("--workspace", options.workspace),
-    ) as host:
+    async with (
+        open_host(
+            setup,
+            tools=() if options.no_tools else tuple(options.tool) or ("*",),
+            plugins=[watcher] if options.no_stream else [],
+            approver=approver,
+            state_dir=None if options.no_save else setup.state_dir,
+            workspace=folder_option("--workspace", options.workspace),
+        ) as host,
+        await _session(host, options) as session,
+    ):
+        sessions.append(session)
         try:
-            session = await host.session(options.session, model=options.model, system=options.system, origin="cli")
-        except SessionError as error:
-            error.add_note("Or keep the session in memory: --no-save")
-            raise
-        async with session:
-            sessions.append(session)
-            try:
-                result = await _watched(session, prompt, screen, watcher if options.no_stream else None)
-            except asyncio.CancelledError:
-                _say_where(console, session, options, interrupted=True)
-                raise
-            _answer(console, result, calls, session, options, live=live)
-            _explain(console, result, can_ask=approver is not None)
+            result = await _watched(session, prompt, screen, watcher if options.no_stream else None)
+        except asyncio.CancelledError:
+            console.note("\ninterrupted" if console.err_is_terminal else "interrupted")
             _say_where(console, session, options)
+            raise
+        if console.json:
+            console.document(_document(result, calls, session, options))
+        else:
+            _answer(console, result, live=live)
+        _explain(console, result, can_ask=approver is not None)
+        _say_where(console, session, options)
     return _CODES[result.why]
+
+
+async def _session(host: Host, options: argparse.Namespace) -> Session:
+    try:
+        return await host.session(options.session, model=options.model, system=options.system, origin="cli")
+    except SessionError as error:
+        if options.session and not SESSION_ID.fullmatch(options.session):
+            raise ConfigError("--session", [str(error)]) from error
+        error.add_note("Or keep the session in memory: --no-save")
+        raise
 
 
 async def _watched(session: Session, prompt: str, screen: Screen, watcher: Watcher | None) -> TurnResult:
@@ -132,12 +152,8 @@ async def _watched(session: Session, prompt: str, screen: Screen, watcher: Watch
 # ---- afterwards -------------------------------------------------------------------------
 
 
-def _answer(
-    console: Console, result: TurnResult, calls: Calls, session: Session, options: argparse.Namespace, *, live: bool
-) -> None:
-    if console.json:
-        console.document(_document(result, calls, session, options))
-    elif live:
+def _answer(console: Console, result: TurnResult, *, live: bool) -> None:
+    if live:
         console.end_line()
     elif result.text:
         console.line(harmless(result.text) if console.out_is_terminal else result.text)
@@ -173,9 +189,7 @@ def _explain(console: Console, result: TurnResult, *, can_ask: bool) -> None:
             pass
 
 
-def _say_where(console: Console, session: Session, options: argparse.Namespace, *, interrupted: bool = False) -> None:
+def _say_where(console: Console, session: Session, options: argparse.Namespace) -> None:
     """Tell how to go on, once, where a person reads it."""
-    if interrupted:
-        console.note("interrupted; nothing of the turn runs any more")
     if not options.no_save and (console.err_is_terminal or console.verbose) and not options.session:
         console.note(console.err_ink("dim", f'session: {session.id} (go on: pluggent run --session {session.id} "…")'))

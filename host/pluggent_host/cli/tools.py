@@ -19,7 +19,7 @@ from pluggent_host.cli.arguments import read_arguments
 from pluggent_host.cli.assembling import Setup, folder_option, open_for_listing, open_host, prepare
 from pluggent_host.cli.calls import Calls, text_of
 from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.output import Console, Row, harmless, one_line
+from pluggent_host.cli.output import Console, Row, harmless
 from pluggent_host.cli.parsing import Parser, command_parser, examples
 from pluggent_host.cli.screen import Screen
 from pluggent_host.cli.watching import Watcher
@@ -82,20 +82,13 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 async def _list(setup: Setup, console: Console) -> int:
     async with open_for_listing(setup, console) as (host, _), await host.session(tools=("*",)) as session:
-        broken = [
-            (record, reason)
-            for record, state, reason in host.plugins
-            if record.kind == "tools" and state not in ("active", "available", "blocked", "shadowed")
-        ]
         if console.json:
-            listed = [_document(tool) for tool in session.tools]
-            console.document({"tools": listed, "broken": {record.capability: reason for record, reason in broken}})
+            broken = {record.capability: reason for record, state, reason in host.plugins if state == "failed"}
+            console.document({"tools": [_document(tool) for tool in session.tools], "broken": broken})
         elif session.tools:
             console.table(("TOOL", "PLUGIN", "EFFECTS", "CALLS"), [_row(tool) for tool in session.tools])
         else:
             console.line("no tools are installed; to try some: pip install pluggent-weather")
-        for record, reason in broken:
-            console.error(console.err_ink("yellow", f"no tools of '{record.id}': {one_line(reason)}"))
     return exits.OK
 
 
