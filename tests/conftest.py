@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from ipaddress import ip_address
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,8 @@ def children() -> set[str]:
     """Return this process's children; nothing where the system does not list them."""
     found: set[str] = set()
     for file in Path("/proc/self/task").glob("*/children"):
-        found.update(f"process {child}" for child in file.read_text("ascii").split())
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found.update(f"process {child}" for child in file.read_text("ascii").split())
     return found
 
 

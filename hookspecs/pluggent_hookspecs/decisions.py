@@ -5,13 +5,11 @@ Decisions rank deny > ask > respond > allow > none; the order of plugins never m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @attrs.frozen

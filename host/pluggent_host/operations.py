@@ -25,18 +25,15 @@ from pluggent_hookspecs.events import (
     DecisionMade,
     HookFailed,
     Observation,
-    Scope,
-    ToolSelectionEvent,
     Vote,
 )
 
-from pluggent_host.calling import NOTHING, Caller, being_cancelled, said
+from pluggent_host.calling import NOTHING, Caller, being_cancelled
 from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains
 from pluggent_host.onion import Around, Layer
-from pluggent_host.operation import Attempt, Journal, Operation, Recorded, quoted, record_of
+from pluggent_host.operation import Attempt, Operation, Recorded, quoted, record_of
 from pluggent_host.settings import HostSettings
-from pluggent_host.toolset import Toolset
 from pluggent_host.verdicts import HOST, Verdict, ballot, combine
 
 log = logging.getLogger("pluggent.operations")
@@ -203,23 +200,6 @@ class Operations:
             return Deny("the decision could not be recorded, so this was not done", tell_user=str(error))
         what.journal.tell(record)
         return None
-
-    async def select_tools(self, journal: Journal, scope: Scope, tools: Toolset) -> Toolset:
-        """Return what of *tools* is offered to the model now. Raises HookError."""
-        deadline = perf_counter() + self._hook_s
-        for impl in self._chains["select_tools"]:
-            event = ToolSelectionEvent(scope, tools.specs, {name: tool.capability for name, tool in tools.items()})
-            answer = await self._caller.call(impl, event, deadline)
-            problem = answer.problem
-            if not problem and answer.value is not None:
-                try:
-                    tools = tools.narrowed(tuple(answer.value))
-                except Exception as error:  # noqa: BLE001 (an iterator of the plugin's may raise anything)
-                    problem = said(error)
-            if problem:
-                journal.tell(HookFailed(scope, impl.plugin, "select_tools", problem))
-                raise errors.HookError(impl.plugin, "select_tools", problem)
-        return tools
 
     # ---- a person in between -------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 import logging
 from collections.abc import Mapping
@@ -203,8 +204,10 @@ class ToolCallOperation:
         if isinstance(tool, FunctionTool):
             bound = tool.bind(self._frozen, context)
             if not tool.is_async:
-                waiting = self._runner.threads.run(bound, label=event.capability)
-                return await caller.bounded(waiting, clock.left)
+                value = await caller.bounded(self._runner.threads.run(bound, label=event.capability), clock.left)
+                if not inspect.isawaitable(value):
+                    return value
+                return await caller.bounded(value, clock.left, stopping_s=STOPPING_S)
             return await caller.bounded(bound(), clock.left, stopping_s=STOPPING_S)
         # Decoded anew: what a hook may have done to its view of the arguments does not matter.
         return await caller.bounded(tool.call(json.loads(self._frozen), context), clock.left, stopping_s=STOPPING_S)

@@ -197,6 +197,8 @@ class _Book:
             case TurnBegan(turn_id):
                 self._flush()
                 self.turn_id, self.over, self.turns = turn_id, False, self.turns + 1
+            case Said(message=message) if message.tool_call_id in {call.id for call in self.open}:
+                self.results[message.tool_call_id or ""] = message
             case Said(message=message):
                 self._flush()
                 self.messages.append(message)
@@ -208,6 +210,8 @@ class _Book:
                 fingerprint = self.dispatched.pop(call_id, "")
                 if fingerprint and outcome in UNSURE:
                     self.unsure.add(fingerprint)
+                elif fingerprint:
+                    self.unsure.discard(fingerprint)
             case Spending(usage=usage):
                 self.usage += usage
             case TurnOver():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Coroutine
 from time import perf_counter, time
 from typing import Any, TypeVar, assert_never
@@ -14,11 +13,9 @@ from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import (
     DecisionMade,
-    Discarded,
     InputEvent,
     ModelCalled,
     Observation,
-    ReasoningShown,
     Scope,
     TextShown,
     ToolCallEvent,
@@ -26,21 +23,24 @@ from pluggent_hookspecs.events import (
     TurnStarted,
     UserNotified,
 )
-from pluggent_hookspecs.messages import Message, Refusal, Text, ToolCall, Usage
+from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse
 
 from pluggent_host.batch import run_batch
 from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Conversation, Services
+from pluggent_host.deltas import Deltas, visible
 from pluggent_host.edges import InputOperation, OutputOperation
 from pluggent_host.feed import Feed
 from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nested import NestedCalls
 from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
+from pluggent_host.selecting import select_tools
 from pluggent_host.step import AskModel, Done, Event, Replied, RunTools, Spent, Started, State, Stopped, Why, step
 from pluggent_host.toolcalls import CallContext, ToolCallOperation
+from pluggent_host.toolset import Toolset
 from pluggent_host.transcript import Decided as DecidedEntry, Entry, Said, Spending, TurnBegan, TurnOver, close_call
-from pluggent_host.wellformed import clean_message
+from pluggent_host.wellformed import clean_message, with_distinct_ids
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -82,7 +82,8 @@ class Turn:
         self._conversation = conversation
         self._agent = agent
         self._feed = feed
-        self._deltas = _Deltas(self, services, feed) if feed is not None else None
+        provisional = services.settings.stream == "provisional"
+        self._deltas = Deltas(self, scope, feed, services.chains, provisional=provisional) if feed is not None else None
         self._offered = agent.tools
         self._reply: Message | None = None
         self._notes: list[str] = []
@@ -196,7 +197,7 @@ class Turn:
 
     async def _ask_model(self, round: int) -> Event:
         agent = self._agent
-        offered = await self.operations.select_tools(self, self.scope, agent.tools)
+        offered = await self._select_tools(agent.tools)
         system = (agent.system,) if agent.system is not None else ()
         request = ModelRequest(
             agent.model.name, (*system, *self._conversation.messages), offered.specs, agent.parameters
@@ -209,13 +210,17 @@ class Turn:
         if isinstance(response, Stopped):
             return response
         self._offered = operation.offered
-        message = _distinct(clean_message(response.message), round)
+        message = with_distinct_ids(clean_message(response.message), round)
         if not await self._say(message):
             return Stopped(Why.DENIED, self._last_note())
         assert self._reply is not None
         return Replied(
             tuple((call.id, f"{call.name} {call.arguments}") for call in self._reply.tool_calls), self._spent()
         )
+
+    async def _select_tools(self, tools: Toolset) -> Toolset:
+        hook_s = self._services.settings.timeouts.hook_s
+        return await select_tools(self._services.chains["select_tools"], self.caller, hook_s, self, self.scope, tools)
 
     async def _called(self, operation: ModelCallOperation) -> ModelResponse | Stopped:
         decided = await self.operations.decide(operation)
@@ -303,7 +308,11 @@ class Turn:
             return message
         self._shown += 1
         operation = OutputOperation(self, self.scope, message, source, f"{self.scope.turn_id}.out{self._shown}")
-        decided = await self.operations.decide(operation)
+        try:
+            decided = await self.operations.decide(operation)
+        except errors.HookError:
+            self._take_back("a policy failed")
+            raise
         if isinstance(decided, Asked):
             decided = await self.put(decided) or _unasked(decided)
         if isinstance(decided, Ready):
@@ -357,47 +366,6 @@ class Turn:
             self._conversation.unsure.discard(call.fingerprint(event))
 
 
-class _Deltas:
-    """Shows a stream as it comes, or holds it back while result hooks are active."""
-
-    def __init__(self, turn: Turn, services: Services, feed: Feed) -> None:
-        self._turn = turn
-        self._feed = feed
-        self._held = services.settings.stream == "held" and any(services.chains[hook] for hook in _HOLDING)
-        self._shown: list[str] = []
-        self._thought = False
-
-    async def show(self, text: str, reasoning: str) -> bool:
-        if self._held:
-            return False
-        if reasoning:
-            self._thought = True
-            self._turn.tell(ReasoningShown(self._turn.scope, reasoning))
-        if text:
-            self._shown.append(text)
-            self._turn.tell(TextShown(self._turn.scope, text))
-        await self._feed.room()
-        return True
-
-    def discard(self, why: str) -> None:
-        if self._shown or self._thought:
-            self._turn.tell(Discarded(self._turn.scope, why))
-        self._forget()
-
-    def settle(self, final: str) -> None:
-        """The reply has passed all hooks and is *final*: make what was shown agree with it."""
-        shown = "".join(self._shown)
-        if shown != final:
-            self.discard("changed by a policy")
-            if final:
-                self._turn.tell(TextShown(self._turn.scope, final))
-        self._forget()
-
-    def _forget(self) -> None:
-        self._shown.clear()
-        self._thought = False
-
-
 async def _uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run what a cancelled turn still has to do in a task that is not cancelled itself."""
     task = asyncio.create_task(coroutine)
@@ -408,30 +376,6 @@ async def _uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
         raise
     if not task.cancelled() and (error := task.exception()) is not None:
         raise error
-
-
-_HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")
-
-
-def visible(message: Message) -> str:
-    """Return what a person reads of a reply: its text and its refusals."""
-    return "".join(part.text for part in message.content if isinstance(part, Text | Refusal))
-
-
-def _distinct(message: Message, round: int) -> Message:
-    """Return *message* with an id of its own for each call, whatever the model made of them."""
-    ids = [call.id for call in message.tool_calls]
-    if all(ids) and len(set(ids)) == len(ids):
-        return message
-    calls: list[ToolCall] = []
-    taken = set(ids)
-    for index, call in enumerate(message.tool_calls):
-        if not call.id or ids.index(call.id) != index:
-            made = next(id for n in itertools.count() if (id := f"call_{round}_{index + n}") not in taken)
-            taken.add(made)
-            call = attrs.evolve(call, id=made)  # noqa: PLW2901 (the same call under an id of its own)
-        calls.append(call)
-    return attrs.evolve(message, tool_calls=tuple(calls))
 
 
 def _unasked(asked: Asked[E, R]) -> Denied[E, R]:

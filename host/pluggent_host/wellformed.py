@@ -1,9 +1,17 @@
-"""Text that can be written down: half characters, which models and tools do send, are replaced."""
+"""Messages that can be written down and told apart, whatever a model or a tool has sent.
+
+Half characters are replaced, calls get ids of their own.
+"""
 
 from __future__ import annotations
 
+import itertools
+
 import attrs
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Text, ToolCall
+
+HALF = " (half a character was sent here)"
+"""Stands behind arguments that cannot be written down, so that they are no JSON and are refused."""
 
 
 def clean(text: str) -> str:
@@ -36,4 +44,24 @@ def clean_message(message: Message) -> Message:
 def _clean_call(call: ToolCall) -> ToolCall:
     if call.id.isascii() and call.name.isascii() and call.arguments.isascii():
         return call
-    return ToolCall(clean(call.id), clean(call.name), clean(call.arguments))
+    arguments = clean(call.arguments)
+    if arguments != call.arguments:
+        # Not to be mended in silence: a policy and the tool would see what the model did not write.
+        arguments += HALF
+    return ToolCall(clean(call.id), clean(call.name), arguments)
+
+
+def with_distinct_ids(message: Message, round: int) -> Message:
+    """Return *message* with an id of its own for each call, whatever the model made of them."""
+    ids = [call.id for call in message.tool_calls]
+    if all(ids) and len(set(ids)) == len(ids):
+        return message
+    calls: list[ToolCall] = []
+    taken = set(ids)
+    for index, call in enumerate(message.tool_calls):
+        if not call.id or ids.index(call.id) != index:
+            made = next(id for n in itertools.count() if (id := f"call_{round}_{index + n}") not in taken)
+            taken.add(made)
+            call = attrs.evolve(call, id=made)  # noqa: PLW2901 (the same call under an id of its own)
+        calls.append(call)
+    return attrs.evolve(message, tool_calls=tuple(calls))

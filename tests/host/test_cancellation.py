@@ -174,7 +174,7 @@ async def test_a_cancelled_call_with_effects_is_asked_about_before_it_runs_again
         await cancelled(session, place)
         await session.say("again")
 
-        assert asked == [(("host", "the same call was interrupted before and may already have taken effect"),)]
+        assert asked == [(("host:doubt", "the same call was interrupted before and may already have taken effect"),)]
         assert results(session.history)[-1] == "ran 0"
 
 
@@ -256,7 +256,7 @@ async def test_a_blocking_tool_that_heeds_nothing_is_left_behind_and_asks():
             await cancelled(session, place)
             await session.say("again")
 
-            assert asked == [(("host", "an earlier call of it was given up but is still running"),)]
+            assert asked == [(("host:doubt", "an earlier call of it was given up but is still running"),)]
             assert_whole(session.history)
     finally:
         release.set()

@@ -384,12 +384,12 @@ async def test_an_around_turn_that_answers_after_the_turn_adds_no_second_one(rep
             return "other words"
 
     async with stage(reply, plugins=[Around()]) as on:
-        result = await on.session.say("go")
+        with pytest.raises(HookError, match="the result of a turn cannot be replaced"):
+            await on.session.say("go")
 
     said = [message.text for message in on.session.history if message.role is Role.USER]
     assert said == ["go"]
     assert len(on.recorder.of(TurnEnded)) == 1
-    assert result.text == "other words"
 
 
 # ---- rule 5: the table
@@ -678,7 +678,7 @@ async def test_every_call_of_a_reply_has_an_id_of_its_own() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"path": NaN}', '{"path": Infinity}', '{"path": -Infinity}', '{"path": "\\ud800"}', '{"path": "\ud800"}',
+        '{"path": NaN}', '{"path": Infinity}', '{"path": -Infinity}', '{"path": "\\ud800"}',
         '{"path": 1}', "[]", "null", '"path"', '{"path": "x"} {"path": "y"}', "{'path': 'x'}", '{"path": "x",}', "{",
         '{"path": ' + "[" * 100 + "]" * 100 + "}", '{"path": "x", "more": 1}', "{}",
     ],
@@ -694,6 +694,23 @@ async def test_arguments_that_are_not_strictly_right_run_nothing(text: str) -> N
     assert danger.ran == []
     assert on.decisions("tool_call") == []
     assert "invalid arguments" in results(on.session.history)[0]
+
+
+async def test_half_a_character_of_a_model_is_replaced_once_before_anybody_sees_it() -> None:
+    danger, seen = Danger(effects=()), []
+
+    class Policy:
+        @hookimpl
+        def decide_tool_call(self, event):
+            seen.append(event.arguments["path"])
+
+    half = ToolCall("c", "danger", '{"path": "\ud800"}')
+    async with stage(half, tools=danger.tools(), plugins=[Policy()]) as on:
+        await on.session.say("go")
+        output = await on.session.call_tool("danger", half.arguments)
+
+    assert seen == danger.ran == ["\ufffd"]
+    assert output.is_error
 
 
 async def test_policy_and_tool_see_the_same_value_of_a_duplicate_key() -> None:
@@ -1326,7 +1343,7 @@ class Upper:
 
 
 class UpperOutput:
-    @hookimpl
+    @hookimpl(band="security")
     async def transform_output(self, event):
         await asyncio.sleep(0)
         return Message.assistant(event.message.text.upper())

@@ -1,12 +1,9 @@
 """Turns through the public door: what joins the conversation, how they end, what they cost."""
 
 import asyncio
+import contextlib
 
 import pytest
-from pluggent_host import Limits
-from pluggent_host.settings import Grants, HostSettings
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from pluggent_hookspecs import (
     Deny,
     HookError,
@@ -21,8 +18,13 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
+from pluggent_hookspecs.errors import HookError
 from pluggent_hookspecs.events import DecisionMade, TurnEnded, UserNotified
 from pluggent_hookspecs.messages import Image, Text, ToolCall
+from pluggent_host import Limits
+from pluggent_host.settings import Grants, HostSettings
+from pluggent_host.step import Why
+from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from talking import assert_whole, hosting, results, shape, talking
 
 
@@ -363,7 +365,7 @@ async def test_a_denied_output_is_neither_shown_nor_kept():
         assert (await session.say("again")).text == "fine"
 
 
-async def test_an_around_that_changes_the_result_of_a_turn_leaves_one_user_message():
+async def test_an_around_that_replaces_the_result_of_a_turn_fails_and_repeats_nothing():
     class Polish:
         @hookimpl
         async def around_turn(self, event, call_next):
@@ -371,7 +373,22 @@ async def test_an_around_that_changes_the_result_of_a_turn_leaves_one_user_messa
             return "polished"
 
     async with talking("raw", plugins=[Polish()]) as session:
-        await session.say("go")
+        with pytest.raises(HookError, match="cannot be replaced"):
+            await session.say("go")
+
+        assert shape(session.history) == ["user go", "assistant raw"]
+
+
+async def test_an_around_that_runs_a_turn_twice_repeats_nothing():
+    class Twice:
+        @hookimpl
+        async def around_turn(self, event, call_next):
+            await call_next()
+            return await call_next()
+
+    async with talking("one", "two", plugins=[Twice()]) as session:
+        with contextlib.suppress(HookError, SessionError):
+            await session.say("go")
 
         assert [message.text for message in session.history if message.role == "user"] == ["go"]
 

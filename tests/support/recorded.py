@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-
 from pluggent_host import Limits, Session
 from pluggent_host.testing.fakes import Reply, call
 from pluggent_hookspecs import ProviderError, ProviderErrorKind, ToolContext, ToolError, tool
@@ -73,11 +71,3 @@ async def play(session: Session, kind: str) -> None:
     except ProviderError as error:
         assert error is _BROKEN  # noqa: S101 (any other one is no part of the play)
     await session.call_tool("write", {"n": 9})
-
-
-async def cancel_in_a_batch(session: Session, begun: Callable[[], Awaitable[object]]) -> None:
-    """Play a turn and cancel it as soon as *begun* returns."""
-    turn = asyncio.create_task(session.say("go"))
-    await begun()
-    turn.cancel()
-    await asyncio.wait((turn,))

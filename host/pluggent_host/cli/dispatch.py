@@ -95,6 +95,8 @@ def _reported(error: BaseException, console: Console) -> int:
         text = f"a fault in {PROGRAM}: {type(error).__name__}: {error}. To see where: {PROGRAM} --debug …"
     elif isinstance(error, KeyboardInterrupt):
         text = "interrupted"
+    elif isinstance(error, OSError):
+        text = f"{error.filename or 'output'}: {error.strerror or error}"
     else:
         text = str(error) or type(error).__name__
     if console.json:

@@ -223,15 +223,15 @@ def cells(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def cut(text: str, most: int) -> str:
-    """Return *text* in *most* columns, or its beginning and how long it is.
+def cut(text: str, most: int, size: int | None = None) -> str:
+    """Return *text* in *most* columns, or its beginning and how long (*size*, if that is known better) it is.
 
     >>> cut("abcdefghij" * 10, 30)
     'abcdefghi… (100 characters)'
     """
     if cells(text) <= most:
         return text
-    end = f"… ({len(text):,} characters)"
+    end = f"… ({len(text) if size is None else size:,} characters)"
     room, kept = most - len(end), ""
     for character in text:
         room -= cells(character)

@@ -115,8 +115,9 @@ class Screen:
         failed = call.output.is_error
         if not call.decisions:  # it could not even be put to the policies
             self._console.note(f"{self._arrow('→', call)} {self._shown_call(call)}")
-        text = " ⏎ ".join(text_of(call.output).strip().splitlines()) or "(nothing)"
-        shown = cut(one_line(text), _RESULT_LINES * self._console.width - 8)
+        whole = text_of(call.output)
+        text = " ⏎ ".join(whole.strip().splitlines()) or "(nothing)"
+        shown = cut(one_line(text), _RESULT_LINES * self._console.width - 8, len(whole))
         shown = self._console.err_ink("red", shown) if failed else self._dim(shown)
         self._console.note(f"{self._arrow('←', call)} {shown}")
 

@@ -1,0 +1,474 @@
+"""Transcripts on disk: torn, damaged, held by others, on a full disk, under wrong names."""
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+from pluggent_host import Limits
+from pluggent_host.step import Why
+from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_host.transcript import Dispatched, Said, SessionBegan, Settled, TurnBegan, TurnOver, rebuild
+from pluggent_host.transcript_file import FileTranscript, read
+from pluggent_hookspecs import Message, ModelResponse, SessionError, Usage, tool
+from pluggent_hookspecs.messages import Image, Reasoning, Refusal, Text, ToolCall
+from recorded import LIMITS, SCRIPTS, TOOLS, play
+from talking import assert_whole, hosting, results, shape
+
+ENTRIES = (
+    SessionBegan("s", 1.5, "scripted/m", "be short"),
+    TurnBegan("t1", 2.5),
+    Said("t1", Message.user("天气\n🎉\u2028")),
+    TurnOver("t1", "completed", usage=Usage(1, 2)),
+)
+
+
+def written(folder, *entries, id="s"):
+    """Write a transcript of *entries* and return its path."""
+    transcript = FileTranscript(folder, id)
+    transcript.append(*entries)
+    transcript.close()
+    return transcript.path
+
+
+def reopened(folder, id="s"):
+    """Return the entries of a transcript as opening it finds them."""
+    transcript = FileTranscript(folder, id)
+    try:
+        return transcript.entries()
+    finally:
+        transcript.close()
+
+
+# ---- whole files ------------------------------------------------------------------------
+
+
+def test_what_was_appended_is_read_again(tmp_path):
+    path = written(tmp_path, *ENTRIES)
+
+    assert reopened(tmp_path) == ENTRIES
+    assert tuple(read(path)) == ENTRIES
+
+
+def test_every_entry_is_a_line_of_json(tmp_path):
+    lines = written(tmp_path, *ENTRIES).read_bytes().splitlines()
+
+    assert [json.loads(line)["t"] for line in lines] == [type(entry).__name__ for entry in ENTRIES]
+
+
+def test_only_the_owner_may_read_what_was_said(tmp_path):
+    path = written(tmp_path / "deep" / "sessions", *ENTRIES)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+texts = st.text(max_size=20)
+parts = st.one_of(
+    st.builds(Text, texts),
+    st.builds(Refusal, texts),
+    st.builds(Reasoning, texts, st.none() | texts),
+    st.builds(Image, st.none(), texts),
+)
+calls = st.builds(ToolCall, texts, texts, texts)
+messages = st.builds(
+    Message, st.sampled_from(["user", "assistant"]), st.lists(parts, max_size=3).map(tuple), st.lists(calls, max_size=2).map(tuple)
+)  # fmt: skip
+
+
+@given(said=st.lists(messages, max_size=4))
+def test_any_message_survives_the_file(tmp_path_factory, said):
+    folder = tmp_path_factory.mktemp("sessions")
+    entries = tuple(Said("t1", message) for message in said)
+    written(folder, *entries)
+
+    assert reopened(folder) == entries
+
+
+async def test_a_session_goes_on_where_it_stopped(tmp_path):
+    async with hosting("one", state_dir=tmp_path, system="be short") as host, await host.session("s") as session:
+        await session.say("a")
+    model = ScriptedModel("two")
+    async with hosting(model=model, state_dir=tmp_path) as host, await host.session("s") as session:
+        assert (session.usage, session.model) == (Usage(10, 5), "scripted/m")
+        result = await session.say("b")
+
+        assert result.turn_id == "t2"
+        assert shape(model.requests[0].messages) == ["system be short", "user a", "assistant one", "user b"]
+
+
+async def test_numbers_of_turns_are_never_used_twice(tmp_path):
+    """A key of an effect is made of its turn's number; a turn that was denied at once has one too."""
+    ids = []
+    for text in ("", "a", "", "b"):
+        async with hosting("x", state_dir=tmp_path) as host, await host.session("s") as session:
+            with_error = not text
+            try:
+                ids.append((await session.say(text or Message.user(""))).turn_id)
+            except SessionError:
+                assert with_error
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("reply", ["half a pair \ud83d", "\x00\x1b", "\u2028\u2029\x85", "\r\n"])
+async def test_strange_characters_survive_in_a_session(tmp_path, reply):
+    async with hosting(reply, state_dir=tmp_path) as host, await host.session("s") as session:
+        await session.say("go")
+        held = session.history
+    async with hosting("fine", state_dir=tmp_path) as host, await host.session("s") as session:
+        assert session.history == held
+        assert (await session.say("again")).text == "fine"
+
+
+async def test_arguments_with_half_a_character_do_not_spoil_a_session(tmp_path):
+    reply = ModelResponse(Message.assistant((), (ToolCall("c\udc00", "add\udc00", '{"a":"\udc00"}'),)))
+    async with hosting(reply, "x", state_dir=tmp_path, tools=TOOLS) as host, await host.session("s") as session:
+        await session.say("go")
+    async with hosting("fine", state_dir=tmp_path) as host, await host.session("s") as session:
+        assert_whole(session.history)
+        assert (await session.say("again")).text == "fine"
+
+
+# ---- cut files --------------------------------------------------------------------------
+
+
+def test_a_file_cut_anywhere_keeps_its_whole_lines_and_sets_the_rest_aside(tmp_path):
+    data = written(tmp_path, *ENTRIES).read_bytes()
+
+    for length in range(len(data) + 1):
+        path = tmp_path / "cut.jsonl"
+        path.write_bytes(data[:length])
+        whole = data[:length].rfind(b"\n") + 1
+        entries = reopened(tmp_path, "cut")
+        assert entries == ENTRIES[: data[:whole].count(b"\n")]
+        assert path.read_bytes() == data[:whole]
+        torn = tmp_path / "cut.torn"
+        assert (torn.read_bytes() if torn.exists() else b"") == data[whole:length]
+        torn.unlink(missing_ok=True)
+
+
+def test_a_long_torn_line_is_set_aside_whole(tmp_path):
+    path = written(tmp_path, *ENTRIES)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"x" * 200_000)
+
+    assert reopened(tmp_path) == ENTRIES
+    assert (tmp_path / "s.torn").read_bytes() == b"x" * 200_000
+
+
+def test_a_file_that_is_one_torn_line_is_an_empty_session(tmp_path):
+    (tmp_path / "s.jsonl").write_bytes(b"x" * 70_000)
+
+    assert reopened(tmp_path) == ()
+    assert (tmp_path / "s.torn").stat().st_size == 70_000
+
+
+def test_what_is_set_aside_is_as_private_as_the_rest(tmp_path):
+    path = written(tmp_path, *ENTRIES)
+    path.write_bytes(path.read_bytes()[:-5])
+    reopened(tmp_path)
+
+    assert stat.S_IMODE((tmp_path / "s.torn").stat().st_mode) == 0o600
+
+
+def test_a_second_torn_line_does_not_replace_the_first(tmp_path):
+    path = written(tmp_path, *ENTRIES)
+    for torn in (b"first", b"second"):
+        path.write_bytes(path.read_bytes() + torn)
+        reopened(tmp_path)
+
+    kept = b"".join(file.read_bytes() for file in sorted(tmp_path.glob("s*torn*")))
+    assert b"first" in kept
+    assert b"second" in kept
+
+
+@pytest.mark.parametrize("kind", SCRIPTS)
+async def test_a_session_cut_after_any_line_opens_whole_and_goes_on(tmp_path, kind):
+    async with (
+        hosting(*SCRIPTS[kind], state_dir=tmp_path, tools=TOOLS, limits=LIMITS) as host,
+        await host.session("s") as session,
+    ):
+        await play(session, kind)
+    lines = (tmp_path / "sessions" / "s.jsonl").read_bytes().splitlines(keepends=True)
+    model = ScriptedModel(*["on we go"] * (len(lines) + 1))
+    async with hosting(model=model, state_dir=tmp_path, tools=TOOLS) as host:
+        for length in range(len(lines) + 1):
+            (tmp_path / "sessions" / f"cut{length}.jsonl").write_bytes(b"".join(lines[:length]))
+            async with await host.session(f"cut{length}") as session:
+                assert_whole(session.history)
+                assert (await session.say("and?")).text == "on we go"
+                assert_whole(model.requests[-1].messages)
+                held, usage = session.history, session.usage
+            after = rebuild(read(tmp_path / "sessions" / f"cut{length}.jsonl"))
+            assert (after.messages, after.usage, after.closing) == (held, usage, ())
+
+
+# ---- damaged files ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"garbage", b"{}", b"[]", b"null", b'{"t":"Nothing"}', b'{"t":"Said"}', b"\xff\xfe", b"\x00" * 50,
+             b'{"t":"Said","turn_id":"t","message":{"type":"Message","role":"king"}}', b'{"t":["Said"]}',
+             b"[" * 50_000]
+)  # fmt: skip
+def test_a_damaged_line_in_the_middle_is_named(tmp_path, line):
+    path = written(tmp_path, *ENTRIES)
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([lines[0], line, *lines[2:]]))
+
+    with pytest.raises(SessionError, match=r"s\.jsonl, line 2 is damaged"):
+        tuple(read(path))
+
+
+async def test_a_damaged_session_is_not_opened_and_not_changed(tmp_path):
+    path = written(tmp_path / "sessions", *ENTRIES)
+    path.write_bytes(path.read_bytes() + b"garbage\n")
+    before = path.read_bytes()
+    async with hosting(state_dir=tmp_path) as host:
+        with pytest.raises(SessionError, match="line 5 is damaged"):
+            await host.session("s")
+        assert path.read_bytes() == before
+        with pytest.raises(SessionError, match="line 5 is damaged"):  # the lock was given up
+            await host.session("s")
+
+
+def test_fields_of_a_newer_version_are_passed_over(tmp_path):
+    path = written(tmp_path, ENTRIES[0])
+    path.write_bytes(path.read_bytes().rstrip().removesuffix(b"}") + b',"news":1}\n')
+
+    assert reopened(tmp_path) == ENTRIES[:1]
+
+
+# ---- writers ----------------------------------------------------------------------------
+
+
+def test_a_second_writer_in_this_process_is_refused(tmp_path):
+    first = FileTranscript(tmp_path, "s")
+
+    with pytest.raises(SessionError, match="session 's' is in use"):
+        FileTranscript(tmp_path, "s")
+    first.close()
+    FileTranscript(tmp_path, "s").close()
+
+
+def test_a_second_writer_in_another_process_is_refused(tmp_path):
+    code = "import sys, pathlib; from pluggent_host.transcript_file import FileTranscript as F;"
+    code += "F(pathlib.Path(sys.argv[1]), 's')"
+    transcript = FileTranscript(tmp_path, "s")
+    transcript.append(*ENTRIES)
+
+    other = subprocess.run(  # noqa: S603 (this very Python)
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+
+    assert "SessionError: session 's' is in use by another" in other.stderr
+    assert transcript.entries() == ENTRIES
+    transcript.close()
+
+
+def test_reading_needs_no_lock(tmp_path):
+    transcript = FileTranscript(tmp_path, "s")
+    transcript.append(*ENTRIES)
+
+    assert tuple(read(transcript.path)) == ENTRIES
+    transcript.close()
+
+
+async def test_a_session_that_is_open_cannot_be_opened_twice(tmp_path):
+    async with hosting(state_dir=tmp_path) as host, await host.session("s"):
+        with pytest.raises(SessionError, match="in use"):
+            await host.session("s")
+
+
+def test_a_closed_transcript_says_so(tmp_path):
+    transcript = FileTranscript(tmp_path, "s")
+    transcript.close()
+    transcript.close()
+
+    with pytest.raises(SessionError, match="session 's' is closed"):
+        transcript.append(*ENTRIES)
+    with pytest.raises(SessionError, match="session 's' is closed"):
+        transcript.sync()
+
+
+# ---- names and places -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "id", ["", ".", "..", "../s", "/s", "a/b", "a\\b", "-s", ".s", "a\n", "a\x00", "a b", "é", "a" * 101, "~"]
+)
+def test_a_session_cannot_be_called_like_a_path(tmp_path, id):
+    with pytest.raises(SessionError, match="session id"):
+        FileTranscript(tmp_path, id)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_impossible_name_is_refused_before_anything_happens(tmp_path):
+    async with hosting(state_dir=tmp_path) as host:
+        with pytest.raises(SessionError, match="session id"):
+            await host.session("../s")
+
+
+@pytest.mark.parametrize("id", ["a", "A.b-c_1", "a..b", "a" * 100, "9"])
+def test_ordinary_names_are_fine(tmp_path, id):
+    assert written(tmp_path, *ENTRIES, id=id).name == f"{id}.jsonl"
+
+
+def test_a_link_is_not_followed(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("precious")
+    (tmp_path / "s.jsonl").symlink_to(elsewhere)
+
+    with pytest.raises(SessionError, match="cannot be opened"):
+        FileTranscript(tmp_path, "s")
+    assert elsewhere.read_text() == "precious"
+
+
+def test_a_link_where_torn_bytes_go_is_not_followed(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("precious")
+    (tmp_path / "s.torn").symlink_to(elsewhere)
+    (tmp_path / "s.jsonl").write_bytes(b"torn")
+
+    try:
+        reopened(tmp_path)
+    except SessionError:
+        pass  # refusing is fine as well
+    assert elsewhere.read_text() == "precious"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: os.mkfifo(path)])
+def test_a_thing_that_is_no_file_is_refused(tmp_path, make):
+    make(tmp_path / "s.jsonl")
+
+    with pytest.raises(SessionError, match="cannot be opened"):
+        FileTranscript(tmp_path, "s")
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "sessions").write_text("")
+
+    with pytest.raises(SessionError, match="cannot be opened"):
+        FileTranscript(tmp_path / "sessions", "s")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which not even root can write")
+def test_a_folder_that_cannot_be_written_is_refused():
+    with pytest.raises(SessionError, match="session 's' cannot be opened: /proc/self/fdinfo/s.jsonl"):
+        FileTranscript(Path("/proc/self/fdinfo"), "s")
+
+
+# ---- a full disk ------------------------------------------------------------------------
+
+
+def test_a_line_that_does_not_fit_leaves_the_earlier_ones_whole(tmp_path):
+    code = """
+import resource, sys
+from pathlib import Path
+from pluggent_host.transcript import Said
+from pluggent_host.transcript_file import FileTranscript
+from pluggent_hookspecs import Message, SessionError
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+transcript = FileTranscript(Path(sys.argv[1]), "s")
+transcript.append(Said("t1", Message.user("small")))
+try:
+    transcript.append(Said("t1", Message.user("x" * 3000)))
+except SessionError as error:
+    print(error)
+transcript.append(Said("t1", Message.user("small again")))
+"""
+    done = subprocess.run(  # noqa: S603 (this very Python)
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith(f"session 's' cannot be written: {tmp_path}/s.jsonl: ")
+    assert [entry.message.text for entry in reopened(tmp_path)] == ["small", "small again"]
+
+
+class Full:
+    """Lets the disk be full: a limit on the size of files that this process writes."""
+
+    def __init__(self, folder):
+        import resource  # noqa: PLC0415 (POSIX)
+
+        self.resource = resource
+        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.size = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
+
+    def __enter__(self):
+        self.leave(0)
+        return self
+
+    def leave(self, room):
+        self.resource.setrlimit(self.resource.RLIMIT_FSIZE, (self.size + room, self.before[1]))
+
+    def __exit__(self, *exc):
+        self.resource.setrlimit(self.resource.RLIMIT_FSIZE, self.before)
+
+
+@pytest.mark.parametrize("room", range(0, 2600, 100))
+async def test_no_tool_runs_that_could_not_be_recorded(tmp_path, room):
+    ran = []
+
+    @tool(effects=("shell",))
+    async def act() -> str:
+        """Act."""
+        ran.append(1)
+        return ""
+
+    async with (
+        hosting(call("act"), "x", state_dir=tmp_path, tools=[act]) as host,
+        await host.session("s") as session,
+    ):
+        with Full(tmp_path / "sessions") as disk:
+            disk.leave(room)
+            try:
+                result = await session.say("go")
+            except SessionError as error:
+                assert "cannot be written" in str(error)  # noqa: PT017 (both ways are fine)
+            else:
+                assert result.why in {Why.COMPLETED, Why.DENIED}
+        assert_whole(session.history)
+    recorded = tuple(read(tmp_path / "sessions" / "s.jsonl"))
+    assert_whole(rebuild(recorded).messages)
+    assert len(ran) <= len([entry for entry in recorded if isinstance(entry, Dispatched)])
+
+
+async def test_a_result_too_big_for_the_disk_leaves_the_conversation_whole(tmp_path):
+    @tool(effects=("shell",))
+    async def big() -> str:
+        """Return much."""
+        return "x" * 30_000
+
+    async with (
+        hosting(call("big"), "fine", state_dir=tmp_path, tools=[big], limits=Limits()) as host,
+        await host.session("s") as session,
+    ):
+        with Full(tmp_path / "sessions") as disk:
+            disk.leave(20_000)
+            with pytest.raises(SessionError, match="cannot be written"):
+                await session.say("go")
+
+        assert_whole(session.history)
+        assert "unknown" in results(session.history)[0]
+        assert (await session.say("again")).text == "fine"
+    rebuilt = rebuild(read(tmp_path / "sessions" / "s.jsonl"))
+    assert_whole(rebuilt.messages)
+    assert len([entry for entry in read(tmp_path / "sessions" / "s.jsonl") if isinstance(entry, Settled)]) == 1
+
+
+async def test_sessions_are_written_while_others_are(tmp_path):
+    async with hosting(*["x"] * 20, state_dir=tmp_path) as host:
+        sessions = [await host.session(f"s{n}") for n in range(10)]
+        await asyncio.gather(*(session.say("hi") for session in sessions))
+
+        for session in sessions:
+            path = tmp_path / "sessions" / f"{session.id}.jsonl"
+            assert rebuild(read(path)).messages == session.history

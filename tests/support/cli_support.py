@@ -1,0 +1,148 @@
+"""Runs the real command in a process of its own, with or without a terminal."""
+
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+PATIENCE_S = 30.0
+COMMAND = (sys.executable, "-m", "pluggent_host.cli")
+_OWN_TERMINAL = """
+import os, sys
+terminal = os.open(sys.argv[1], os.O_RDWR)  # a session leader's first terminal is its controlling one
+for stream in (0, 1, 2):
+    os.dup2(terminal, stream)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Done(NamedTuple):
+    """What a command that has ended left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Cli:
+    """The command in *work*, with the distributions of *site* installed beside our own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.work = folder / "work"
+        self.site = folder / "site"
+        self.state = folder / "state"
+        self.work.mkdir()
+        self.site.mkdir()
+
+    def environ(self, **more: str) -> dict[str, str]:
+        """Return the environment: as it is, without what decides about colours and width."""
+        decided = {"NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "LINES", "PYTHONPATH"}
+        kept = {name: value for name, value in os.environ.items() if name not in decided}
+        own = {
+            "PYTHONPATH": str(self.site), "PLUGGENT_STATE_DIR": str(self.state), "PYTHONWARNINGS": "error",
+            "TERM": "xterm", "LC_ALL": "C.UTF-8",
+        }  # fmt: skip
+        return {**kept, **own, **more}
+
+    def __call__(self, *arguments: str, stdin: str | bytes = b"", **environ: str) -> Done:
+        """Run the command without a terminal."""
+        done = subprocess.run(
+            [*COMMAND, *arguments], cwd=self.work, env=self.environ(**environ), timeout=PATIENCE_S, check=False,
+            input=stdin.encode() if isinstance(stdin, str) else stdin, capture_output=True, start_new_session=True,
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def start(self, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        """Start the command without a terminal."""
+        return subprocess.Popen(
+            [*COMMAND, *arguments], cwd=self.work, env=self.environ(), text=True, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    @contextmanager
+    def at_terminal(
+        self, *arguments: str, columns: int = 100, shell: str = "", **environ: str
+    ) -> Generator["Terminal"]:
+        """Run the command at a terminal of its own; it is killed if it still runs in the end.
+
+        With *shell*, a shell script runs it, as ``"$@"``.
+        """
+        person, terminal = os.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, bytes((40, 0, columns, 0, 0, 0, 0, 0)))
+        wrapper = [sys.executable, "-c", _OWN_TERMINAL, os.ttyname(terminal)]
+        if shell:
+            wrapper += ["/bin/sh", "-c", shell, "sh"]
+        process = subprocess.Popen(
+            [*wrapper, *COMMAND, *arguments], cwd=self.work, env=self.environ(**environ), start_new_session=True
+        )
+        try:
+            yield Terminal(process, person)
+        finally:
+            process.kill()
+            process.wait(PATIENCE_S)
+            os.close(terminal)
+            os.close(person)
+
+
+class Terminal:
+    """The person's side of a terminal."""
+
+    def __init__(self, process: subprocess.Popen[bytes], person: int) -> None:
+        self.process = process
+        self._person = person
+        self.shown = ""
+
+    def type(self, keys: str) -> None:
+        """Press *keys*; ``\\x03`` is Ctrl-C, ``\\x04`` Ctrl-D."""
+        os.write(self._person, keys.encode())
+
+    def wait_for(self, text: str) -> str:
+        """Return all that was shown up to *text*; fail if it does not turn up in time."""
+        deadline = monotonic() + PATIENCE_S
+        while text not in self.shown:
+            left = deadline - monotonic()
+            ready = select.select([self._person], [], [], max(0.0, left))[0]
+            data = self._read() if ready else ""
+            if not data and (left <= 0 or self.process.poll() is not None):
+                raise AssertionError(f"{text!r} was not shown, but:\n{self.shown}")
+            self.shown += data
+        return self.shown
+
+    def end(self) -> Done:
+        """Wait until the command ends; return its exit code and all that was shown."""
+        code = self.process.wait(PATIENCE_S)
+        while select.select([self._person], [], [], 0)[0] and (data := self._read()):
+            self.shown += data
+        return Done(code, self.shown, "")
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._person, 65_536).decode(errors="replace").replace("\r\n", "\n")
+        except OSError:  # Linux says so when the last process has closed its side
+            return ""
+
+
+def signalled(process: subprocess.Popen[str], number: signal.Signals) -> Done:
+    """Send a signal, wait for the end, and return what came of it."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return Done(process.returncode, out, err)
+
+
+def wait_for_line(process: subprocess.Popen[str], text: str) -> str:
+    """Return the first line on standard error that holds *text*."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if text in line:
+            return line
+    raise AssertionError(f"{text!r} was not said")
+
+
