@@ -29,6 +29,9 @@ TOP_LEVEL = {
 CONTRACT = "pluggent-hookspecs"
 HOST = "pluggent-host"
 MAX_LINES = 400
+STDLIB = sys.stdlib_module_names | {"annotationlib"}
+"""Of this Python, and what later ones that we run on have."""
+
 LONG_FILES = {
     "hookspecs/pluggent_hookspecs/events.py": "a table of data: one event class for each hook and each observation",
     "hookspecs/pluggent_hookspecs/hooks.py": "a table of data: one hookspec for each hook, with its whole promise",
@@ -129,7 +132,7 @@ def imported_distributions(member: Member) -> dict[str, str]:
     for file in member.modules().values():
         for one in imports(file):
             top = one.module.partition(".")[0]
-            if top not in sys.stdlib_module_names and top != member.package:
+            if top not in STDLIB and top != member.package:
                 owner = canonicalize_name(owners.get(top, [top])[0])
                 found.setdefault(owner, f"{file.relative_to(ROOT)}:{one.line}")
     return found

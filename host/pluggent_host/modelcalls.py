@@ -9,7 +9,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Protocol, cast, get_args
+from typing import Any, Protocol, get_args
 
 import attrs
 import msgspec
@@ -282,15 +282,24 @@ def _checked(response: object) -> ModelResponse:
     if not isinstance(message, Message) or message.role is not Role.ASSISTANT:
         raise TypeError("its reply is not a message of the assistant")
     for part in message.content:
-        if not isinstance(part, _PARTS):
-            raise TypeError(f"its reply has a content part of type {type(part).__name__}")
-        if isinstance(part, Text | Refusal | Reasoning) and not isinstance(cast("object", part.text), str):
-            raise TypeError("its reply has a text that is none")
+        _check_part(part)
     for call in message.tool_calls:
-        fields: tuple[object, ...] = (call.id, call.name, call.arguments) if isinstance(call, ToolCall) else (None,)
-        if not all(isinstance(field, str) for field in fields):
-            raise TypeError("its reply has a tool call whose id, name or arguments are not text")
+        _check_call(call)
     return response
+
+
+def _check_part(part: object) -> None:
+    if not isinstance(part, _PARTS):
+        raise TypeError(f"its reply has a content part of type {type(part).__name__}")
+    if isinstance(part, Text | Refusal | Reasoning) and type(part.text) is not str:
+        raise TypeError("its reply has a text that is none")
+
+
+def _check_call(call: object) -> None:
+    if not isinstance(call, ToolCall):
+        raise TypeError(f"its reply has a tool call of type {type(call).__name__}")
+    if any(type(field) is not str for field in (call.id, call.name, call.arguments)):
+        raise TypeError("its reply has a tool call whose id, name or arguments are not text")
 
 
 _PARTS = get_args(Part)

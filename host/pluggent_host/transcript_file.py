@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,10 @@ class FileTranscript:
         self._fd = -1
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             self._fd = os.open(self.path, flags, 0o600)
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                raise SessionError(f"session '{session_id}' cannot be opened: {self.path} is no file")
             self._lock()
             self._size = self._mend()
         except OSError as error:
@@ -85,7 +88,13 @@ class FileTranscript:
                 whole = start + block.rindex(b"\n") + 1
                 break
         torn = os.pread(self._fd, size - whole, whole)
-        self.path.with_suffix(".torn").write_bytes(torn)
+        aside = os.open(
+            self.path.with_suffix(".torn"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        try:
+            os.write(aside, torn)
+        finally:
+            os.close(aside)
         os.ftruncate(self._fd, whole)
         return whole
 
@@ -103,7 +112,12 @@ class FileTranscript:
         self._size += written
 
     def sync(self) -> None:
-        os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
+        if self._fd < 0:
+            raise SessionError(f"session '{self._id}' is closed")
+        try:
+            _to_disk(self._fd)
+        except OSError as error:
+            raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
 
     def entries(self) -> tuple[Entry, ...]:
         return tuple(read(self.path))
@@ -112,6 +126,10 @@ class FileTranscript:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+_to_disk = getattr(os, "fdatasync", os.fsync)
+"""macOS has no fdatasync."""
 
 
 def read(path: Path) -> Iterator[Entry]:

@@ -8,41 +8,11 @@ import pytest
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_host.transcript import Dispatched, Settled, TurnOver
+from pluggent_host.transcript import Dispatched, Settled, TurnOver, rebuild
 from pluggent_hookspecs import ToolContext, hookimpl, tool
 from pluggent_hookspecs.events import ToolStarted, TurnEnded
+from places import Place, hanging_hook, only_this_task
 from talking import WAIT_S, assert_whole, results, shape, talking
-
-
-class Place:
-    """Somewhere to hang: tells that it was reached, and whether it was cancelled."""
-
-    def __init__(self):
-        self.reached = asyncio.Event()
-        self.left = False
-        self.hangs = True
-
-    async def hang(self):
-        if self.hangs:
-            self.reached.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                self.left = True
-
-
-def hook(place, name):
-    if name.startswith("around"):
-
-        async def implementation(self, event, call_next):
-            await place.hang()
-            return await call_next()
-    else:
-
-        async def implementation(self, event):
-            await place.hang()
-
-    return type("Hanging", (), {name: hookimpl(implementation)})()
 
 
 @tool(effects=("shell",))
@@ -59,10 +29,6 @@ async def cancelled(session, place, text="go"):
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(saying, WAIT_S)
     place.hangs = False
-
-
-def only_this_task():
-    return asyncio.all_tasks() == {asyncio.current_task()}
 
 
 HOOKS = [
@@ -86,7 +52,7 @@ HOOKS = [
 async def test_a_turn_cancelled_in_a_hook_is_closed_and_the_session_goes_on(name):
     place, recorder = Place(), Recorder()
     async with talking(
-        call("write"), "later", "later", tools=[write], plugins=[hook(place, name), recorder]
+        call("write"), "later", "later", tools=[write], plugins=[hanging_hook(place, name), recorder]
     ) as session:
         await cancelled(session, place)
 
@@ -102,7 +68,7 @@ async def test_a_turn_cancelled_in_a_hook_is_closed_and_the_session_goes_on(name
 @pytest.mark.parametrize("name", ["transform_input", "decide_input", "around_turn"])
 async def test_a_turn_cancelled_before_it_began_leaves_no_trace_in_the_conversation(name):
     place = Place()
-    async with talking("hello", plugins=[hook(place, name)]) as session:
+    async with talking("hello", plugins=[hanging_hook(place, name)]) as session:
         await cancelled(session, place)
 
         assert only_this_task()
@@ -112,8 +78,7 @@ async def test_a_turn_cancelled_before_it_began_leaves_no_trace_in_the_conversat
 
 async def test_a_turn_cancelled_in_a_model_call_keeps_what_the_person_said():
     model = ScriptedModel("never", "later", hold=asyncio.Event())
-    place = Place()
-    place.reached = model.asked
+    place = Place(model.asked)
     async with talking(model=model) as session:
         await cancelled(session, place)
         model._hold.set()  # noqa: SLF001 (the fake's own switch)
@@ -224,8 +189,7 @@ async def test_a_blocking_tool_learns_that_the_turn_was_cancelled():
             pause.wait(0.005)
         return ""
 
-    place = Place()
-    place.reached = started
+    place = Place(started)
     async with talking(call("poll"), "later", tools=[poll]) as session:
         await cancelled(session, place)
 
@@ -249,8 +213,7 @@ async def test_a_blocking_tool_that_heeds_nothing_is_left_behind_and_asks():
         release.wait(WAIT_S)
         return ""
 
-    place = Place()
-    place.reached = started
+    place = Place(started)
     try:
         async with talking(call("stuck", n=1), call("stuck", n=2), "x", tools=[stuck], approver=approver) as session:
             await cancelled(session, place)
@@ -299,8 +262,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_left_behind_after_its_gr
                 swallowed.set()
         return "done after all"
 
-    place = Place()
-    place.reached = reached
+    place = Place(reached)
     async with talking(
         call("deaf"), "later", tools=[deaf], config=HostSettings(timeouts=Timeouts(close_s=0.01))
     ) as session:
@@ -328,8 +290,7 @@ async def test_a_hook_that_swallows_the_cancellation_gives_no_consent(name):
         ran.append(1)
         return ""
 
-    model, place, recorder = ScriptedModel(call("act"), "x"), Place(), Recorder()
-    place.reached = reached
+    model, place, recorder = ScriptedModel(call("act"), "x"), Place(reached), Recorder()
     plugin = type("Deaf", (), {name: hookimpl(deaf)})()
     async with talking(model=model, tools=[act], plugins=[plugin, recorder]) as session:
         await cancelled(session, place)
@@ -394,3 +355,114 @@ async def test_a_direct_call_that_is_cancelled_is_asked_about_before_it_runs_aga
         assert (await session.call_tool("hang", {})).is_error
         assert len(asked) == 1
         assert session.history == ()
+
+
+# ---- everywhere -------------------------------------------------------------------------
+
+
+class Slow:
+    """Policies that really wait, each a trip of the loop."""
+
+    @hookimpl
+    async def decide_tool_call(self, event):
+        await asyncio.sleep(0)
+
+    @hookimpl
+    async def transform_tool_result(self, event):
+        await asyncio.sleep(0)
+
+    @hookimpl
+    async def decide_output(self, event):
+        await asyncio.sleep(0)
+
+    @hookimpl
+    async def around_tool_call(self, event, call_next):
+        output = await call_next()
+        await asyncio.sleep(0)
+        return output
+
+
+def slow_tools(effects):
+    """Return tools that wait before and after their effect, the number of which joins *effects*."""
+
+    @tool(effects=("shell",))
+    async def act(n: int) -> str:
+        """Act."""
+        await asyncio.sleep(0)
+        effects.append(n)
+        await asyncio.sleep(0)
+        return f"acted {n}"
+
+    @tool(effects=())
+    async def look(n: int) -> str:
+        """Look."""
+        await asyncio.sleep(0)
+        return f"looked {n}"
+
+    @tool(effects=())
+    async def delegate(context: ToolContext, n: int) -> str:
+        """Let another tool act."""
+        return str((await context.call_tool("act", {"n": n})).for_model)
+
+    @tool(effects=(), exclusive=True)
+    async def alone(n: int) -> str:
+        """Be alone."""
+        await asyncio.sleep(0)
+        return f"alone {n}"
+
+    return [act, look, delegate, alone]
+
+
+BATCH = (call("act", "a", n=1), call("look", "b", n=2), call("alone", "c", n=3), call("delegate", "d", n=4),
+         call("act", "e", n=5), call("look", "f", n=6))  # fmt: skip
+
+
+async def trips(turn, number):
+    """Let *turn* go on for *number* trips of the loop, then cancel it; tell whether it had ended."""
+    for _ in range(number):
+        if turn.done():
+            return True
+        await asyncio.sleep(0)
+    turn.cancel()
+    await asyncio.wait((turn,), timeout=WAIT_S)
+    return not turn.cancelled()
+
+
+async def watched(session):
+    async with session.stream("go") as events:
+        async for _ in events:
+            pass
+
+
+@pytest.mark.parametrize("way", ["say", "stream"])
+@pytest.mark.parametrize("strict", [False, True])
+async def test_a_turn_can_be_cancelled_at_every_trip_of_the_loop(way, strict):
+    number, ended = 0, False
+    while not ended:
+        effects, asked = [], []
+
+        async def approver(event, asked=asked):
+            asked.append(event)
+            await asyncio.sleep(0)
+            return len(asked) < 5
+
+        async with talking(
+            BATCH, "said", BATCH, "said", tools=slow_tools(effects), plugins=[Slow()], approver=approver,
+            config=HostSettings(strict=strict, fsync="off"),
+        ) as session:  # fmt: skip
+            turn = asyncio.create_task(watched(session) if way == "stream" else session.say("go"))
+            ended = await trips(turn, number)
+
+            assert only_this_task(), number
+            assert_whole(session.history)
+            rebuilt = rebuild(session.records())
+            assert (rebuilt.messages, rebuilt.closing) == (session.history, ()), number
+            happened = [text.split()[1] for text in results(session.history) if text.startswith("acted")]
+            unsure = len(rebuilt.unsure)
+            assert len(effects) <= len(happened) + unsure, (number, effects, results(session.history))
+            if not strict:
+                await session.say("again")
+                assert len(asked) == unsure, number
+                assert_whole(session.history)
+        number += 1
+    assert number > 20

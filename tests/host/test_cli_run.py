@@ -103,7 +103,7 @@ def test_results_are_cut_for_display_with_their_size_and_escaped(cli):
     err = cli("run", "escape").err
 
     assert "← \\x1b]0;title\\x07 xxx" in err
-    assert "… (510 characters)\n" in err
+    assert "… (511 characters)\n" in err
 
 
 def test_a_call_that_cannot_be_read_is_shown_with_what_is_wrong(cli):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ConfigError
-from pluggent_host.config import KEYS, Loaded, load_settings, state_dir, user_config
+from pluggent_host.config import Loaded, load_settings, state_dir, user_config
 from pluggent_host.settings import HostSettings, Limits
 
 

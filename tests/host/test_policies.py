@@ -605,9 +605,7 @@ async def test_a_transform_that_edits_a_definition_is_refused_and_named(edit: An
     assert on.model.requests == []
 
 
-@pytest.mark.parametrize(
-    "selected", [["danger", "unknown"], ["unknown"], "danger", 7, [1], [["danger"]]], ids=repr
-)
+@pytest.mark.parametrize("selected", [["danger", "unknown"], ["unknown"], "danger", 7, [1], [["danger"]]], ids=repr)
 async def test_a_selection_of_tools_that_are_not_there_fails_the_turn_and_names_the_plugin(selected: Any) -> None:
     class Selector:
         @hookimpl
@@ -696,21 +694,17 @@ async def test_arguments_that_are_not_strictly_right_run_nothing(text: str) -> N
     assert "invalid arguments" in results(on.session.history)[0]
 
 
-async def test_half_a_character_of_a_model_is_replaced_once_before_anybody_sees_it() -> None:
-    danger, seen = Danger(effects=()), []
-
-    class Policy:
-        @hookimpl
-        def decide_tool_call(self, event):
-            seen.append(event.arguments["path"])
+async def test_half_a_character_in_arguments_is_not_mended_but_refused() -> None:
+    danger = Danger(effects=())
 
     half = ToolCall("c", "danger", '{"path": "\ud800"}')
-    async with stage(half, tools=danger.tools(), plugins=[Policy()]) as on:
+    async with stage(half, tools=danger.tools()) as on:
         await on.session.say("go")
         output = await on.session.call_tool("danger", half.arguments)
 
-    assert seen == danger.ran == ["\ufffd"]
+    assert danger.ran == []
     assert output.is_error
+    assert "invalid arguments" in results(on.session.history)[0]
 
 
 async def test_policy_and_tool_see_the_same_value_of_a_duplicate_key() -> None:
@@ -1164,9 +1158,7 @@ async def test_too_many_asks_or_denials_end_the_turn(limits: Limits, limit: str)
     calls = [call("danger", f"c{number}", path=str(number)) for number in range(9)]
     config = ASKS._replace(limits=limits)
 
-    async with stage(
-        *calls, tools=danger.tools(), config=config, approver=lambda event: limit == "asks"
-    ) as on:
+    async with stage(*calls, tools=danger.tools(), config=config, approver=lambda event: limit == "asks") as on:
         result = await on.session.say("go")
 
     assert (result.why, result.limit) == ("limit", limit)
@@ -1226,9 +1218,7 @@ async def test_a_key_is_never_given_twice_even_after_reopening(tmp_path: Path) -
             return Deny("no") if event.message.text == "bad" else None
 
     for said in (["bad", "good"], ["good"], ["bad", "bad", "good"], ["good"]):
-        async with stage(
-            call("key"), plugins=[Policy()], tools=[key], state_dir=tmp_path, id="one"
-        ) as on:
+        async with stage(call("key"), plugins=[Policy()], tools=[key], state_dir=tmp_path, id="one") as on:
             for text in said:
                 await on.session.say(text)
 

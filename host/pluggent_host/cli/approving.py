@@ -63,9 +63,10 @@ class ConsoleApprover:
             with _terminal() as terminal:
                 if terminal is None:
                     return None
-                _write(terminal, self.question(event))
+                _write(terminal, self._request(event))
                 # What was typed before the question was shown is no answer to it.
                 termios.tcflush(terminal, termios.TCIFLUSH)
+                _write(terminal, self._ink("bold", QUESTION))
                 answer = b""
                 try:
                     answer = await _line_from(terminal)
@@ -74,14 +75,14 @@ class ConsoleApprover:
                         _write(terminal, "\n")
                 return answer.strip().lower() in (b"y", b"yes")
 
-    def question(self, event: ApprovalEvent) -> str:
+    def _request(self, event: ApprovalEvent) -> str:
         """Return what the person reads before answering: the whole request, escaped by the host."""
         lines = ["", self._ink("bold", "A person has to approve this:")]
         lines += [f"  {line}" for line in event.rendered.split("\n")]
         for plugin, why in event.asks:
             lines += [f"  {line}" for line in wrapped(f"{one_line(plugin)} asks: {one_line(why)}", width() - 2)]
         lines.append(self._ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
-        return "\n".join([*lines, self._ink("bold", QUESTION)])
+        return "\n".join([*lines, ""])
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 import attrs
@@ -68,7 +68,7 @@ class ScriptedModel:
     async def complete(self, request: ModelRequest) -> ModelResponse:
         return await self._next(request)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         self.streams += 1
         try:
             response = await self._next(request)

@@ -1,0 +1,267 @@
+"""What each setting may be: one table, KEYS, and the check of values against it.
+
+It also says how a later source combines with an earlier one, and which way is tighter. Where
+values come from is no question here; see config.py. Standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+from pluggent_hookspecs.errors import ConfigError
+
+from pluggent_host.nearest import nearest
+from pluggent_host.settings import NOTHING
+
+_NUMBER_MAX = 1e12
+_SHOWN = 60
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+# ---- what a value may be ---------------------------------------------------------------
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class Kind(NamedTuple):
+    """What a setting may be. ``parse`` reads it from text; None: it cannot be given as text.
+
+    ``entry`` is the kind of each entry of a table.
+    """
+
+    expected: str
+    fits: Callable[[Any], bool]
+    make: Callable[[Any], Any] = _same
+    parse: Callable[[str], Any] | None = None
+    entry: Kind | None = None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_boolean(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_number(value: object, types: tuple[type, ...]) -> bool:
+    return isinstance(value, types) and not isinstance(value, bool)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in _TRUE + _FALSE:
+        raise ValueError(text)
+    return text.lower() in _TRUE
+
+
+def _whole(least: int) -> Kind:
+    def fits(value: Any) -> bool:
+        return _is_number(value, (int,)) and least <= value <= _NUMBER_MAX
+
+    return Kind(f"a whole number of at least {least}", fits, parse=int)
+
+
+def _above_zero(what: str) -> Kind:
+    def fits(value: Any) -> bool:
+        return _is_number(value, (int, float)) and 0 < value <= _NUMBER_MAX and math.isfinite(value)
+
+    return Kind(f"{what} above 0", fits, float, float)
+
+
+def _or_none(kind: Kind) -> Kind:
+    def fits(value: Any) -> bool:
+        return value == "none" or kind.fits(value)
+
+    def make(value: Any) -> Any:
+        return None if value == "none" else kind.make(value)
+
+    def parse(text: str) -> Any:
+        return text if text == "none" or kind.parse is None else kind.parse(text)
+
+    return Kind(f'{kind.expected}, or "none"', fits, make, parse)
+
+
+def _choice(*names: str) -> Kind:
+    def fits(value: Any) -> bool:
+        return _is_text(value) and value in names
+
+    return Kind(f"one of {', '.join(names)}", fits, parse=str)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(name, str) and name for name in cast("Sequence[Any]", value)
+    )
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _table(entry: Kind) -> Kind:
+    return Kind("a table", _is_table, MappingProxyType, entry=entry)
+
+
+_TEXT = Kind("text", _is_text, parse=str)
+_BOOLEAN = Kind("true or false", _is_boolean, parse=_boolean)
+_NAMES = Kind("a list of names", _is_names, _distinct)
+_LISTABLE = _NAMES._replace(parse=_listed)
+_SECONDS = _above_zero("a number of seconds")
+_FREE = Kind("a table", _is_table, MappingProxyType)
+
+
+# ---- how sources combine ---------------------------------------------------------------
+
+
+def _later(_: Any, new: Any) -> Any:
+    return new
+
+
+def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    return _distinct([*old, *new])
+
+
+def _entries(old: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType({**old, **new})
+
+
+def _options(old: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _entries(old, {name: _entries(old.get(name, NOTHING), options) for name, options in new.items()})
+
+
+def _either(old: bool, new: bool) -> bool:  # noqa: FBT001 (a setting is a value here)
+    return old or new
+
+
+def _least(old: float | None, new: float | None) -> float | None:
+    return new if old is None else old if new is None else min(old, new)
+
+
+def _towards(*tighter: str) -> Callable[[str, str], str]:
+    """Return a tightening along *tighter*, loosest first."""
+    return lambda old, new: max(old, new, key=tighter.index)
+
+
+class Key(NamedTuple):
+    """One setting. ``tighten`` says what an untrusted file may do to it; None: nothing."""
+
+    kind: Kind
+    merge: Callable[[Any, Any], Any] = _later
+    tighten: Callable[[Any, Any], Any] | None = None
+
+
+def _limit(kind: Kind) -> Key:
+    return Key(kind, tighten=_least)
+
+
+KEYS: Mapping[str, Key] = MappingProxyType(
+    {
+        "model": Key(_TEXT),
+        "system": Key(_TEXT),
+        "strict": Key(_BOOLEAN, tighten=_either),
+        "on_ask": Key(_choice("console", "deny"), tighten=_towards("console", "deny")),
+        "stream": Key(_choice("held", "provisional"), tighten=_towards("provisional", "held")),
+        "fsync": Key(_choice("off", "effects"), tighten=_towards("off", "effects")),
+        "selection.mode": Key(_choice("all", "allow", "safe"), tighten=_towards("all", "allow", "safe")),
+        "selection.allow": Key(_LISTABLE),
+        "selection.block": Key(_LISTABLE, _union, _union),
+        "selection.any_version": Key(_BOOLEAN),
+        "grants.security": Key(_NAMES),
+        "grants.may_allow": Key(_NAMES),
+        "grants.may_respond": Key(_NAMES),
+        "grants.approvers": Key(_NAMES),
+        "grants.retriers": Key(_NAMES),
+        "grants.optional": Key(_NAMES),
+        "grants.handled": Key(_NAMES),
+        "limits.model_calls": _limit(_whole(1)),
+        "limits.tool_rounds": _limit(_whole(0)),
+        "limits.tool_timeout_s": _limit(_SECONDS),
+        "limits.result_bytes": _limit(_whole(256)),
+        "limits.wall_s": _limit(_or_none(_SECONDS)),
+        "limits.tokens": _limit(_or_none(_whole(1))),
+        "limits.cost_usd": _limit(_or_none(_above_zero("a number of dollars"))),
+        "limits.repeats": _limit(_whole(1)),
+        "limits.asks": _limit(_whole(0)),
+        "limits.denials": _limit(_whole(0)),
+        "limits.delegation_depth": _limit(_whole(0)),
+        "timeouts.provide_s": Key(_SECONDS),
+        "timeouts.hook_s": Key(_SECONDS),
+        "timeouts.observe_s": Key(_SECONDS),
+        "timeouts.approver_s": Key(_SECONDS),
+        "timeouts.open_s": Key(_SECONDS),
+        "timeouts.close_s": Key(_SECONDS),
+        "timeouts.source_s": Key(_SECONDS),
+        "timeouts.model_s": Key(_SECONDS),
+        "required": Key(_table(_NAMES), _entries),
+        "order": Key(_NAMES),
+        "aliases": Key(_table(_TEXT), _entries),
+        "effects": Key(_table(_NAMES), _entries),
+        "plugins": Key(_table(_FREE), _options),
+    }
+)
+SECTIONS = frozenset(path.partition(".")[0] for path in KEYS if "." in path)
+
+
+# ---- checking --------------------------------------------------------------------------
+
+
+def checked(where: str, values: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
+    """Return *values* (dotted keys) as settings hold them.
+
+    Raises ConfigError with all that is wrong in *where*: unknown keys, wrong types, numbers out of range.
+    """
+    problems: list[str] = []
+    made: dict[str, Any] = {}
+    for path, value in values:
+        if path in KEYS:
+            made[path] = _made(path, value, KEYS[path].kind, problems)
+        else:
+            problems.append(_unknown(path))
+    if problems:
+        raise ConfigError(where, problems)
+    return made
+
+
+def _made(path: str, value: Any, kind: Kind, problems: list[str]) -> Any:
+    if not kind.fits(value):
+        problems.append(f"{path}: expected {kind.expected}, got {_shown(value)}")
+        return None
+    if kind.entry:
+        make = partial(_made, kind=kind.entry, problems=problems)
+        value = {name: make(f"{path}.{name}", entry) for name, entry in value.items()}
+    return kind.make(value)
+
+
+def _unknown(path: str) -> str:
+    section, dot, name = path.partition(".")
+    if section in SECTIONS and not dot:
+        return f"{path}: expected a table, [{path}]"
+    known = [key.partition(".") for key in KEYS]
+    within = [inner for outer, _, inner in known if outer == section] if dot else [outer for outer, _, _ in known]
+    return f"{path}: is not a known setting{nearest(name if dot else path, within)}"
+
+
+def _shown(value: object) -> str:
+    if _is_number(value, (int, float)):
+        return "a huge number" if _NUMBER_MAX < abs(cast("float", value)) < math.inf else str(value)
+    if isinstance(value, str):
+        return repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
+    if isinstance(value, bool):
+        return str(value).lower()
+    names = {"dict": "a table", "list": "a list", "tuple": "a list"}
+    kind = type(value).__name__
+    return names.get(kind, kind)
