@@ -57,7 +57,9 @@ async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[obj
         chains,
         settings,
         observers.tell,
-        lambda store, journal, scope: Memory(lambda: capabilities.store(store), operations, journal, scope),
+        lambda store, journal, scope, numbers, ask: Memory(
+            lambda: capabilities.store(store), operations, journal, scope, numbers, ask
+        ),
     )
     parts = Parts(plugins, services, observers, toolbox, capabilities)
     plugins.tools_named = toolbox.named

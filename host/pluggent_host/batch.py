@@ -46,6 +46,9 @@ class BatchTurn(Journal, Protocol):
     def runner(self) -> Runner: ...
     @property
     def limits(self) -> Limits: ...
+    effects: int
+    """How many calls that may change something have run in this turn, nested ones included."""
+
     @property
     def refused(self) -> set[str]:
         """Fingerprints that a person has refused in this turn."""
@@ -134,7 +137,6 @@ class _Batch:
         self._round = round
         self._slots: list[_Slot] = []
         self._unread: list[ToolCall] = []
-        self._effects_done = 0
 
     async def run(self, calls: Sequence[ToolCall]) -> BatchRun:
         self._unread = list(calls)
@@ -194,7 +196,7 @@ class _Batch:
             turn.runner, turn, turn.scope, tool, call.id, arguments, self._round, index,
             turn.left_s(turn.limits.tool_timeout_s),
         )  # fmt: skip
-        slot = _Slot(call, operation)
+        slot = _Slot(call, operation, effects_seen=turn.effects)
         if problem:
             operation.kind = kind
             output = await turn.operations.finish(operation, operation.event, ToolOutput.error(problem))
@@ -277,9 +279,9 @@ class _Batch:
         self, slot: _Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
     ) -> Decided[ToolCallEvent, ToolOutput]:
         """Return *decided*, decided again if a sibling has taken effect since."""
-        if slot.effects_seen == self._effects_done:
+        if slot.effects_seen == self._turn.effects:
             return decided
-        slot.effects_seen = self._effects_done
+        slot.effects_seen = self._turn.effects
         return await self._turn.operations.confirm(decided)
 
     async def _execute(
@@ -296,7 +298,7 @@ class _Batch:
             slot.operation.kind = slot.operation.kind or ToolErrorKind.FAILED
             failed = ToolOutput.error(f"Error: this call failed in a plugin around it: {error}")
             output = await turn.operations.finish(slot.operation, event, failed)
-        self._effects_done += slot.operation.ran and slot.operation.tool.changes
+        turn.effects += slot.operation.ran and slot.operation.tool.changes
         slot.ends_turn = slot.ends_turn or slot.operation.ends_turn
         await self._settle(slot, output)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
@@ -14,6 +14,7 @@ from pluggent_hookspecs.models import ModelParameters
 from pluggent_host.calling import Caller
 from pluggent_host.capabilities import Model
 from pluggent_host.chains import Chains
+from pluggent_host.memories import AskSomebody
 from pluggent_host.operation import Journal
 from pluggent_host.operations import Operations
 from pluggent_host.settings import HostSettings, Limits
@@ -32,7 +33,7 @@ class Services:
     chains: Chains
     settings: HostSettings
     tell: Callable[[Observation], None]
-    memory: Callable[[str, Journal, Scope], MemoryAccess]
+    memory: Callable[[str, Journal, Scope, Iterator[int], AskSomebody], MemoryAccess]
 
 
 @attrs.frozen(eq=False)

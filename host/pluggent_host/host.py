@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -62,6 +63,7 @@ class Host:
         self._parts = parts
         self._defaults = defaults
         self._sessions: set[Session] = set()
+        self._numbers = itertools.count(1)
         self._closed = False
 
     # ---- opening and closing -------------------------------------------------------------
@@ -211,7 +213,9 @@ class Host:
         """Return a memory store by name (default: the only one), each call under the memory policies."""
         self._alive()
         journal = _HostJournal(self._parts.services.tell)
-        return self._parts.services.memory(store, journal, Scope(origin="api", principal=principal))
+        scope = Scope(origin="api", principal=principal)
+        services = self._parts.services
+        return services.memory(store, journal, scope, self._numbers, services.operations.ask)
 
     async def parse_plan(self, text: str, goal: str = "", *, parser: str = "json") -> Plan:
         """Return the plan in *text*, read by the installed parser called *parser*. Raises PlanParseError."""

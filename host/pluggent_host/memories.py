@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -16,9 +15,10 @@ from pluggent_hookspecs.events import Change, MemoryReadEvent, MemoryResultEvent
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 
 from pluggent_host.operation import Attempt, Hooks, Journal, quoted
-from pluggent_host.operations import Answered, Asked, Denied, Operations, Ready
+from pluggent_host.operations import Answered, Asked, Decided, Denied, Operations, Ready
 
 T = TypeVar("T")
+AskSomebody = Callable[[Asked[Any, Any]], Awaitable[Decided[Any, Any] | None]]
 OPERATION_S = 30.0
 """How long a store may take for one call."""
 
@@ -150,12 +150,15 @@ class Memory:
         operations: Operations,
         journal: Journal,
         scope: Scope,
+        numbers: Iterator[int],
+        ask: AskSomebody,
     ) -> None:
         self.__open = open_store
         self.__operations = operations
         self.__journal = journal
         self.__scope = scope
-        self.__numbers = itertools.count(1)
+        self.__numbers = numbers
+        self.__ask = ask
 
     async def save(self, items: Sequence[MemoryItem]) -> tuple[MemoryItem, ...]:
         """Insert or replace all *items*, or none; return them as stored."""
@@ -236,7 +239,7 @@ class Memory:
     async def __do(self, operation: Any) -> Any:
         decided = await self.__operations.decide(operation)
         if isinstance(decided, Asked):
-            decided = await self.__operations.ask(decided) or decided
+            decided = await self.__ask(decided) or decided
         match decided:
             case Denied(by=by, deny=deny):
                 raise errors.Denied(by, deny.tell_user, operation.digest(decided.event))

@@ -52,6 +52,8 @@ class NestingTurn(Journal, Protocol):
     def caller(self) -> Caller: ...
     @property
     def threads(self) -> Threads: ...
+    effects: int
+
     @property
     def refused(self) -> set[str]: ...
     def may_ask(self) -> bool: ...
@@ -164,6 +166,8 @@ class NestedCalls:
                 turn.settled(call, decided.event, unsure=True)
                 turn.append(self._settled(call, ToolOutput.error("This call was interrupted while it ran."), None))
             raise
+        finally:
+            turn.effects += call.ran and call.tool.changes
         outer.ends_turn = outer.ends_turn or call.ends_turn
         if risky:
             turn.append(self._settled(call, output, whole))
@@ -210,4 +214,6 @@ class NestedCalls:
             turn.append(Spending(scope.turn_id, agent.model.name, call.spent))
 
     def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess:
-        return self._services.memory(store, self._turn, self._below(outer))
+        return self._services.memory(
+            store, self._turn, self._below(outer), self._numbers, lambda asked: self._put(asked, outer)
+        )

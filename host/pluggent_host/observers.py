@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from time import perf_counter
 
-from pluggent_hookspecs.events import Observation
+from pluggent_hookspecs.events import HookFailed, Observation, Scope
 
 from pluggent_host.calling import Caller, said
 from pluggent_host.chains import Chain, Impl
@@ -16,6 +16,7 @@ log = logging.getLogger("pluggent.observers")
 
 FAILURES_IN_A_ROW = 5
 WAITING_EVENTS = 1000
+OFF = " and is no longer told"
 
 
 class Observers:
@@ -33,6 +34,7 @@ class Observers:
         self._caller = caller
         self._observe_s = observe_s
         self._failures: Counter[Impl] = Counter()
+        self._closed = False
         self.dropped: Counter[str] = Counter()
 
     @property
@@ -46,11 +48,14 @@ class Observers:
             if self._wants(impl, event):
                 self._tell_inline(impl, event)
         for impl in self._queued:
-            if self._wants(impl, event):
+            if not self._closed and self._wants(impl, event):
                 self._enqueue(impl, event)
 
     async def close(self, timeout_s: float) -> None:
         """Let the queues run empty, *timeout_s* at most, and stop."""
+        self._closed = True
+        for plugin, count in self.dropped.items():
+            log.warning("observer %s was too slow and missed %d events", plugin, count)
         if self._tasks:
             waiting = [asyncio.ensure_future(queue.join()) for queue in self._queues.values()]
             await asyncio.wait(waiting, timeout=timeout_s)
@@ -88,6 +93,8 @@ class Observers:
             queue.put_nowait(event)
         except asyncio.QueueFull:
             self.dropped[impl.plugin] += 1
+            if self.dropped[impl.plugin] == 1:
+                log.warning("observer %s is too slow; it misses events from now on", impl.plugin)
 
     async def _drain(self, impl: Impl, queue: asyncio.Queue[Observation]) -> None:
         while True:
@@ -104,5 +111,7 @@ class Observers:
 
     def _failed(self, impl: Impl, problem: str) -> None:
         self._failures[impl] += 1
-        off = " and is no longer told" if self._failures[impl] == FAILURES_IN_A_ROW else ""
-        log.warning("observer %s %s%s", impl.plugin, problem, off)
+        off = self._failures[impl] == FAILURES_IN_A_ROW
+        log.warning("observer %s %s%s", impl.plugin, problem, OFF if off else "")
+        if off:
+            self.tell(HookFailed(Scope(), impl.plugin, "observe", problem + OFF))

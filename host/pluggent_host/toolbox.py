@@ -43,6 +43,7 @@ class Toolbox:
         self._plugins = plugins
         self._settings = settings
         self._made: dict[int, tuple[Offer, tuple[Found, ...]]] = {}
+        self._lock = asyncio.Lock()
         self._toolsets: dict[tuple[str | int, ...], tuple[tuple[ToolChoice, ...], Toolset]] = {}
 
     async def toolset(self, choices: tuple[ToolChoice, ...]) -> Toolset:
@@ -108,9 +109,14 @@ class Toolbox:
         return tuple(found)
 
     async def _tools(self, offer: Offer) -> tuple[Found, ...]:
-        known = self._made.get(id(offer))
-        if known is not None:
-            return known[1]
+        async with self._lock:  # two sessions at once must not ask a source twice
+            known = self._made.get(id(offer))
+            if known is None:
+                # Kept with its offer, so that the id stays taken.
+                known = self._made[id(offer)] = (offer, await self._listed(offer))
+        return known[1]
+
+    async def _listed(self, offer: Offer) -> tuple[Found, ...]:
         made: list[Found] = []
         for thing in offer.things:
             things = await self._from_source(offer, thing) if _is_source(thing) else (thing,)
@@ -118,8 +124,6 @@ class Toolbox:
         names = [item.tool.spec.name for item in made]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise PluginLoadError(offer.plugin, "", f"offers two tools called {', '.join(map(repr, twice))}")
-        # Kept with its offer, so that the id stays taken.
-        self._made[id(offer)] = (offer, tuple(made))
         return tuple(made)
 
     async def _from_source(self, offer: Offer, source: ToolSource) -> tuple[Tool, ...]:
@@ -165,6 +169,6 @@ def _in_code(choice: Tool | Callable[..., Any]) -> Found:
 def _found(plugin: str, thing: Any) -> Found:
     try:
         tool = thing if isinstance(thing, Tool) else function_tool(cast("Callable[..., Any]", thing))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise PluginLoadError(plugin, "", f"offers something that cannot be a tool: {error}") from error
     return Found(f"{plugin}:tool/{tool.spec.name}", plugin, tool)

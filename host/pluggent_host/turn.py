@@ -78,6 +78,7 @@ class Turn:
         self.threads = services.threads
         self.runner = self
         self.refused: set[str] = set()
+        self.effects = 0
         self._services = services
         self._conversation = conversation
         self._agent = agent

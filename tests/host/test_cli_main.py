@@ -1,12 +1,8 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from cli_support import COMMAND, Cli
+from cli_support import Cli, nobody_reads
 from fake_distributions import install
-
 from pluggent_host.cli.table import COMMANDS
 
 GREETER = """
@@ -84,17 +80,8 @@ def test_help_fits_a_narrow_terminal(cli):
 # ---- what is imported -------------------------------------------------------------------
 
 
-def imported(cli: Cli, *words: str) -> set[str]:
-    """Return the modules that a command imports, by asking the interpreter."""
-    source = f"import sys; from pluggent_host.cli.main import main; main({list(words)!r}); print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", source], cwd=cli.work, env=cli.environ(), capture_output=True, text=True, check=True
-    )
-    return set(done.stderr.split())
-
-
 def test_the_version_imports_next_to_nothing(cli):
-    modules = imported(cli, "--version")
+    modules = cli.imported("--version")
 
     assert {name for name in modules if name.startswith("pluggent")} == {
         "pluggent_host", "pluggent_host.cli", "pluggent_host.cli.main", "pluggent_host.version",
@@ -102,17 +89,16 @@ def test_the_version_imports_next_to_nothing(cli):
     assert not modules & {"argparse", "json", "asyncio", "attr", "pluggy"}
 
 
-@pytest.mark.parametrize("words", [["plugins"], ["plugins", "--json"], ["trust", "--list"], ["--help"]])
+@pytest.mark.parametrize("words", [["plugins"], ["plugins", "--json"], ["trust", "--list"], []])
 def test_listing_and_help_import_no_third_party_package_and_no_plugin(greeter, words):
-    modules = imported(greeter, *words) if words != ["--help"] else imported(greeter)
-    tops = {name.partition(".")[0] for name in modules}
+    tops = {name.partition(".")[0] for name in greeter.imported(*words)}
 
     assert not tops & {"attr", "attrs", "pluggy", "cattrs", "msgspec", "jsonschema_rs", "asyncio", "packaging"}
     assert not {top for top in tops if top.startswith(("pluggent_", "acme"))} - {"pluggent_host", "pluggent_hookspecs"}
 
 
 def test_a_command_imports_its_own_module_alone(cli):
-    modules = imported(cli, "plugins")
+    modules = cli.imported("plugins")
 
     own = {command.module for command in COMMANDS}
     assert own & modules == {"pluggent_host.cli.plugins"}
@@ -131,7 +117,10 @@ def test_a_command_imports_its_own_module_alone(cli):
         (["plugins", "--color", "alway"], "'alway' is none of auto, always, never; did you mean 'always'?"),
         (["plugins", "shwo", "x"], "expected show, got 'shwo'; did you mean 'show'?"),
         (["plugins", "show"], "needs a NAME"),
-        (["plugins", "show", "pluggent-gard"], "no plugin 'pluggent-gard' is installed; did you mean 'pluggent-guard'?"),
+        (
+            ["plugins", "show", "pluggent-gard"],
+            "no plugin 'pluggent-gard' is installed; did you mean 'pluggent-guard'?",
+        ),
         (["--without", "pluggent-gard", "plugins"], "--without: no plugin 'pluggent-gard' is installed; did you mean"),
         (["hooks", "decide_toolcall"], "there is no hook 'decide_toolcall'; did you mean 'decide_tool_call'?"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
@@ -200,12 +189,9 @@ def test_an_untrusted_file_in_the_working_directory_is_named_and_loosens_nothing
 
 
 def test_no_home_at_all_is_no_obstacle(cli):
-    environ = cli.environ()
-    del environ["HOME"]
+    done = cli("plugins", HOME=None)
 
-    done = subprocess.run([*COMMAND, "plugins"], cwd=cli.work, env=environ, capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.code, done.err) == (0, "")
 
 
 # ---- colours and closed streams ---------------------------------------------------------
@@ -228,39 +214,26 @@ def test_colours_are_as_told_and_else_absent_where_there_is_no_terminal(cli, wor
 
 @pytest.mark.parametrize("words", [["--version"], ["--help"], ["plugins"]])
 def test_a_reader_that_has_gone_is_not_complained_about(cli, words):
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = subprocess.run(
-            [*COMMAND, *words], cwd=cli.work, env=cli.environ(), stdout=writer, stderr=subprocess.PIPE, check=False
-        )
-    finally:
-        os.close(writer)
+    with nobody_reads() as writer:
+        done = cli(*words, stdout=writer)
 
-    assert done.stderr == b""
-    assert done.returncode in ({0, 141} if "--help" in words else {141})  # argparse itself overlooks it
+    assert done.err == ""
+    assert done.code in ({0, 141} if "--help" in words else {141})  # argparse itself overlooks it
 
 
 @pytest.mark.parametrize("words", [["--version"], ["plugins"], ["run", "weather city=Oslo"]])
 def test_a_closed_standard_output_is_no_fault(cli, words):
-    command = 'exec "$@" >&-'
-    done = subprocess.run(
-        ["/bin/sh", "-c", command, "sh", *COMMAND, *words], cwd=cli.work, env=cli.environ(),
-        stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
+    done = cli(*words, shell='exec "$@" >&-')
 
-    assert done.returncode == 0
-    assert "Traceback" not in done.stderr
+    assert done.code == 0
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_is_said(cli):
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [*COMMAND, "plugins"], cwd=cli.work, env=cli.environ(), stdout=full, stderr=subprocess.PIPE, check=False
-        )
+    done = cli("plugins", shell='exec "$@" > /dev/full')
 
-    assert (done.returncode, done.stderr) == (1, b"error: output: No space left on device\n")
+    assert (done.code, done.err) == (1, "error: output: No space left on device\n")
 
 
 # ---- commands of plugins ----------------------------------------------------------------
@@ -274,7 +247,9 @@ def test_a_command_of_a_plugin_is_listed_without_loading_it_and_runs_when_typed(
 
 
 def test_the_help_of_a_plugins_command_is_its_own(greeter):
-    assert greeter("greet", "--help").out.startswith("usage: pluggent greet [-h] [--config CONFIG] [name]\n\nsay hello\n")
+    assert greeter("greet", "--help").out.startswith(
+        "usage: pluggent greet [-h] [--config CONFIG] [name]\n\nsay hello\n"
+    )
 
 
 def test_no_plugin_can_take_the_name_of_a_built_in_command(greeter):
@@ -286,7 +261,10 @@ def test_a_command_that_fails_blames_its_plugin(greeter):
     code, _, err = greeter("greet", "nobody")
 
     assert code == 5
-    assert err == "error: plugin 'acme-greet' (acme-greet 1.0) failed in its command 'greet': RuntimeError: there is nobody\n"
+    assert (
+        err
+        == "error: plugin 'acme-greet' (acme-greet 1.0) failed in its command 'greet': RuntimeError: there is nobody\n"
+    )
     assert "Traceback" in greeter("--debug", "greet", "nobody").err
     assert "Traceback" in greeter("greet", "nobody", PLUGGENT_DEBUG="1").err
 

@@ -36,7 +36,10 @@ def test_every_state_has_its_reason_and_what_mends_it(cli):
 
     out = cli("plugins", "--without", "acme-blocked").out
 
-    assert "not accepted\n    it has hooks, which see everything\n    to mend it: pluggent trust --plugin acme-policy\n" in out
+    assert (
+        "not accepted\n    it has hooks, which see everything\n    to mend it: pluggent trust --plugin acme-policy\n"
+        in out
+    )
     assert "incompatible\n    needs pluggent-hookspecs <0.1, this host has 0.1.0\n" in out
     assert "    to mend it: pip install --upgrade acme-old\n" in out
     assert "blocked\n    blocked by [selection] block\n" in out
@@ -66,7 +69,9 @@ def test_a_plugin_that_failed_to_load_is_shown_as_failed_until_it_loads_again(cl
     before = states(cli)
     cli("tools")
     failed = cli("plugins").out
-    mended = "from pluggent_hookspecs import hookimpl\nclass Plugin:\n    @hookimpl\n    def provide_tools(self, event):\n"
+    mended = (
+        "from pluggent_hookspecs import hookimpl\nclass Plugin:\n    @hookimpl\n    def provide_tools(self, event):\n"
+    )
     (cli.site / "acme_tool.py").write_text(mended + "        return []\n")
     cli("run", "hello")
 
@@ -95,8 +100,9 @@ def test_a_damaged_record_of_failures_is_as_good_as_none(cli, content):
 
 
 def test_one_plugin_is_shown_with_everything_about_it_but_its_settings_values(cli):
+    rules = 'rules = [{action = "allow", tool = "weather"}]'
     (cli.work / "mine.toml").write_text(
-        '[grants]\nmay_allow = ["pluggent-guard"]\n[plugins.pluggent-guard]\nrules = [{action = "allow", tool = "weather"}]\n'
+        f'[grants]\nmay_allow = ["pluggent-guard"]\n[plugins.pluggent-guard]\n{rules}\n'
     )
 
     out = cli("plugins", "show", "guard", "--config", "mine.toml").out

@@ -195,7 +195,9 @@ def test_a_missing_key_is_named(cli):
 
 
 def test_a_key_that_is_refused_is_said_and_never_shown(cli, refusing_server):
-    code, _, err = cli("run", "--model", "openai/m", "hello", OPENAI_BASE_URL=refusing_server, OPENAI_API_KEY="sk-secret")
+    code, _, err = cli(
+        "run", "--model", "openai/m", "hello", OPENAI_BASE_URL=refusing_server, OPENAI_API_KEY="sk-secret"
+    )
 
     assert code == 1
     assert "Incorrect API key provided" in err

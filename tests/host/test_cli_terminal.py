@@ -1,11 +1,10 @@
 """What a person at a terminal sees, is asked, and can interrupt."""
 
-import os
 import signal
 from pathlib import Path
 
 import pytest
-from cli_support import Cli, signalled, wait_for_line
+from cli_support import Cli, nobody_reads, signalled, wait_for_line
 from fake_distributions import install
 
 CTRL_C, CTRL_D = "\x03", "\x04"
@@ -142,7 +141,7 @@ def test_settings_that_say_deny_are_heeded_at_a_terminal_too(cli):
 
 
 def test_a_command_in_the_background_asks_nobody(cli):
-    command = "set -m; \"$@\" </dev/null & wait $!; echo code $?"
+    command = 'set -m; "$@" </dev/null & wait $!; echo code $?'
     with cli.at_terminal("run", "send_mail to=bob", shell=command) as terminal:
         terminal.wait_for("code 3")
 
@@ -259,14 +258,9 @@ def test_a_session_in_use_is_refused_to_a_second_process(cli):
 
 
 def test_a_reader_that_goes_away_ends_the_turn_quietly(cli):
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        process = cli.start("run", "weather city=Oslo", stdout=writer)
-        _, err = process.communicate()
-    finally:
-        os.close(writer)
+    with nobody_reads() as writer:
+        done = cli("run", "weather city=Oslo", stdout=writer)
 
-    assert process.returncode == 141
-    assert "Traceback" not in err
-    assert "Exception" not in err
+    assert done.code == 141
+    assert "Traceback" not in done.err
+    assert "Exception" not in done.err

@@ -84,4 +84,6 @@ def test_wrong_usage_is_said(cli, words, says):
 
 
 def test_our_own_plugins_need_no_acceptance(cli):
-    assert cli("trust", "--plugin", "pluggent-guard").out == "pluggent-guard is part of pluggent and needs no acceptance\n"
+    assert (
+        cli("trust", "--plugin", "pluggent-guard").out == "pluggent-guard is part of pluggent and needs no acceptance\n"
+    )

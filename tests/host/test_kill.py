@@ -124,6 +124,14 @@ def test_a_call_that_may_have_happened_is_reported_as_unknown(killed):
     assert unknown > 10
 
 
+def test_no_call_is_said_not_to_have_run_whose_effect_has_happened(killed):
+    for folder in killed:
+        happened = {number for number, _ in written(folder)}
+        for message in rebuild(entries(folder)).messages:
+            if NUMBERS.get(str(message.tool_call_id)) in happened:
+                assert "not run" not in message.text, (folder, message.tool_call_id)
+
+
 async def test_a_call_that_may_have_happened_asks_before_it_happens_again(killed):
     in_all = 0
     for folder in killed:

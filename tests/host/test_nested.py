@@ -246,8 +246,9 @@ async def test_arguments_cannot_be_edited_while_a_nested_call_is_decided() -> No
     class Waits:
         @hookimpl
         async def decide_tool_call(self, event):
-            arguments["path"] = "evil"
-            await asyncio.sleep(0)
+            if event.tool.name == "danger":
+                arguments["path"] = "evil"
+                await asyncio.sleep(0)
 
     await run(lambda context: context.call_tool("danger", arguments), danger, plugins=[Waits()])
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -42,29 +42,46 @@ class Cli:
         self.work.mkdir()
         self.site.mkdir()
 
-    def environ(self, **more: str) -> dict[str, str]:
-        """Return the environment: as it is, without what decides about colours and width."""
+    def environ(self, **more: str | None) -> dict[str, str]:
+        """Return the environment: as it is, without what decides about colours and width; None takes away."""
         decided = {"NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "LINES", "PYTHONPATH"}
         kept = {name: value for name, value in os.environ.items() if name not in decided}
         own = {
             "PYTHONPATH": str(self.site), "PLUGGENT_STATE_DIR": str(self.state), "PYTHONWARNINGS": "error",
             "TERM": "xterm", "LC_ALL": "C.UTF-8",
         }  # fmt: skip
-        return {**kept, **own, **more}
+        return {name: value for name, value in {**kept, **own, **more}.items() if value is not None}
 
-    def __call__(self, *arguments: str, stdin: str | bytes = b"", **environ: str) -> Done:
-        """Run the command without a terminal."""
+    def __call__(
+        self, *arguments: str, stdin: str | bytes = b"", stdout: int = subprocess.PIPE, shell: str = "",
+        **environ: str | None,
+    ) -> Done:  # fmt: skip
+        """Run the command without a terminal. With *shell*, a shell script runs it, as ``"$@"``."""
+        wrapper = ["/bin/sh", "-c", shell, "sh"] if shell else []
+        return self._run([*wrapper, *COMMAND, *arguments], stdin, stdout, environ)
+
+    def imported(self, *arguments: str) -> set[str]:
+        """Return the modules that are imported when the command has ended."""
+        source = f"""
+import sys
+from pluggent_host.cli.main import main
+main({list(arguments)!r})
+print(*sys.modules, file=sys.stderr)
+"""
+        return set(self._run([sys.executable, "-c", source], b"", subprocess.PIPE, {}).err.split())
+
+    def _run(self, command: list[str], stdin: str | bytes, stdout: int, environ: Mapping[str, str | None]) -> Done:
         done = subprocess.run(
-            [*COMMAND, *arguments], cwd=self.work, env=self.environ(**environ), timeout=PATIENCE_S, check=False,
-            input=stdin.encode() if isinstance(stdin, str) else stdin, capture_output=True, start_new_session=True,
+            command, cwd=self.work, env=self.environ(**environ), timeout=PATIENCE_S, check=False, start_new_session=True,
+            input=stdin.encode() if isinstance(stdin, str) else stdin, stdout=stdout, stderr=subprocess.PIPE,
         )  # fmt: skip
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return Done(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
 
-    def start(self, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the command without a terminal."""
         return subprocess.Popen(
             [*COMMAND, *arguments], cwd=self.work, env=self.environ(), text=True, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     @contextmanager
@@ -130,6 +147,17 @@ class Terminal:
             return ""
 
 
+@contextmanager
+def nobody_reads() -> Generator[int]:
+    """Yield the writing end of a pipe that nobody reads from."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        yield writer
+    finally:
+        os.close(writer)
+
+
 def signalled(process: subprocess.Popen[str], number: signal.Signals) -> Done:
     """Send a signal, wait for the end, and return what came of it."""
     process.send_signal(number)
@@ -144,5 +172,3 @@ def wait_for_line(process: subprocess.Popen[str], text: str) -> str:
         if text in line:
             return line
     raise AssertionError(f"{text!r} was not said")
-
-

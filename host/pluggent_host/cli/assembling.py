@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # a host costs what listing plugins must not
     from pluggent_host.trust import TrustStore
 
 TRUST_FILE = "trust.json"
-HOOKS_GROUP = "pluggent.hooks"
 
 
 class Trust:
@@ -169,12 +168,12 @@ async def open_for_listing(setup: Setup, console: Console) -> AsyncGenerator[tup
     tolerant = setup._replace(settings=settings._replace(grants=grants, required={}))
     async with AsyncExitStack() as stack:
         try:
-            host = await stack.enter_async_context(open_host(_without_hooks(tolerant, unaccepted)))
+            host = await stack.enter_async_context(open_host(_without(tolerant, unaccepted)))
         except PluggentError as error:
             # One that loads and then cannot be opened, or that stands in no order with the others.
             console.note(warning(console, f"{error}. Listed without any hooks."))
             everyone = {record.id for record in hooks}
-            host = await stack.enter_async_context(open_host(_without_hooks(tolerant, everyone)))
+            host = await stack.enter_async_context(open_host(_without(tolerant, everyone)))
             yield host, tuple(sorted(everyone))
             return
         missing = set(unaccepted)
@@ -186,12 +185,8 @@ async def open_for_listing(setup: Setup, console: Console) -> AsyncGenerator[tup
         yield host, tuple(sorted(missing))
 
 
-def _without_hooks(setup: Setup, left_out: Collection[str]) -> Setup:
-    """Return *setup* as if the plugins *left_out* had no hooks; what else they offer stays."""
-    kept = tuple(
-        item._replace(entry_points=tuple(entry for entry in item.entry_points if entry.group != HOOKS_GROUP))
-        if item.name in left_out
-        else item
-        for item in setup.discovery.distributions
-    )
-    return setup._replace(discovery=setup.discovery._replace(distributions=kept))
+def _without(setup: Setup, left_out: Collection[str]) -> Setup:
+    """Return *setup* with the plugins *left_out* blocked."""
+    selection = setup.settings.selection
+    block = (*selection.block, *sorted(left_out))
+    return setup._replace(settings=setup.settings._replace(selection=selection._replace(block=block)))

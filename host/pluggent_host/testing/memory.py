@@ -4,48 +4,30 @@
         def make_store(self, folder, clock):
             return MyStore(folder / "memory.db", clock=clock)
 
-The tests need pytest and no plugin of it: each runs a story in an event loop of its own.
+The tests need pytest and no plugin of it: each runs a story in an event loop of its own. Those
+of lists and searches stand in memory_queries.py.
 """
 
-# ruff: noqa: FBT001, PLR2004 (these are tests: cases and expected numbers)
+# ruff: noqa: PLR2004 (these are tests: expected numbers)
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import attrs
 import pytest
-from pluggent_hookspecs import Json, MemoryItem, MemoryQuery, MemoryStore, MemoryStoreError, MemoryStoreErrorKind
+from pluggent_hookspecs import Json, MemoryItem, MemoryQuery, MemoryStore, MemoryStoreErrorKind
 
-Story: TypeAlias = Callable[[MemoryStore], Coroutine[Any, Any, None]]
-Tell: TypeAlias = Callable[[Story], None]
+from pluggent_host.testing.memory_queries import ListsAndSearches
+from pluggent_host.testing.memory_stories import AWKWARD, Clock, Story, Tell, found_by, items, keys_of, refused, text_of
 
-AWKWARD = ("天气", "a:b", "a/b", "a%b", "a_b", "a*b", "a'b", 'a"b', "a\\b", " a ", "A", "ä", "a\u0308", "🎉", "a\nb")
-"""Names that a store has to keep apart and give back as they are."""
-
-QUERIES = ('"', "'", "*", "%", "_", "(", "a AND", "NOT", "OR OR", "a NEAR b", "key:", "{}", "-a", "--", "\\", "\x00")
-"""Searches that mean something in a query language; here they are words, or nothing."""
+__all__ = ["Clock", "MemoryStoreConformance"]
 
 
-@attrs.define
-class Clock:
-    """A clock that goes when it is told to; called, it gives seconds since the epoch."""
-
-    now_s: float = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-    def advance(self, seconds: float) -> None:
-        """Let *seconds* pass."""
-        self.now_s += seconds
-
-
-class MemoryStoreConformance:
+class MemoryStoreConformance(ListsAndSearches):
     """The promises of ``pluggent_hookspecs.MemoryStore``. Inherit, and say how a store is made.
 
     A store that takes its time from elsewhere sets ``takes_clock = False``; what needs a
@@ -115,7 +97,7 @@ class MemoryStoreConformance:
             await store.save([MemoryItem(space, key, f"{space}/{key}") for space in AWKWARD for key in AWKWARD])
             for space in AWKWARD:
                 for key in AWKWARD:
-                    assert _text(await store.get(space, key)) == f"{space}/{key}"
+                    assert text_of(await store.get(space, key)) == f"{space}/{key}"
 
         told(story)
 
@@ -127,7 +109,7 @@ class MemoryStoreConformance:
             assert (second.text, second.data, second.value) == ("new", {}, 0.0)
             assert second.created_s == first.created_s
             assert second.updated_s >= first.updated_s
-            assert await _keys(store, MemoryQuery("n")) == ["k"]
+            assert await keys_of(store, MemoryQuery("n")) == ["k"]
 
         told(story)
 
@@ -150,7 +132,7 @@ class MemoryStoreConformance:
 
     def test_what_was_saved_comes_back_in_the_order_given(self, told: Tell) -> None:
         async def story(store: MemoryStore) -> None:
-            saved = await store.save(_items("n", "cab"))
+            saved = await store.save(items("n", "cab"))
             assert [item.key for item in saved] == ["c", "a", "b"]
 
         told(story)
@@ -160,9 +142,9 @@ class MemoryStoreConformance:
         async def story(store: MemoryStore) -> None:
             await store.save([MemoryItem("n", "old", "before")])
             batch = [MemoryItem("n", "new", "x"), MemoryItem("n", "old", "after"), bad]
-            assert await _refused(store.save(batch)) is MemoryStoreErrorKind.INVALID
-            assert await _keys(store, MemoryQuery("n")) == ["old"]
-            assert _text(await store.get("n", "old")) == "before"
+            assert await refused(store.save(batch)) is MemoryStoreErrorKind.INVALID
+            assert await keys_of(store, MemoryQuery("n")) == ["old"]
+            assert text_of(await store.get("n", "old")) == "before"
             assert await store.search("n", "after") == ()
 
         told(story)
@@ -172,7 +154,7 @@ class MemoryStoreConformance:
             calls = [store.get("", "k"), store.get("n", ""), store.delete("", "k"), store.delete("n", "")]
             calls_of_lists = [store.list(MemoryQuery("")), store.search("", "x")]
             for call in (*calls, *calls_of_lists):
-                assert await _refused(call) is MemoryStoreErrorKind.INVALID
+                assert await refused(call) is MemoryStoreErrorKind.INVALID
 
         told(story)
 
@@ -205,188 +187,13 @@ class MemoryStoreConformance:
         async def story(store: MemoryStore) -> None:
             await store.save([MemoryItem(space, "k", f"tea {index}") for index, space in enumerate(spaces)])
             for index, space in enumerate(spaces):
-                assert _text(await store.get(space, "k")) == f"tea {index}"
+                assert text_of(await store.get(space, "k")) == f"tea {index}"
                 assert [item.namespace for item in (await store.list(MemoryQuery(space))).items] == [space]
                 assert [hit.item.namespace for hit in await store.search(space, "tea")] == [space]
             assert await store.delete("a", "k") is True
-            assert _text(await store.get("a:b", "k")) == "tea 1"
+            assert text_of(await store.get("a:b", "k")) == "tea 1"
             assert (await store.list(MemoryQuery("nobody"))).items == ()
             assert await store.search("nobody", "tea") == ()
-
-        told(story)
-
-    # ---- lists --------------------------------------------------------------------------
-
-    def test_lists_are_ordered_by_key_as_characters_are_numbered(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save([MemoryItem("n", key, "x") for key in AWKWARD])
-            assert await _keys(store, MemoryQuery("n")) == sorted(AWKWARD)
-            assert await _keys(store, MemoryQuery("n", descending=True)) == sorted(AWKWARD, reverse=True)
-
-        told(story)
-
-    def test_lists_are_ordered_by_the_order_of_saves_even_within_one_instant(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            for key in "cab":
-                await store.save(_items("n", key))
-            await store.save(_items("n", "a"))
-            assert await _keys(store, MemoryQuery("n", order="created")) == ["c", "a", "b"]
-            assert await _keys(store, MemoryQuery("n", order="created", descending=True)) == ["b", "a", "c"]
-            assert await _keys(store, MemoryQuery("n", order="updated")) == ["c", "b", "a"]
-            assert await _keys(store, MemoryQuery("n", order="updated", descending=True)) == ["a", "b", "c"]
-
-        told(story)
-
-    def test_a_prefix_is_meant_literally(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save([MemoryItem("n", key, "x") for key in ("a%1", "a%2", "ab", "A%3", "a*", "a_1", "ä")])
-            assert await _keys(store, MemoryQuery("n", prefix="a%")) == ["a%1", "a%2"]
-            assert await _keys(store, MemoryQuery("n", prefix="a_")) == ["a_1"]
-            assert await _keys(store, MemoryQuery("n", prefix="a*")) == ["a*"]
-            assert await _keys(store, MemoryQuery("n", prefix="z")) == []
-
-        told(story)
-
-    def test_since_is_strictly_later(self, told: Tell, ticking: Clock) -> None:
-        async def story(store: MemoryStore) -> None:
-            (first,) = await store.save(_items("n", "a"))
-            ticking.advance(1)
-            await store.save(_items("n", "b"))
-            assert await _keys(store, MemoryQuery("n", since_s=first.updated_s)) == ["b"]
-            assert await _keys(store, MemoryQuery("n", since_s=first.updated_s - 1)) == ["a", "b"]
-            assert await _keys(store, MemoryQuery("n", since_s=first.updated_s + 1)) == []
-
-        told(story)
-
-    @pytest.mark.parametrize("order", ["key", "created", "updated"])
-    @pytest.mark.parametrize("descending", [False, True])
-    def test_pages_make_the_whole_list(self, told: Tell, order: Any, descending: bool) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save(_items("n", "gbcadef"))
-            query = MemoryQuery("n", order=order, descending=descending)
-            whole = await _keys(store, query)
-            assert len(whole) == 7
-            for limit in (1, 2, 3, 6, 7, 8):
-                assert await _keys(store, attrs.evolve(query, limit=limit)) == whole
-
-        told(story)
-
-    def test_the_last_page_says_so(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save(_items("n", "ab"))
-            assert (await store.list(MemoryQuery("n", limit=2))).cursor is None
-            assert (await store.list(MemoryQuery("n", limit=1))).cursor is not None
-            assert (await store.list(MemoryQuery("empty"))).cursor is None
-
-        told(story)
-
-    @pytest.mark.parametrize("order", ["key", "created", "updated"])
-    @pytest.mark.parametrize("descending", [False, True])
-    def test_saves_between_pages_neither_repeat_nor_hide_others(
-        self,
-        told: Tell,
-        order: Any,
-        descending: bool,
-    ) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save(_items("n", "dhbfjl"))
-            disturbed = {"b", "d", "new-a", "new-z", "aa", "zz"}
-            query = MemoryQuery("n", order=order, descending=descending, limit=1)
-            seen: list[str] = []
-            for _ in range(2):
-                page = await store.list(query)
-                seen += [item.key for item in page.items]
-                # new items on both sides, one saved anew, one that goes
-                await store.save([MemoryItem("n", key, "again") for key in sorted(disturbed - {"b"})])
-                await store.delete("n", "b")
-                query = attrs.evolve(query, cursor=page.cursor)
-            seen += await _keys(store, query)
-            others = [key for key in seen if key not in disturbed]
-            assert sorted(others) == ["f", "h", "j", "l"]
-            if order == "key":
-                assert len(seen) == len(set(seen))
-
-        told(story)
-
-    def test_a_cursor_that_is_none_is_refused(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save(_items("n", "abc"))
-            for cursor in ("", "nonsense", "天气", "AAAA", "W10="):
-                assert await _refused(store.list(MemoryQuery("n", cursor=cursor))) is MemoryStoreErrorKind.INVALID
-
-        told(story)
-
-    @pytest.mark.parametrize("limit", [0, -1])
-    def test_a_limit_below_one_is_refused(self, told: Tell, limit: int) -> None:
-        async def story(store: MemoryStore) -> None:
-            assert await _refused(store.list(MemoryQuery("n", limit=limit))) is MemoryStoreErrorKind.INVALID
-            assert await _refused(store.search("n", "x", limit)) is MemoryStoreErrorKind.INVALID
-
-        told(story)
-
-    # ---- search -------------------------------------------------------------------------
-
-    def test_search_finds_words_in_any_case(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save([MemoryItem("n", "1", "Green Tea, hot"), MemoryItem("n", "2", "coffee")])
-            for text in ("tea", "TEA", "tea!", "a cup of tea"):
-                assert await _found(store, text) == ["1"]
-            assert await _found(store, "milk") == []
-
-        told(story)
-
-    def test_search_puts_better_matches_first(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            texts = {"one": "tea and a long story of other things", "both": "tea with milk", "none": "coffee"}
-            await store.save([MemoryItem("n", key, text) for key, text in texts.items()])
-            hits = await store.search("n", "tea milk")
-            assert [hit.item.key for hit in hits] == ["both", "one"]
-            assert 1 >= hits[0].score > hits[1].score > 0
-
-        told(story)
-
-    def test_search_gives_no_more_than_asked_for(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save([MemoryItem("n", str(i), "tea") for i in range(20)])
-            assert len(await store.search("n", "tea", 3)) == 3
-            assert len(await store.search("n", "tea")) == 10
-
-        told(story)
-
-    def test_search_finds_two_character_chinese_words(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            texts = {"1": "北京天气很好", "2": "北京很大", "3": "天天生气", "4": "weather 天气"}
-            await store.save([MemoryItem("n", key, text) for key, text in texts.items()])
-            assert sorted(await _found(store, "天气")) == ["1", "4"]
-            assert sorted(await _found(store, "北京")) == ["1", "2"]
-            assert (await _found(store, "北京天气"))[0] == "1"
-            assert await _found(store, "上海") == []
-
-        told(story)
-
-    @pytest.mark.parametrize("text", ["", " ", "\n\t "])
-    def test_search_for_nothing_finds_nothing(self, told: Tell, text: str) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save([MemoryItem("n", "k", "a text")])
-            assert await store.search("n", text) == ()
-
-        told(story)
-
-    @pytest.mark.parametrize("text", QUERIES)
-    def test_search_has_no_syntax(self, told: Tell, text: str) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save([MemoryItem("n", "k", "tea")])
-            assert await store.search("n", text) == ()
-            assert await _found(store, f"{text} tea") == ["k"]
-
-        told(story)
-
-    def test_search_sees_the_latest_text_only(self, told: Tell) -> None:
-        async def story(store: MemoryStore) -> None:
-            await store.save([MemoryItem("n", "k", "tea")])
-            await store.save([MemoryItem("n", "k", "coffee")])
-            assert await _found(store, "tea") == []
-            assert await _found(store, "coffee") == ["k"]
 
         told(story)
 
@@ -396,11 +203,11 @@ class MemoryStoreConformance:
         async def story(store: MemoryStore) -> None:
             await store.save([MemoryItem("n", "short", "tea", ttl_s=10), MemoryItem("n", "long", "tea")])
             ticking.advance(9)
-            assert await _keys(store, MemoryQuery("n")) == ["long", "short"]
+            assert await keys_of(store, MemoryQuery("n")) == ["long", "short"]
             ticking.advance(1)
             assert await store.get("n", "short") is None
-            assert await _keys(store, MemoryQuery("n")) == ["long"]
-            assert await _found(store, "tea") == ["long"]
+            assert await keys_of(store, MemoryQuery("n")) == ["long"]
+            assert await found_by(store, "tea") == ["long"]
             assert await store.delete("n", "short") is False
 
         told(story)
@@ -451,17 +258,17 @@ class MemoryStoreConformance:
                     await asyncio.sleep(0)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-                assert len(await _keys(store, MemoryQuery(f"space {steps}"))) in (0, 100)
+                assert len(await keys_of(store, MemoryQuery(f"space {steps}"))) in (0, 100)
 
         told(story)
 
     def test_a_closed_store_says_so(self, told: Tell) -> None:
         async def story(store: MemoryStore) -> None:
-            await store.save(_items("n", "a"))
+            await store.save(items("n", "a"))
             await store.aclose()
             await store.aclose()
             calls: list[Awaitable[object]] = [
-                store.save(_items("n", "b")),
+                store.save(items("n", "b")),
                 store.save([]),
                 store.get("n", "a"),
                 store.delete("n", "a"),
@@ -469,35 +276,6 @@ class MemoryStoreConformance:
                 store.search("n", "a"),
             ]
             for call in calls:
-                assert await _refused(call) is MemoryStoreErrorKind.CLOSED
+                assert await refused(call) is MemoryStoreErrorKind.CLOSED
 
         told(story)
-
-
-def _items(namespace: str, keys: Iterable[str]) -> list[MemoryItem]:
-    return [MemoryItem(namespace, key, f"text of {key}") for key in keys]
-
-
-def _text(item: MemoryItem | None) -> str | None:
-    return item.text if item else None
-
-
-async def _keys(store: MemoryStore, query: MemoryQuery) -> list[str]:
-    """Return the keys of all pages."""
-    keys: list[str] = []
-    while True:
-        page = await store.list(query)
-        keys += [item.key for item in page.items]
-        if page.cursor is None:
-            return keys
-        query = attrs.evolve(query, cursor=page.cursor)
-
-
-async def _found(store: MemoryStore, text: str) -> list[str]:
-    return [hit.item.key for hit in await store.search("n", text)]
-
-
-async def _refused(call: Awaitable[object]) -> MemoryStoreErrorKind:
-    with pytest.raises(MemoryStoreError) as caught:
-        await call
-    return caught.value.kind
