@@ -324,7 +324,7 @@ _WHERE = {name: room for room, names in _ROOMS.items() for name in names}
 __all__ = [  # noqa: PLE0604 (strings, from the table above)
     "__version__",
     *_WHERE,
-]  # pyright: ignore[reportUnsupportedDunderAll]
+]  # pyright: ignore[reportUnsupportedDunderAll] (a test compares it with the typed names above)
 
 
 def __getattr__(name: str) -> Any:

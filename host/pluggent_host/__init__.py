@@ -6,7 +6,7 @@ A name is imported when it is first used, so that importing this package costs n
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pluggent_host.version import VERSION as __version__
+from pluggent_host.version import VERSION as __version__  # noqa: N811 (the name that tools look for)
 
 if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.host import Host as Host
@@ -40,7 +40,7 @@ _WHERE = {
 __all__ = [  # noqa: PLE0604 (strings, from the table above)
     "__version__",
     *_WHERE,
-]
+]  # pyright: ignore[reportUnsupportedDunderAll] (a test compares it with the typed names above)
 
 
 def __getattr__(name: str) -> Any:

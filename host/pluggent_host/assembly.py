@@ -84,7 +84,7 @@ async def take_apart(parts: Parts) -> None:
 
 
 def look_around(
-    settings: HostSettings, installed: bool | Discovery, acknowledged: Callable[[PluginRecord], bool] | None
+    settings: HostSettings, *, installed: bool | Discovery, acknowledged: Callable[[PluginRecord], bool] | None
 ) -> Catalog:
     """Return what is installed and may run. Raises ConfigError naming everything that is in doubt."""
     found = Discovery(()) if installed is False else discover() if installed is True else installed

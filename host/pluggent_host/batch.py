@@ -46,6 +46,7 @@ class BatchTurn(Journal, Protocol):
     def runner(self) -> Runner: ...
     @property
     def limits(self) -> Limits: ...
+
     effects: int
     """How many calls that may change something have run in this turn, nested ones included."""
 
@@ -96,6 +97,7 @@ class _Slot:
     operation: ToolCallOperation
     decided: Decided[ToolCallEvent, ToolOutput] | None = None
     dispatched: bool = False
+    begun: bool = False
     effects_seen: int = 0
     """How many calls of the batch had taken effect when this one was decided."""
     asked: bool = False
@@ -166,11 +168,11 @@ class _Batch:
         closing: list[Settled] = []
         for slot in self._slots:
             if slot.message is None:
-                closing.append(close_call(turn_id, slot.call, started=slot.dispatched))
+                closing.append(close_call(turn_id, slot.call, dispatched=slot.dispatched, begun=slot.begun))
                 if slot.dispatched and slot.decided is not None:
                     self._turn.settled(slot.operation, slot.decided.event, unsure=True)
             messages.append(slot.message or closing[-1].message)
-        closing += [close_call(turn_id, call, started=False) for call in self._unread]
+        closing += [close_call(turn_id, call) for call in self._unread]
         messages += [entry.message for entry in closing[len(closing) - len(self._unread) :]]
         # In memory first: a disk that is full must not leave the conversation torn.
         self._turn.add(*messages)
@@ -288,6 +290,7 @@ class _Batch:
         self, slot: _Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
     ) -> None:
         turn, event = self._turn, decided.event
+        slot.begun = True
         turn.tell(ToolStarted(turn.scope, slot.call.id, slot.call.name, event.capability, event.arguments_json))
         try:
             output = await turn.operations.perform(decided)

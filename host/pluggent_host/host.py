@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from time import time
 from typing import Any
@@ -87,7 +87,7 @@ class Host:
         acknowledged: Callable[[PluginRecord], bool] | None = None,
         state_dir: str | os.PathLike[str] | None = None,
         workspace: str | os.PathLike[str] | None = None,
-    ) -> AsyncIterator[Host]:
+    ) -> AsyncGenerator[Host]:
         """Open a host. No file is read; everything is composed here.
 
         *model* is ``provider/model`` (default: ``offline/demo``, which needs nothing). *tools*
@@ -104,8 +104,8 @@ class Host:
 
         Raises ConfigError and PluginError, before anything has run.
         """
-        merged = _merged(config or HostSettings(), model, system, limits, strict, settings)
-        found = look_around(merged, installed, acknowledged)
+        merged = _merged(config or HostSettings(), model, system, limits, strict=strict, plugins=settings)
+        found = look_around(merged, installed=installed, acknowledged=acknowledged)
         in_code = [*plugins, *policies, *([_Approver(approver)] if approver is not None else [])]
         parts = await assemble(merged, found, in_code)
         host = cls(parts, _Defaults(tuple(tools), _path(state_dir), _path(workspace)))
@@ -258,7 +258,11 @@ class _HostJournal:
     """Where operations outside any session leave their traces: with the observers."""
 
     def __init__(self, tell: Callable[[Observation], None]) -> None:
-        self.tell = tell
+        self._tell = tell
+
+    def tell(self, event: Observation) -> None:
+        """Tell the host's observers."""
+        self._tell(event)
 
     def record(self, decision: DecisionMade) -> None:
         """Nothing but observers keeps what belongs to no session."""
@@ -274,9 +278,14 @@ def _whole(history: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def _merged(
-    base: HostSettings, model: str, system: str, limits: Limits | None, strict: bool | None,
+    base: HostSettings,
+    model: str,
+    system: str,
+    limits: Limits | None,
+    *,
+    strict: bool | None,
     plugins: Mapping[str, Any] | None,
-) -> HostSettings:  # fmt: skip
+) -> HostSettings:
     return base._replace(
         model=model or base.model,
         system=system or base.system,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import attrs
 from pluggent_hookspecs import errors
@@ -94,9 +94,9 @@ class MemoryWriteOperation(_MemoryOperation):
     hooks = Hooks("transform_memory_write", "decide_memory_write")
 
     def changed(self, event: MemoryWriteEvent, value: Any, plugin: str) -> MemoryWriteEvent:
-        items = tuple(value) if isinstance(value, Sequence) else (None,)
+        items = _items(value)
         before = {item.namespace for item in event.items}
-        if not all(isinstance(item, MemoryItem) and item.namespace in before for item in items):
+        if items is None or not all(item.namespace in before for item in items):
             raise ValueError("returned something else than MemoryItems of the same namespace")
         return attrs.evolve(event, items=items)
 
@@ -124,9 +124,9 @@ class MemoryReadOperation(_MemoryOperation):
         return MemoryResultEvent(event.scope, event.store, event.namespace, result)
 
     def changed_result(self, event: MemoryResultEvent, value: Any, plugin: str) -> MemoryResultEvent:
-        items = tuple(value) if isinstance(value, Sequence) else (None,)
+        items = _items(value)
         known = {(item.namespace, item.key) for item in event.items}
-        if not all(isinstance(item, MemoryItem) and (item.namespace, item.key) in known for item in items):
+        if items is None or not all((item.namespace, item.key) in known for item in items):
             raise ValueError("returned something else than the items that were read, or changed ones of them")
         return attrs.evolve(event, items=items)
 
@@ -136,6 +136,13 @@ class MemoryReadOperation(_MemoryOperation):
     def rendered(self, event: MemoryReadEvent) -> str:
         what = event.key if event.key is not None else event.text if event.text is not None else "a list"
         return quoted(f"read memory {event.store}, namespace {event.namespace}: {what}")
+
+
+def _items(value: object) -> tuple[MemoryItem, ...] | None:
+    """Return *value* if it is a sequence of items and of nothing else."""
+    given = tuple(cast("Sequence[object]", value)) if isinstance(value, Sequence) else (None,)
+    items = tuple(item for item in given if isinstance(item, MemoryItem))
+    return items if len(items) == len(given) else None
 
 
 class Memory:
@@ -187,7 +194,7 @@ class Memory:
         capability, store = await self.__open()
         event = MemoryReadEvent(self.__scope, capability, namespace, key=key)
 
-        async def run(frozen: MemoryReadEvent) -> tuple[MemoryItem, ...]:
+        async def run(_: MemoryReadEvent) -> tuple[MemoryItem, ...]:
             item = await store.get(namespace, key)
             return () if item is None else (item,)
 
@@ -200,7 +207,7 @@ class Memory:
         event = MemoryReadEvent(self.__scope, capability, query.namespace, query=query)
         cursor: str | None = None
 
-        async def run(frozen: MemoryReadEvent) -> tuple[MemoryItem, ...]:
+        async def run(_: MemoryReadEvent) -> tuple[MemoryItem, ...]:
             nonlocal cursor
             page = await store.list(query)
             cursor = page.cursor
@@ -214,7 +221,7 @@ class Memory:
         event = MemoryReadEvent(self.__scope, capability, namespace, text=text, limit=limit)
         scores: dict[str, float] = {}
 
-        async def run(frozen: MemoryReadEvent) -> tuple[MemoryItem, ...]:
+        async def run(_: MemoryReadEvent) -> tuple[MemoryItem, ...]:
             hits = await store.search(namespace, text, limit)
             scores.update((hit.item.key, hit.score) for hit in hits)
             return tuple(hit.item for hit in hits)

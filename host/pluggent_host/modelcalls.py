@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol, cast, get_args
 
 import attrs
 import msgspec
@@ -47,7 +47,7 @@ BYTES_A_TOKEN = 4
 
 def _plain(value: object) -> object:
     if isinstance(value, MappingProxyType):
-        return dict(value)
+        return dict(cast("Mapping[str, object]", value))
     raise TypeError(f"{type(value).__name__} in a model request")
 
 
@@ -262,7 +262,7 @@ class ModelCallOperation:
 
 
 @contextlib.asynccontextmanager
-async def _closing(stream: Any) -> AsyncIterator[AsyncIterator[Sequence[Delta]]]:
+async def _closing(stream: Any) -> AsyncGenerator[AsyncIterator[Sequence[Delta]]]:
     """Close *stream* on the way out, if it can be closed."""
     if inspect.iscoroutine(stream):
         stream.close()
@@ -278,14 +278,18 @@ def _checked(response: object) -> ModelResponse:
     """Return *response*. Raises TypeError if it is no reply of an assistant, through and through."""
     if not isinstance(response, ModelResponse):
         raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
-    message: object = response.message
-    if not isinstance(message, Message) or message.role is not Role.ASSISTANT:
+    message = response.message
+    if not _is_from_assistant(message):
         raise TypeError("its reply is not a message of the assistant")
     for part in message.content:
         _check_part(part)
     for call in message.tool_calls:
         _check_call(call)
     return response
+
+
+def _is_from_assistant(message: object) -> bool:
+    return isinstance(message, Message) and message.role is Role.ASSISTANT
 
 
 def _check_part(part: object) -> None:
@@ -305,14 +309,13 @@ def _check_call(call: object) -> None:
 _PARTS = get_args(Part)
 
 
-def _visible(batch: Any) -> tuple[str, str]:
+def _visible(batch: Sequence[Delta]) -> tuple[str, str]:
     text: list[str] = []
     reasoning: list[str] = []
     for delta in batch:
-        kind: type[Delta] = type(delta)
-        if kind is TextDelta or kind is RefusalDelta:
+        if type(delta) is TextDelta or type(delta) is RefusalDelta:
             text.append(delta.text)
-        elif kind is ReasoningDelta:
+        elif type(delta) is ReasoningDelta:
             reasoning.append(delta.text)
     return "".join(text), "".join(reasoning)
 

@@ -52,6 +52,7 @@ class NestingTurn(Journal, Protocol):
     def caller(self) -> Caller: ...
     @property
     def threads(self) -> Threads: ...
+
     effects: int
 
     @property

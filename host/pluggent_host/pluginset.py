@@ -68,7 +68,7 @@ class PluginSet:
         self._lock = asyncio.Lock()
         self._lifetimes: list[tuple[str, Lifetime]] = []
         self.tools_named: Callable[[str], Awaitable[tuple[str, ...]]] = _no_tools
-        self.tell: Callable[[Observation], None] = lambda event: None
+        self.tell: Callable[[Observation], None] = lambda _: None
 
     # ---- hooks ---------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -186,7 +186,7 @@ class Session:
                 self._usage += turn.usage
 
     @contextlib.asynccontextmanager
-    async def _turn_scope(self, origin: str) -> AsyncIterator[Scope]:
+    async def _turn_scope(self, origin: str) -> AsyncGenerator[Scope]:
         if self._closed:
             raise SessionError(f"session '{self.id}' is closed")
         if self._task is not None:

@@ -143,8 +143,8 @@ def step(state: State, event: Event) -> tuple[State, Effect]:
             return _settled(state, event)
         case Stopped(why, detail, limit):
             return _end(state, Done(why, detail, limit))
-        case _ as never:
-            assert_never(never)
+        case _:
+            assert_never(event)
 
 
 def _ask(state: State) -> tuple[State, Effect]:

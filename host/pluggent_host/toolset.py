@@ -128,4 +128,4 @@ class Toolset(Mapping[str, BoundTool]):
         wanted = set(names)
         if unknown := wanted - self._tools.keys():
             raise ValueError(f"{', '.join(sorted(unknown))}: not among the offered tools; they can only be narrowed")
-        return self if wanted == self._tools.keys() else Toolset(t for n, t in self._tools.items() if n in wanted)
+        return self if len(wanted) == len(self._tools) else Toolset(t for n, t in self._tools.items() if n in wanted)

@@ -173,6 +173,9 @@ def rebuild(entries: Iterable[Entry]) -> Rebuilt:
     return book.rebuilt()
 
 
+_GO = frozenset({"allow", "approved"})
+
+
 class _Book:
     """Reads entries in order; knows which calls of the last reply are open."""
 
@@ -185,6 +188,7 @@ class _Book:
         self.results: dict[str, Message] = {}
         self.dispatched: dict[str, str] = {}
         self.unsure: set[str] = set()
+        self.allowed: set[str] = set()
         self.over = True
         self.began = False
 
@@ -217,8 +221,8 @@ class _Book:
             case TurnOver():
                 self._flush()
                 self.over = True
-            case Decided():
-                pass
+            case Decided(decision):
+                self.allowed |= {decision.call_id} if decision.verdict in _GO else set()
 
     def _flush(self) -> list[Settled]:
         closing: list[Settled] = []
@@ -227,13 +231,14 @@ class _Book:
             if result is None:
                 known = call.id in self.dispatched
                 self.unsure |= {self.dispatched.pop(call.id)} if known else set()
-                entry = close_call(self.turn_id, call, started=known)
+                entry = close_call(self.turn_id, call, dispatched=known, begun=call.id in self.allowed)
                 closing.append(entry)
                 result = entry.message
             self.messages.append(result)
         # What is left was dispatched below another call and never heard of again.
         self.unsure |= set(self.dispatched.values())
         self.dispatched.clear()
+        self.allowed.clear()
         self.open = ()
         return closing
 
@@ -253,13 +258,20 @@ class _Book:
         )
 
 
-def close_call(turn_id: str, call: ToolCall, *, started: bool) -> Settled:
-    """Return the one result of a call that will never have a proper one."""
-    if started:
-        text = "This call was interrupted while it ran. Whether it took effect is unknown; it was not repeated."
+def close_call(turn_id: str, call: ToolCall, *, dispatched: bool = False, begun: bool = False) -> Settled:
+    """Return the one result of a call that will never have a proper one.
+
+    ``dispatched``: it has effects and was about to run; ``begun``: it had been allowed, and
+    whatever it called in its turn may have happened.
+    """
+    kind = ToolErrorKind.CANCELLED
+    if dispatched:
         kind = ToolErrorKind.OUTCOME_UNKNOWN
+        text = "This call was interrupted while it ran. Whether it took effect is unknown; it was not repeated."
+    elif begun:
+        text = "This call was interrupted. It may have run in part."
     else:
-        text, kind = "This call was not run: the turn ended before.", ToolErrorKind.CANCELLED
+        text = "This call was not run: the turn ended before."
     return Settled(turn_id, call.id, Message.tool(call, text, is_error=True), str(kind))
 
 

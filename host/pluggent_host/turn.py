@@ -167,12 +167,12 @@ class Turn:
                 assert self._reply is not None
                 run = await run_batch(self, self._offered, self._reply.tool_calls, round)
                 return attrs.evolve(run.settled, spent=self._spent())
-            case _ as never:
-                assert_never(never)
+            case _:
+                assert_never(effect)
 
     def _close(self, done: Done) -> None:
         calls = self._reply.tool_calls if self._reply is not None and done.close else ()
-        closing = [close_call(self.scope.turn_id, call, started=False) for call in calls if call.id in done.close]
+        closing = [close_call(self.scope.turn_id, call) for call in calls if call.id in done.close]
         self.add(*(entry.message for entry in closing))
         self.append(*closing)
 

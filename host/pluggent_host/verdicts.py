@@ -33,7 +33,7 @@ class Verdict:
 
 def ballot(hook: str, plugin: str, answer: Answer, *, may_respond: bool) -> tuple[Decision | None, Vote]:
     """Return what one plugin's answer counts as. Everything that is not a legal answer denies."""
-    decision = answer.value
+    decision: object = answer.value
     if decision is None and not answer.problem:
         return None, Vote(plugin, "none")
     elapsed_us = round(answer.elapsed_s * 1e6, 1)
@@ -47,7 +47,8 @@ def ballot(hook: str, plugin: str, answer: Answer, *, may_respond: bool) -> tupl
     elif kind is Respond and not may_respond:
         fault = _fault(plugin, hook, "answered Respond without the operator's grant [grants] may_respond")
     else:
-        return cast("Decision", decision), Vote(plugin, _name(decision), _reason(decision), elapsed_us)
+        legal = cast("Decision", decision)
+        return legal, Vote(plugin, _name(legal), _reason(legal), elapsed_us)
     return fault, Vote(plugin, "deny", fault.tell_user, elapsed_us)
 
 

@@ -3,41 +3,14 @@
 import asyncio
 
 import pytest
+from places import Log
+from pluggent_hookspecs import Ask, Deny, Respond, ToolOutput, hookimpl, tool
+from pluggent_hookspecs.events import DecisionMade, ToolFinished, ToolStarted
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_hookspecs import Ask, Deny, Respond, ToolOutput, hookimpl, tool
-from pluggent_hookspecs.events import DecisionMade, ToolFinished, ToolStarted
 from talking import WAIT_S, assert_whole, results, talking
-
-
-class Log:
-    """Tools that write down when they begin and end; each waits until the others had a chance."""
-
-    def __init__(self):
-        self.lines = []
-        self.running = 0
-        self.most = 0
-
-    def tool(self, name, **marks):
-        @tool(name=name, **marks)
-        async def run(n: int = 0) -> str:
-            """Run."""
-            self.lines.append(f"{name}{n} begins")
-            self.running += 1
-            self.most = max(self.most, self.running)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            self.running -= 1
-            self.lines.append(f"{name}{n} ends")
-            return f"{name}{n}"
-
-        return run
-
-    def alone(self, *names):
-        """Tell whether each of *names* began and ended with nothing in between."""
-        return all(self.lines[self.lines.index(f"{name} begins") + 1] == f"{name} ends" for name in names)
 
 
 def calls(name, *numbers):
@@ -60,7 +33,7 @@ async def test_calls_of_one_reply_run_side_by_side():
 
 
 async def test_blocking_calls_run_side_by_side_in_threads():
-    import threading  # noqa: PLC0415 (this test alone has a barrier of threads)
+    import threading
 
     barrier = threading.Barrier(3, timeout=WAIT_S)
 
@@ -220,9 +193,7 @@ async def test_too_many_denials_end_the_turn():
         def decide_tool_call(self, event):
             return Deny("no")
 
-    async with talking(
-        calls("r", *range(11)), "never", tools=[Log().tool("r", effects=())], plugins=[No()]
-    ) as session:
+    async with talking(calls("r", *range(11)), "never", tools=[Log().tool("r", effects=())], plugins=[No()]) as session:
         result = await session.say("go")
 
         assert (result.why, result.limit) == (Why.LIMIT, "denials")
@@ -254,9 +225,7 @@ async def test_calls_that_need_nobody_run_before_anybody_is_asked():
         return True
 
     tools = [log.tool("w", effects=("shell",)), log.tool("r", effects=())]
-    async with talking(
-        (*calls("w", 1), *calls("r", 1)), "x", tools=tools, config=STRICT, approver=approver
-    ) as session:
+    async with talking((*calls("w", 1), *calls("r", 1)), "x", tools=tools, config=STRICT, approver=approver) as session:
         await session.say("go")
 
         assert seen == [["r1 begins", "r1 ends"]]
@@ -321,9 +290,7 @@ async def test_calls_behind_an_asked_exclusive_one_wait_for_the_answer():
         return True
 
     tools = [log.tool("r", effects=()), log.tool("e", effects=("shell",), exclusive=True)]
-    async with talking(
-        (*calls("e", 1), *calls("r", 1)), "x", tools=tools, config=STRICT, approver=approver
-    ) as session:
+    async with talking((*calls("e", 1), *calls("r", 1)), "x", tools=tools, config=STRICT, approver=approver) as session:
         await session.say("go")
 
         assert seen == [[]]

@@ -5,13 +5,13 @@ import contextlib
 import threading
 
 import pytest
+from places import Place, hanging_hook, only_this_task
+from pluggent_hookspecs import ToolContext, hookimpl, tool
+from pluggent_hookspecs.events import ToolStarted, TurnEnded
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_host.transcript import Dispatched, Settled, TurnOver, rebuild
-from pluggent_hookspecs import ToolContext, hookimpl, tool
-from pluggent_hookspecs.events import ToolStarted, TurnEnded
-from places import Place, hanging_hook, only_this_task
+from pluggent_host.transcript import Dispatched, Settled, TurnOver
 from talking import WAIT_S, assert_whole, results, shape, talking
 
 
@@ -355,123 +355,3 @@ async def test_a_direct_call_that_is_cancelled_is_asked_about_before_it_runs_aga
         assert (await session.call_tool("hang", {})).is_error
         assert len(asked) == 1
         assert session.history == ()
-
-
-# ---- everywhere -------------------------------------------------------------------------
-
-
-class Slow:
-    """Policies that really wait, each a trip of the loop."""
-
-    @hookimpl
-    async def decide_tool_call(self, event):
-        await asyncio.sleep(0)
-
-    @hookimpl
-    async def transform_tool_result(self, event):
-        await asyncio.sleep(0)
-
-    @hookimpl
-    async def decide_output(self, event):
-        await asyncio.sleep(0)
-
-    @hookimpl
-    async def around_tool_call(self, event, call_next):
-        output = await call_next()
-        await asyncio.sleep(0)
-        return output
-
-
-def slow_tools(effects):
-    """Return tools that wait before and after their effect, the number of which joins *effects*."""
-
-    @tool(effects=("shell",))
-    async def act(n: int) -> str:
-        """Act."""
-        await asyncio.sleep(0)
-        effects.append(n)
-        await asyncio.sleep(0)
-        return f"acted {n}"
-
-    @tool(effects=())
-    async def look(n: int) -> str:
-        """Look."""
-        await asyncio.sleep(0)
-        return f"looked {n}"
-
-    @tool(effects=())
-    async def delegate(context: ToolContext, n: int) -> str:
-        """Let another tool act."""
-        return str((await context.call_tool("act", {"n": n})).for_model)
-
-    @tool(effects=(), exclusive=True)
-    async def alone(n: int) -> str:
-        """Be alone."""
-        await asyncio.sleep(0)
-        return f"alone {n}"
-
-    return [act, look, delegate, alone]
-
-
-BATCH = (call("act", "a", n=1), call("look", "b", n=2), call("alone", "c", n=3), call("delegate", "d", n=4),
-         call("act", "e", n=5), call("look", "f", n=6))  # fmt: skip
-
-
-def batch_or_words(request):
-    """Make all the calls when a person has spoken, and say something when they have results."""
-    return BATCH if request.messages[-1].role == "user" else "said"
-
-
-async def trips(turn, number):
-    """Let *turn* go on for *number* trips of the loop, then cancel it; tell whether it had ended."""
-    for _ in range(number):
-        if turn.done():
-            return True
-        await asyncio.sleep(0)
-    turn.cancel()
-    await asyncio.wait((turn,), timeout=WAIT_S)
-    return not turn.cancelled()
-
-
-async def watched(session):
-    async with session.stream("go") as events:
-        async for _ in events:
-            pass
-
-
-@pytest.mark.parametrize("way", ["say", "stream"])
-@pytest.mark.parametrize("strict", [False, True])
-async def test_a_turn_can_be_cancelled_at_every_trip_of_the_loop(way, strict):
-    number, ended = 0, False
-    while not ended:
-        effects, asked = [], []
-
-        async def approver(event, asked=asked):
-            asked.append(event)
-            await asyncio.sleep(0)
-            return len(asked) < 5
-
-        async with talking(
-            *[batch_or_words] * 9, tools=slow_tools(effects), plugins=[Slow()], approver=approver,
-            config=HostSettings(strict=strict, fsync="off"),
-        ) as session:  # fmt: skip
-            turn = asyncio.create_task(watched(session) if way == "stream" else session.say("go"))
-            ended = await trips(turn, number)
-
-            assert only_this_task(), number
-            assert_whole(session.history)
-            rebuilt = rebuild(session.records())
-            assert (rebuilt.messages, rebuilt.closing) == (session.history, ()), number
-            settled = [entry for entry in session.records() if isinstance(entry, Settled)]
-            sure = {int(entry.message.text.split()[1]) for entry in settled if entry.message.text.startswith("acted")}
-            unsure = len(rebuilt.unsure)
-            assert len(set(effects) - sure) <= unsure, number
-            for message in session.history:
-                if message.tool_call_id == "d" and 4 in effects:
-                    assert "not run" not in message.text, number
-            if not strict:
-                await session.say("again")
-                assert len(asked) == unsure, number
-                assert_whole(session.history)
-        number += 1
-    assert number > 20

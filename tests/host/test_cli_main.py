@@ -223,7 +223,7 @@ def test_a_reader_that_has_gone_is_not_complained_about(cli, words):
 
 @pytest.mark.parametrize("words", [["--version"], ["plugins"], ["run", "weather city=Oslo"]])
 def test_a_closed_standard_output_is_no_fault(cli, words):
-    done = cli(*words, shell='exec "$@" >&-')
+    done = cli(*words, script='exec "$@" >&-')
 
     assert done.code == 0
     assert "Traceback" not in done.err
@@ -231,7 +231,7 @@ def test_a_closed_standard_output_is_no_fault(cli, words):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_is_said(cli):
-    done = cli("plugins", shell='exec "$@" > /dev/full')
+    done = cli("plugins", script='exec "$@" > /dev/full')
 
     assert (done.code, done.err) == (1, "error: output: No space left on device\n")
 

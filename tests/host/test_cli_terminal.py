@@ -111,7 +111,7 @@ def test_ctrl_c_at_the_question_ends_the_turn_and_nothing_is_done(cli):
 
 def test_the_question_goes_to_the_terminal_when_the_output_goes_elsewhere(cli):
     command = '"$@" > answer.txt 2> notes.txt'
-    with cli.at_terminal("run", "send_mail to=bob", shell=command) as terminal:
+    with cli.at_terminal("run", "send_mail to=bob", script=command) as terminal:
         terminal.wait_for(QUESTION)
         terminal.type("y\n")
         terminal.end()
@@ -142,7 +142,7 @@ def test_settings_that_say_deny_are_heeded_at_a_terminal_too(cli):
 
 def test_a_command_in_the_background_asks_nobody(cli):
     command = 'set -m; "$@" </dev/null & wait $!; echo code $?'
-    with cli.at_terminal("run", "send_mail to=bob", shell=command) as terminal:
+    with cli.at_terminal("run", "send_mail to=bob", script=command) as terminal:
         terminal.wait_for("code 3")
 
     assert QUESTION not in terminal.shown

@@ -2,9 +2,13 @@
 
 import asyncio
 
+from live import Live, seen, text
+from pluggent_hookspecs import ToolContext, tool
+from pluggent_hookspecs.events import Scope, TextShown, ToolProgressed
+from pluggent_hookspecs.models import Finished
 from pluggent_host.feed import WAITING_EVENTS, Feed
-from pluggent_hookspecs.events import Scope, TextShown
-from talking import WAIT_S
+from pluggent_host.testing.fakes import call
+from talking import WAIT_S, talking
 
 SCOPE = Scope()
 
@@ -91,3 +95,36 @@ async def test_nothing_is_kept_for_a_consumer_that_has_gone():
     await asyncio.wait_for(feed.room(), WAIT_S)
     feed.end()
     assert await read(feed) == []
+
+
+# ---- a slow consumer --------------------------------------------------------------------
+
+
+async def test_a_slow_consumer_holds_the_stream_up_instead_of_filling_the_memory():
+    live = Live(*text(*"x" * 3 * WAITING_EVENTS), (Finished(),))
+    async with talking(model=live) as session, session.stream("go") as events:
+        for _ in range(5 * WAITING_EVENTS):
+            await asyncio.sleep(0)
+        assert live.given <= WAITING_EVENTS + 1
+
+        assert len(await seen(events)) == 3 * WAITING_EVENTS
+
+
+async def test_a_tool_that_tells_much_progress_does_not_fill_the_memory():
+    told = asyncio.Event()
+
+    @tool(effects=())
+    async def chatty(context: ToolContext) -> str:
+        """Tell much."""
+        for number in range(20 * WAITING_EVENTS):
+            context.progress(number)
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        told.set()
+        return ""
+
+    async with talking(call("chatty"), "x", tools=[chatty]) as session, session.stream("go") as events:
+        await asyncio.wait_for(told.wait(), WAIT_S)
+
+        waiting = [event async for event in events if isinstance(event, ToolProgressed)]
+        assert len(waiting) <= 3 * WAITING_EVENTS

@@ -5,12 +5,12 @@ import contextlib
 import threading
 
 import pytest
+from pluggent_hookspecs import ConfigError, PluginLoadError, SessionError, hookimpl, tool
+from pluggent_hookspecs.events import ApprovalEvent, PluginStateChanged
 from pluggent_host import Host, Limits
 from pluggent_host.settings import HostSettings
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_hookspecs import ConfigError, PluginLoadError, SessionError, hookimpl, tool
-from pluggent_hookspecs.events import ApprovalEvent, PluginStateChanged
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 
 
@@ -214,7 +214,7 @@ async def test_an_approver_answers_with_yes_no_or_nothing(answer, is_async):
 
 
 async def test_an_approver_that_answers_something_else_has_not_answered():
-    async with talking(call("write"), "x", tools=[write], strict=True, approver=lambda event: "yes") as session:
+    async with talking(call("write"), "x", tools=[write], strict=True, approver=lambda _: "yes") as session:
         assert (await session.say("go")).why is Why.DENIED
 
 

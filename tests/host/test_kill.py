@@ -1,5 +1,10 @@
-"""A process killed at any step of a turn: nothing is lost, nothing is done twice without asking."""
+"""A turn that ends at any step, killed, cancelled or on a full disk.
 
+Nothing is lost, and nothing is done twice without asking.
+"""
+
+import asyncio
+import resource
 import shutil
 import subprocess
 import sys
@@ -7,12 +12,16 @@ from pathlib import Path
 
 import dying
 import pytest
+from places import only_this_task
+from pluggent_hookspecs import SessionError, ToolContext, hookimpl, tool
+from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_host import Limits
+from pluggent_host.settings import HostSettings
 from pluggent_host.step import Why
-from pluggent_host.testing.fakes import ScriptedModel
+from pluggent_host.testing.fakes import ScriptedModel, call
 from pluggent_host.transcript import Dispatched, Settled, rebuild
 from pluggent_host.transcript_file import read
-from pluggent_hookspecs.errors import ToolErrorKind
-from talking import assert_whole, hosting, shape
+from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 
 NUMBERS = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
 """Which number each call of the turn writes."""
@@ -157,7 +166,227 @@ async def test_a_call_that_may_have_happened_asks_before_it_happens_again(killed
 
 async def test_keys_of_effects_are_never_used_again(killed):
     for folder in killed:
-        await reopened(folder, *dying.REPLIES, approver=lambda event: True)
+        await reopened(folder, *dying.REPLIES, approver=lambda _: True)
 
         keys = [key for _, key in written(folder)]
         assert len(set(keys)) == len(keys), folder
+
+
+# ---- cancelled -------------------------------------------------------------------------
+
+
+class Slow:
+    """Policies that really wait, each a trip of the loop."""
+
+    @hookimpl
+    async def decide_tool_call(self, event):
+        await asyncio.sleep(0)
+
+    @hookimpl
+    async def transform_tool_result(self, event):
+        await asyncio.sleep(0)
+
+    @hookimpl
+    async def decide_output(self, event):
+        await asyncio.sleep(0)
+
+    @hookimpl
+    async def around_tool_call(self, event, call_next):
+        output = await call_next()
+        await asyncio.sleep(0)
+        return output
+
+
+def slow_tools(effects):
+    """Return tools that wait before and after their effect, the number of which joins *effects*."""
+
+    @tool(effects=("shell",))
+    async def act(n: int) -> str:
+        """Act."""
+        await asyncio.sleep(0)
+        effects.append(n)
+        await asyncio.sleep(0)
+        return f"acted {n}"
+
+    @tool(effects=())
+    async def look(n: int) -> str:
+        """Look."""
+        await asyncio.sleep(0)
+        return f"looked {n}"
+
+    @tool(effects=())
+    async def delegate(context: ToolContext, n: int) -> str:
+        """Let another tool act."""
+        return str((await context.call_tool("act", {"n": n})).for_model)
+
+    @tool(effects=(), exclusive=True)
+    async def alone(n: int) -> str:
+        """Be alone."""
+        await asyncio.sleep(0)
+        return f"alone {n}"
+
+    return [act, look, delegate, alone]
+
+
+BATCH = (call("act", "a", n=1), call("look", "b", n=2), call("alone", "c", n=3), call("delegate", "d", n=4),
+         call("act", "e", n=5), call("look", "f", n=6))  # fmt: skip
+
+
+def batch_or_words(request):
+    """Make all the calls when a person has spoken, and say something when they have results."""
+    return BATCH if request.messages[-1].role == "user" else "said"
+
+
+async def trips(turn, number):
+    """Let *turn* go on for *number* trips of the loop, then cancel it; tell whether it had ended."""
+    for _ in range(number):
+        if turn.done():
+            return True
+        await asyncio.sleep(0)
+    turn.cancel()
+    await asyncio.wait((turn,), timeout=WAIT_S)
+    return not turn.cancelled()
+
+
+async def watched(session):
+    async with session.stream("go") as events:
+        async for _ in events:
+            pass
+
+
+@pytest.mark.parametrize("way", ["say", "stream"])
+@pytest.mark.parametrize("strict", [False, True])
+async def test_a_turn_can_be_cancelled_at_every_trip_of_the_loop(way, strict):
+    number, ended = 0, False
+    while not ended:
+        effects, asked = [], []
+
+        async def approver(event, asked=asked):
+            asked.append(event)
+            await asyncio.sleep(0)
+            return len(asked) < 5
+
+        async with talking(
+            *[batch_or_words] * 9, tools=slow_tools(effects), plugins=[Slow()], approver=approver,
+            config=HostSettings(strict=strict, fsync="off"),
+        ) as session:  # fmt: skip
+            turn = asyncio.create_task(watched(session) if way == "stream" else session.say("go"))
+            ended = await trips(turn, number)
+
+            assert only_this_task(), number
+            assert_whole(session.history)
+            rebuilt = rebuild(session.records())
+            assert (rebuilt.messages, rebuilt.closing) == (session.history, ()), number
+            settled = [entry for entry in session.records() if isinstance(entry, Settled)]
+            sure = {int(entry.message.text.split()[1]) for entry in settled if entry.message.text.startswith("acted")}
+            unsure = len(rebuilt.unsure)
+            assert len(set(effects) - sure) <= unsure, number
+            for message in session.history:
+                if message.tool_call_id == "d" and 4 in effects:
+                    assert "not run" not in message.text, number
+            if not strict:
+                await session.say("again")
+                assert len(asked) == unsure, number
+                assert_whole(session.history)
+        number += 1
+    assert number > 20
+
+
+# ---- a full disk ------------------------------------------------------------------------
+
+
+def test_a_line_that_does_not_fit_leaves_the_earlier_ones_whole(tmp_path):
+    code = """
+import resource, sys
+from pathlib import Path
+from pluggent_host.transcript import Said
+from pluggent_host.transcript_file import FileTranscript
+from pluggent_hookspecs import Message, SessionError
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+transcript = FileTranscript(Path(sys.argv[1]), "s")
+transcript.append(Said("t1", Message.user("small")))
+try:
+    transcript.append(Said("t1", Message.user("x" * 3000)))
+except SessionError as error:
+    print(error)
+transcript.append(Said("t1", Message.user("small again")))
+"""
+    done = subprocess.run(  # noqa: S603 (this very Python)
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith(f"session 's' cannot be written: {tmp_path}/s.jsonl: ")
+    assert [entry.message.text for entry in reopened(tmp_path)] == ["small", "small again"]
+
+
+class Full:
+    """Lets the disk be full: a limit on the size of files that this process writes."""
+
+    def __init__(self, folder):
+        import resource
+
+        self.resource = resource
+        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.size = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
+
+    def __enter__(self):
+        self.leave(0)
+        return self
+
+    def leave(self, room):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.size + room, self.before[1]))
+
+    def __exit__(self, *exc):
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
+
+
+@pytest.mark.parametrize("room", range(0, 2600, 100))
+async def test_no_tool_runs_that_could_not_be_recorded(tmp_path, room):
+    ran = []
+
+    @tool(effects=("shell",))
+    async def act() -> str:
+        """Act."""
+        ran.append(1)
+        return ""
+
+    async with (
+        hosting(call("act"), "x", state_dir=tmp_path, tools=[act]) as host,
+        await host.session("s") as session,
+    ):
+        with Full(tmp_path / "sessions") as disk:
+            disk.leave(room)
+            try:
+                result = await session.say("go")
+            except SessionError as error:
+                assert "cannot be written" in str(error)  # noqa: PT017 (both ways are fine)
+            else:
+                assert result.why in {Why.COMPLETED, Why.DENIED}
+        assert_whole(session.history)
+    recorded = tuple(read(tmp_path / "sessions" / "s.jsonl"))
+    assert_whole(rebuild(recorded).messages)
+    assert len(ran) <= len([entry for entry in recorded if isinstance(entry, Dispatched)])
+
+
+async def test_a_result_too_big_for_the_disk_leaves_the_conversation_whole(tmp_path):
+    @tool(effects=("shell",))
+    async def big() -> str:
+        """Return much."""
+        return "x" * 30_000
+
+    async with (
+        hosting(call("big"), "fine", state_dir=tmp_path, tools=[big], limits=Limits()) as host,
+        await host.session("s") as session,
+    ):
+        with Full(tmp_path / "sessions") as disk:
+            disk.leave(20_000)
+            with pytest.raises(SessionError, match="cannot be written"):
+                await session.say("go")
+
+        assert_whole(session.history)
+        assert "unknown" in results(session.history)[0]
+        assert (await session.say("again")).text == "fine"
+    rebuilt = rebuild(read(tmp_path / "sessions" / "s.jsonl"))
+    assert_whole(rebuilt.messages)
+    assert len([entry for entry in read(tmp_path / "sessions" / "s.jsonl") if isinstance(entry, Settled)]) == 1

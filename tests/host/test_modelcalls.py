@@ -5,9 +5,6 @@ import contextlib
 import gc
 
 import pytest
-from pluggent_host.settings import HostSettings, Limits, Timeouts
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from pluggent_hookspecs import (
     Allow,
     ConfigError,
@@ -25,6 +22,9 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.events import DecisionMade, ModelCalled
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.models import Finished, ModelParameters, TextDelta
+from pluggent_host.settings import HostSettings, Limits, Timeouts
+from pluggent_host.step import Why
+from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 
 
@@ -79,7 +79,8 @@ async def failure(session, *, stream=False):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    "error", [TypeError("boom"), TimeoutError("boom"), KeyError("boom"), ConnectionError("boom"), RecursionError("boom")]
+    "error",
+    [TypeError("boom"), TimeoutError("boom"), KeyError("boom"), ConnectionError("boom"), RecursionError("boom")],
 )
 async def test_a_provider_plugin_that_raises_something_else_is_a_protocol_error(error, stream):
     async with talking(model=Faulty(raising(error))) as session:

@@ -1,16 +1,17 @@
 """A session from opening to closing: what it shows of itself, and every way to use it wrongly."""
 
 import asyncio
+import contextlib
 
 import pytest
+from pluggent_hookspecs import Deny, Message, ModelResponse, SessionError, Usage, hookimpl, tool
+from pluggent_hookspecs.events import DecisionMade, Scope, SessionClosed, SessionOpened
+from pluggent_hookspecs.messages import ToolCall
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from pluggent_host.transcript import Decided, Dispatched, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
-from pluggent_hookspecs import Deny, Message, SessionError, Usage, hookimpl, tool
-from pluggent_hookspecs.events import DecisionMade, SessionClosed, SessionOpened
-from pluggent_hookspecs.messages import ToolCall
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 
 
@@ -81,8 +82,7 @@ async def test_observers_hear_of_a_session_and_of_its_end():
     (opened,), (closed,) = recorder.of(SessionOpened), recorder.of(SessionClosed)
     assert (opened.model, opened.tools, opened.chains) == ("scripted/m", ("add",), host.chains.digest)
     assert opened.scope == closed.scope
-    scope = opened.scope
-    assert (scope.session_id, scope.agent, scope.principal, scope.channel, scope.chat_id) == ("mine", "a", "p", "c", "i")
+    assert opened.scope == Scope("mine", agent="a", principal="p", channel="c", chat_id="i")
 
 
 async def test_sessions_without_a_name_get_one_each():
@@ -101,7 +101,8 @@ async def test_a_message_can_be_given_whole():
 
 async def test_a_given_history_precedes_the_first_turn():
     model = ScriptedModel("x")
-    past = (Message.user("a"), Message.assistant((), (ToolCall("c", "add", "{}"),)), Message.tool(ToolCall("c", "add"), "3"))
+    asked = ToolCall("c", "add", "{}")
+    past = (Message.user("a"), Message.assistant((), (asked,)), Message.tool(asked, "3"))
     async with hosting(model=model) as host:
         session = await host.session(history=past)
         await session.say("b")
@@ -152,7 +153,7 @@ async def test_two_sessions_of_a_host_may_speak_at_once():
     async with hosting(model=model) as host:
         sessions = [await host.session() for _ in range(2)]
         turns = [asyncio.create_task(session.say("a")) for session in sessions]
-        while len(model.requests) < 2:
+        while len(model.requests) < 2:  # noqa: ASYNC110 (two requests are no event of the fake)
             await asyncio.sleep(0)
         hold.set()
 
@@ -291,3 +292,50 @@ async def test_a_paused_turn_is_over_and_the_next_message_starts_another():
     async with talking("x", "y") as session:
         assert (await session.say("a")).why is Why.COMPLETED
         assert len([entry for entry in session.records() if isinstance(entry, TurnBegan)]) == 1
+
+
+# ---- strange texts and ids ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["half a pair \ud83d", "\x00", "a" * 300_000])
+async def test_strange_texts_of_a_model_do_not_spoil_the_session(text):
+    async with talking(text, call("add", a=1, b=2), "fine", tools=[add]) as session:
+        await session.say("go")
+
+        assert (await session.say("again")).text == "fine"
+        assert_whole(session.history)
+
+
+async def test_half_a_character_from_a_person_does_not_spoil_the_session():
+    async with talking("a", "b") as session:
+        with contextlib.suppress(SessionError):  # a clear refusal is fine as well
+            await session.say("half a pair \ud83d")
+
+        assert (await session.say("again")).why is Why.COMPLETED
+
+
+@pytest.mark.parametrize("ids", [("", ""), ("x", "x"), ("", "call_0_0"), ("call_0_1", ""), ("x", "", "x", "y")])
+async def test_calls_get_ids_of_their_own_whatever_the_model_made_of_them(ids):
+    calls = tuple(ToolCall(id, "add", f'{{"a": {number}, "b": 0}}') for number, id in enumerate(ids))
+    async with talking(ModelResponse(Message.assistant((), calls)), "x", tools=[add]) as session:
+        await session.say("go")
+
+        assert_whole(session.history)
+        assert results(session.history) == [str(number) for number in range(len(ids))]
+
+
+async def test_the_same_ids_in_two_rounds_are_two_calls():
+    async with talking(call("add", "x", a=1, b=1), call("add", "x", a=2, b=2), "done", tools=[add]) as session:
+        await session.say("go")
+
+        assert results(session.history) == ["2", "4"]
+        assert_whole(session.history)
+
+
+async def test_every_model_call_and_tool_call_is_decided_on_record():
+    recorder = Recorder()
+    async with talking(call("add", a=1, b=2), "x", tools=[add], plugins=[recorder]) as session:
+        await session.say("go")
+
+        kinds = [event.operation for event in recorder.of(DecisionMade)]
+        assert kinds == ["input", "model_call", "tool_call", "model_call"]

@@ -4,6 +4,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pluggent_hookspecs.messages import Usage
 from pluggent_host.settings import Limits
 from pluggent_host.step import (
     AskModel,
@@ -19,7 +20,6 @@ from pluggent_host.step import (
     Why,
     step,
 )
-from pluggent_hookspecs.messages import Usage
 
 CALL = (("c1", "add 1"),)
 RESULT = (Outcome("c1", "one"),)
@@ -143,7 +143,9 @@ def test_model_calls_are_counted():
 
 
 def test_the_last_model_call_may_still_complete_the_turn():
-    assert after(Replied(CALL), ToolsSettled(RESULT), Replied(()), limits=Limits(model_calls=2))[1] == Done(Why.COMPLETED)
+    assert after(Replied(CALL), ToolsSettled(RESULT), Replied(()), limits=Limits(model_calls=2))[1] == Done(
+        Why.COMPLETED
+    )
 
 
 def test_tool_rounds_are_counted_and_the_open_calls_closed():
@@ -242,9 +244,7 @@ def test_a_different_result_is_progress():
 
 def test_the_ids_of_calls_are_no_progress():
     events = [
-        event
-        for id in ("x", "y", "z")
-        for event in (Replied(((id, "add 1"),)), ToolsSettled((Outcome(id, "one"),)))
+        event for id in ("x", "y", "z") for event in (Replied(((id, "add 1"),)), ToolsSettled((Outcome(id, "one"),)))
     ]
 
     assert after(*events, limits=Limits(repeats=3))[1].limit == "repeats"

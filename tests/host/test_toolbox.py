@@ -6,12 +6,12 @@ import re
 
 import pytest
 from fake_distributions import importable, install
+from pluggent_hookspecs import ConfigError, PluginLoadError, ToolSpec, hookimpl, tool
 from pluggent_host import Host
 from pluggent_host.discovery import discover
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.testing.fakes import ScriptedModel, call
-from pluggent_hookspecs import ConfigError, PluginLoadError, ToolSpec, hookimpl, tool
-from talking import WAIT_S, hosting, results
+from talking import WAIT_S, hosting, results, talking
 
 SEARCH = """
 from pluggent_hookspecs import hookimpl, tool
@@ -158,7 +158,7 @@ async def test_a_source_that_fails_is_named():
         raise ConnectionError("nobody there")
 
     async with hosting(plugins=[Source(give)]) as host:
-        with pytest.raises(PluginLoadError, match="'app:source'.*ConnectionError: nobody there"):
+        with pytest.raises(PluginLoadError, match=r"'app:source'.*ConnectionError: nobody there"):
             await host.session()
 
 
@@ -167,7 +167,7 @@ async def test_a_source_that_hangs_is_given_up():
         await asyncio.Event().wait()
 
     async with hosting(plugins=[Source(give)], config=HostSettings(timeouts=Timeouts(source_s=0.01))) as host:
-        with pytest.raises(PluginLoadError, match="did not list its tools within 0.01 s"):
+        with pytest.raises(PluginLoadError, match=r"did not list its tools within 0\.01 s"):
             await asyncio.wait_for(host.session(), WAIT_S)
 
 
@@ -191,7 +191,8 @@ async def test_two_tools_of_one_name_in_one_plugin_are_an_error():
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"type": 12}, {"type": "array"}, {"type": "object", "required": "n"}, {"$ref": "http://nobody.test/"}]
+    "parameters",
+    [{"type": 12}, {"type": "array"}, {"type": "object", "required": "n"}, {"$ref": "http://nobody.test/"}],
 )
 async def test_a_tool_with_a_bad_schema_harms_nobody_else(parameters):
     async with hosting(
@@ -214,6 +215,35 @@ async def test_names_that_no_vendor_takes_are_made_ones_that_all_take(name):
         (tool,) = session.tools
         assert re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.name)
         assert tool.capability == f"app:tools:tool/{name}"
+
+
+class Given:
+    """A Tool object that returns what *value* makes of its arguments, awaitable or not."""
+
+    spec = ToolSpec("given", "Given.", {"type": "object", "properties": {"n": {"type": "integer", "default": 7}}}, ())
+
+    def __init__(self, value):
+        self.value = value
+
+    def call(self, arguments, context):
+        return self.value(arguments)
+
+
+async def test_a_tool_object_gets_checked_arguments():
+    async def echo(arguments):
+        return {"got": arguments["n"]}
+
+    async with talking(call("given"), "x", tools=[Given(echo)]) as session:
+        await session.say("go")
+
+        assert results(session.history) == ['{"got":7}']
+
+
+async def test_a_tool_object_that_forgets_to_be_async_is_a_failed_call():
+    async with talking(call("given"), "x", tools=[Given(lambda _: "now")]) as session:
+        await session.say("go")
+
+        assert results(session.history)[0].startswith("Error: 'given' failed: TypeError")
 
 
 # ---- installed --------------------------------------------------------------------------
@@ -322,7 +352,7 @@ async def test_a_plugin_whose_tool_has_an_impossible_name_is_broken(site):
     installed(site, "broken", source=BADLY_NAMED)
     async with host_with(site) as host:
         assert set(await names(host, "*")) == {"search", "run"}
-        with pytest.raises(PluginLoadError, match="'broken'.*two words"):
+        with pytest.raises(PluginLoadError, match=r"'broken'.*two words"):
             await host.session(tools=["broken"])
 
 

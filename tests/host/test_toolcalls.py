@@ -3,13 +3,9 @@
 import asyncio
 import contextlib
 import json
-import threading
 
 import pytest
-from pluggent_host import Limits
-from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, call
+from places import Stuck
 from pluggent_hookspecs import (
     Allow,
     Deny,
@@ -18,12 +14,15 @@ from pluggent_hookspecs import (
     ToolContext,
     ToolError,
     ToolOutput,
-    ToolSpec,
     hookimpl,
     tool,
 )
 from pluggent_hookspecs.events import DecisionMade, ToolFinished, ToolProgressed
 from pluggent_hookspecs.messages import Image, Text, ToolCall
+from pluggent_host import Limits
+from pluggent_host.settings import HostSettings, Timeouts
+from pluggent_host.step import Why
+from pluggent_host.testing.fakes import Recorder, call
 from talking import WAIT_S, assert_whole, results, talking
 
 
@@ -236,36 +235,6 @@ async def test_a_call_that_hangs_is_given_up_at_its_deadline(swallows):
     assert text == "Error: 'hang' did not answer within 0.02 s. It may have taken effect."
 
 
-class Stuck:
-    """A blocking tool that hangs until it is released."""
-
-    def __init__(self):
-        self.release = threading.Event()
-        self.started = threading.Event()
-        self.contexts = []
-
-    def tool(self, **marks):
-        @tool(name="stuck", **marks)
-        def run(context: ToolContext, n: int = 0) -> str:
-            """Hang."""
-            self.contexts.append(context)
-            self.started.set()
-            self.release.wait(WAIT_S)
-            return "free"
-
-        return run
-
-    @contextlib.contextmanager
-    def freed(self):
-        try:
-            yield self
-        finally:
-            self.release.set()
-            for thread in threading.enumerate():
-                if thread.name.startswith("pluggent-"):
-                    thread.join(WAIT_S)
-
-
 @pytest.mark.parametrize("effects", [("shell",), None])
 async def test_a_blocking_tool_that_hangs_asks_until_its_thread_ends(effects):
     asked = []
@@ -334,7 +303,9 @@ async def test_a_call_that_timed_out_is_unsure_even_if_its_result_is_withheld():
         await asyncio.Event().wait()
         return ""
 
-    async with talking(call("hang"), call("hang"), "x", tools=[hang], plugins=[Withhold()], approver=approver) as session:
+    async with talking(
+        call("hang"), call("hang"), "x", tools=[hang], plugins=[Withhold()], approver=approver
+    ) as session:
         await session.say("go")
 
         assert len(asked) == 1
@@ -442,34 +413,6 @@ async def test_progress_is_told_from_any_thread():
     assert [(event.name, event.done, event.total, event.message) for event in recorder.of(ToolProgressed)] == [
         ("work", 1, 2, "half")
     ]
-
-
-# ---- tools as objects -------------------------------------------------------------------
-
-
-class Plain:
-    """A Tool that returns *value*, awaitable or not."""
-
-    spec = ToolSpec("plain", "Plain.", {"type": "object", "properties": {"n": {"type": "integer", "default": 7}}}, ())
-
-    def __init__(self, value):
-        self.value = value
-
-    def call(self, arguments, context):
-        return self.value(arguments)
-
-
-async def test_a_tool_object_gets_checked_arguments():
-    async def echo(arguments):
-        return {"got": arguments["n"]}
-
-    assert await outcome(call("plain"), tools=[Plain(echo)]) == ['{"got":7}']
-
-
-async def test_a_tool_object_that_forgets_to_be_async_is_a_failed_call():
-    (text,) = await outcome(call("plain"), tools=[Plain(lambda arguments: "now")])
-
-    assert text.startswith("Error: 'plain' failed: TypeError")
 
 
 @pytest.mark.parametrize("arguments", [{"a": 1}, None, 12])

@@ -1,6 +1,9 @@
 """What a conversation is rebuilt from: any beginning of any transcript gives a whole history."""
 
 import pytest
+from pluggent_hookspecs import Message, Usage
+from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.messages import ToolCall
 from pluggent_host.step import Why
 from pluggent_host.transcript import (
     Dispatched,
@@ -14,9 +17,6 @@ from pluggent_host.transcript import (
     close_call,
     rebuild,
 )
-from pluggent_hookspecs import Message, Usage
-from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.messages import ToolCall
 from recorded import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, results, shape, talking
 
@@ -119,8 +119,8 @@ def test_calls_that_never_began_are_closed_as_not_run():
     assert results(rebuilt.messages) == ["This call was not run: the turn ended before."] * 2
     assert rebuilt.unsure == frozenset()
     assert rebuilt.closing == (
-        close_call("t1", A, started=False),
-        close_call("t1", B, started=False),
+        close_call("t1", A),
+        close_call("t1", B),
         TurnOver("t1", "interrupted", "the process ended in the middle of this turn"),
     )
 

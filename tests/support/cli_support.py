@@ -53,11 +53,11 @@ class Cli:
         return {name: value for name, value in {**kept, **own, **more}.items() if value is not None}
 
     def __call__(
-        self, *arguments: str, stdin: str | bytes = b"", stdout: int = subprocess.PIPE, shell: str = "",
+        self, *arguments: str, stdin: str | bytes = b"", stdout: int = subprocess.PIPE, script: str = "",
         **environ: str | None,
     ) -> Done:  # fmt: skip
-        """Run the command without a terminal. With *shell*, a shell script runs it, as ``"$@"``."""
-        wrapper = ["/bin/sh", "-c", shell, "sh"] if shell else []
+        """Run the command without a terminal. With *script*, a shell script runs it, as ``"$@"``."""
+        wrapper = ["/bin/sh", "-c", script, "sh"] if script else []
         return self._run([*wrapper, *COMMAND, *arguments], stdin, stdout, environ)
 
     def imported(self, *arguments: str) -> set[str]:
@@ -71,9 +71,10 @@ print(*sys.modules, file=sys.stderr)
         return set(self._run([sys.executable, "-c", source], b"", subprocess.PIPE, {}).err.split())
 
     def _run(self, command: list[str], stdin: str | bytes, stdout: int, environ: Mapping[str, str | None]) -> Done:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
-            command, cwd=self.work, env=self.environ(**environ), timeout=PATIENCE_S, check=False, start_new_session=True,
-            input=stdin.encode() if isinstance(stdin, str) else stdin, stdout=stdout, stderr=subprocess.PIPE,
+            command, cwd=self.work, env=self.environ(**environ), input=given, stdout=stdout, stderr=subprocess.PIPE,
+            timeout=PATIENCE_S, check=False, start_new_session=True,
         )  # fmt: skip
         return Done(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
 
@@ -86,17 +87,17 @@ print(*sys.modules, file=sys.stderr)
 
     @contextmanager
     def at_terminal(
-        self, *arguments: str, columns: int = 100, shell: str = "", **environ: str
+        self, *arguments: str, columns: int = 100, script: str = "", **environ: str
     ) -> Generator["Terminal"]:
         """Run the command at a terminal of its own; it is killed if it still runs in the end.
 
-        With *shell*, a shell script runs it, as ``"$@"``.
+        With *script*, a shell script runs it, as ``"$@"``.
         """
         person, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, bytes((40, 0, columns, 0, 0, 0, 0, 0)))
         wrapper = [sys.executable, "-c", _OWN_TERMINAL, os.ttyname(terminal)]
-        if shell:
-            wrapper += ["/bin/sh", "-c", shell, "sh"]
+        if script:
+            wrapper += ["/bin/sh", "-c", script, "sh"]
         process = subprocess.Popen(
             [*wrapper, *COMMAND, *arguments], cwd=self.work, env=self.environ(**environ), start_new_session=True
         )

@@ -16,12 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pluggent_hookspecs import ModelRequest, ToolContext, hookimpl, tool
+from pluggent_hookspecs.events import Observation
 from pluggent_host import Host
 from pluggent_host.testing.fakes import Reply, ScriptedModel, call
 from pluggent_host.transcript import Entry
 from pluggent_host.transcript_file import FileTranscript
-from pluggent_hookspecs import ModelRequest, ToolContext, hookimpl, tool
-from pluggent_hookspecs.events import Observation
 
 REPLIES: tuple[Reply, ...] = (
     (call("write", "a", n=1), call("write", "b", n=2), call("delegate", "c", n=3)),

@@ -1,11 +1,15 @@
-"""Places where a turn can hang, for tests that cancel it there."""
+"""Tools and hooks that hang or write down when they run: for tests of order and cancellation."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from pluggent_hookspecs import hookimpl
+from pluggent_hookspecs import ToolContext, hookimpl, tool
+from talking import WAIT_S
 
 
 class Place:
@@ -42,3 +46,64 @@ def hanging_hook(place: Place, name: str) -> object:
 def only_this_task() -> bool:
     """Tell whether nothing but the asking task is left in this loop."""
     return asyncio.all_tasks() == {asyncio.current_task()}
+
+
+class Log:
+    """Makes tools that write down when they begin and end, and how many ran at once at most."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.running = 0
+        self.most = 0
+
+    def tool(self, name: str, **marks: Any) -> Callable[..., Awaitable[str]]:
+        """Return a tool called *name* that lets all others have a turn before it ends."""
+
+        @tool(name=name, **marks)
+        async def run(n: int = 0) -> str:
+            """Run."""
+            self.lines.append(f"{name}{n} begins")
+            self.running += 1
+            self.most = max(self.most, self.running)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.running -= 1
+            self.lines.append(f"{name}{n} ends")
+            return f"{name}{n}"
+
+        return run
+
+    def alone(self, *names: str) -> bool:
+        """Tell whether each of *names* began and ended with nothing in between."""
+        return all(self.lines[self.lines.index(f"{name} begins") + 1] == f"{name} ends" for name in names)
+
+
+class Stuck:
+    """A blocking tool that hangs in its thread until it is released."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.contexts: list[ToolContext] = []
+
+    def tool(self, **marks: Any) -> Callable[..., str]:
+        """Return the tool."""
+
+        @tool(name="stuck", **marks)
+        def run(context: ToolContext, n: int = 0) -> str:
+            """Hang."""
+            self.contexts.append(context)
+            self.release.wait(WAIT_S)
+            return f"free {n}"
+
+        return run
+
+    @contextlib.contextmanager
+    def freed(self) -> Iterator[None]:
+        """Release every call at the end, and wait for the threads."""
+        try:
+            yield
+        finally:
+            self.release.set()
+            for thread in threading.enumerate():
+                if thread.name.startswith("pluggent-"):
+                    thread.join(WAIT_S)

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from pluggent_hookspecs import Message
+from pluggent_hookspecs.messages import Role
 from pluggent_host import Host, Session
 from pluggent_host.testing.fakes import Reply, ScriptedModel
 from pluggent_host.toolbox import ToolChoice
-from pluggent_hookspecs import Message
-from pluggent_hookspecs.messages import Role
 
 WAIT_S = 10.0
 """How long a test waits for an event that is sure to come."""
@@ -40,9 +40,7 @@ async def talking(*replies: Reply, **options: Any) -> AsyncIterator[Session]:
 
 def shape(history: Sequence[Message]) -> list[str]:
     """Return who says what, one short text a message: ``user hi``, ``assistant -> add``, ``tool 3``."""
-    return [
-        " ".join(filter(None, [message.role, message.text, _calls(message)])) for message in history
-    ]
+    return [" ".join(filter(None, [message.role, message.text, _calls(message)])) for message in history]
 
 
 def _calls(message: Message) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from pluggent_hookspecs import Delta, ModelRequest, ModelResponse, TextDelta, deltas
 
@@ -40,7 +40,7 @@ class OfflineProvider:
         """Return the whole reply."""
         return answer(request)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply word by word; Finished comes last."""
         for delta in _pieces(answer(request)):
             yield (delta,)

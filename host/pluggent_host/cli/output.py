@@ -227,7 +227,7 @@ def cut(text: str, most: int, size: int | None = None) -> str:
     """Return *text* in *most* columns, or its beginning and how long (*size*, if that is known better) it is.
 
     >>> cut("abcdefghij" * 10, 30)
-    'abcdefghi… (100 characters)'
+    'abcdefghija… (100 characters)'
     """
     if cells(text) <= most:
         return text

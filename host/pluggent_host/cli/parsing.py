@@ -129,12 +129,10 @@ def split(arguments: Sequence[str]) -> tuple[list[str], str, list[str]]:
 
 
 def examples(*lines: str) -> str:
-    """Return the epilog of a command's help.
+    r"""Return the epilog of a command's help.
 
-    >>> print(examples("pluggent plugins"))
-
-    Examples:
-      pluggent plugins
+    >>> examples("pluggent plugins")
+    'examples:\n  pluggent plugins'
     """
     return "\n".join(("examples:", *(f"  {line}" for line in lines)))
 

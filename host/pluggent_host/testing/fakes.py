@@ -28,7 +28,9 @@ from pluggent_hookspecs.models import (
 
 T = TypeVar("T")
 
-Reply: TypeAlias = "str | ToolCall | tuple[ToolCall, ...] | ModelResponse | BaseException | Callable[[ModelRequest], Reply]"
+Reply: TypeAlias = (
+    "str | ToolCall | tuple[ToolCall, ...] | ModelResponse | BaseException | Callable[[ModelRequest], Reply]"
+)
 """What a scripted model does next: say text, call tools, answer exactly this, or fail."""
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a run that uses no fixture of ours pays for none
 @pytest.fixture
 def scripted_model() -> type[ScriptedModel]:
     """The class of a model that says what the test tells it to; see pluggent_host.testing.fakes."""
-    from pluggent_host.testing.fakes import ScriptedModel  # noqa: PLC0415 (only runs that use it pay)
+    from pluggent_host.testing.fakes import ScriptedModel  # only runs that use it pay
 
     return ScriptedModel
 
@@ -24,6 +24,6 @@ def scripted_model() -> type[ScriptedModel]:
 @pytest.fixture
 def recorder() -> Recorder:
     """An observer to be given as a plugin; ``recorder.events`` is what it was told."""
-    from pluggent_host.testing.fakes import Recorder  # noqa: PLC0415 (only runs that use it pay)
+    from pluggent_host.testing.fakes import Recorder  # only runs that use it pay
 
     return Recorder()
