@@ -27,15 +27,15 @@ NUMBERS = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
 """Which number each call of the turn writes."""
 
 
-@pytest.fixture(scope="module", params=["say", "stream"])
+@pytest.fixture(scope="module", params=["say 1", "stream 6"])
 def remains(request, tmp_path_factory):
     """Return what processes left behind that were killed, each a step later; the last one lived."""
     folder = tmp_path_factory.mktemp("killed")
     program = Path(dying.__file__)
     done = subprocess.run(  # noqa: S603 (this very Python)
-        [sys.executable, str(program), str(folder), request.param], capture_output=True, text=True, check=True
+        [sys.executable, str(program), str(folder), *request.param.split()], capture_output=True, text=True, check=True
     )
-    return [folder / str(number + 1) for number in range(int(done.stdout))]
+    return [folder / number for number in done.stdout.split()]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def reopened(folder, *replies, approver=None):
 
 
 def test_the_turn_was_killed_at_every_step(killed):
-    assert len(killed) > 60
+    assert len(killed) > 15
     *_, alive = killed
     assert sorted(number for number, _ in written(alive)) == [1, 2, 3, 4, 5]
     assert shape(rebuild(entries(alive)).messages)[-1] == "assistant all is written"
@@ -130,7 +130,7 @@ def test_a_call_that_may_have_happened_is_reported_as_unknown(killed):
                 assert closing[id].outcome == ToolErrorKind.OUTCOME_UNKNOWN, (folder, id)
             if closing[id].outcome == ToolErrorKind.CANCELLED:
                 assert number not in happened, (folder, id)
-    assert unknown > 10
+    assert unknown > 2
 
 
 def test_no_call_is_said_not_to_have_run_whose_effect_has_happened(killed):
@@ -161,7 +161,7 @@ async def test_a_call_that_may_have_happened_asks_before_it_happens_again(killed
         refused = {number for number in NUMBERS.values() if again.count(number) == count[number]}
         assert len(refused) == unsure, folder
         in_all += unsure
-    assert in_all > 10
+    assert in_all > 2
 
 
 async def test_keys_of_effects_are_never_used_again(killed):
@@ -317,7 +317,7 @@ transcript.append(Said("t1", Message.user("small again")))
     )
 
     assert done.stdout.startswith(f"session 's' cannot be written: {tmp_path}/s.jsonl: ")
-    assert [entry.message.text for entry in reopened(tmp_path)] == ["small", "small again"]
+    assert [entry.message.text for entry in read(tmp_path / "s.jsonl")] == ["small", "small again"]
 
 
 class Full:

@@ -268,10 +268,10 @@ async def test_an_error_in_mid_stream_reaches_the_consumer_after_the_events(kind
     live = Live(*text("one ", "two "), ProviderError(kind, "broken"))
     shown = []
     async with talking(model=live) as session:
-        with pytest.raises(ProviderError, match="broken"):
+        with pytest.raises(ProviderError, match="broken"):  # noqa: PT012 (it comes out of the iteration)
             async with session.stream("go") as events:
                 async for event in events:
-                    shown.append(event)
+                    shown.append(event)  # noqa: PERF401 (what came before the error counts)
 
         assert [event.text for event in shown if isinstance(event, TextShown)] == ["one ", "two "]
         assert isinstance(shown[-1], TurnEnded)

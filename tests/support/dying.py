@@ -1,15 +1,16 @@
-"""A program that plays one turn again and again and kills itself a step later each time.
+"""A program that plays one turn again and again and kills itself STRIDE steps later each time.
 
-    python dying.py FOLDER say|stream
+    python dying.py FOLDER say|stream STRIDE
 
 For the n-th child ``FOLDER/n`` is the state folder; what its tools did stands in
 ``FOLDER/n/effects``, one line an effect: number and idempotency key. The program ends when a
-child has come to the end of its turn, and prints how many there were.
+child has come to the end of its turn, and prints their numbers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -137,13 +138,14 @@ def child(folder: Path, last: int, way: str) -> int:
     return os.waitpid(pid, 0)[1]
 
 
-def main(folder: Path, way: str) -> None:
-    """Let one child after the other die a step later, until one lives."""
-    number = 1
-    while child(folder / str(number), number, way) != 0:
-        number += 1
-    print(number)  # noqa: T201 (a program's output)
+def main(folder: Path, way: str, stride: int) -> None:
+    """Let one child after the other die a little later, until one lives."""
+    for number in itertools.count(1, stride):
+        lived = child(folder / str(number), number, way) == 0
+        print(number)  # noqa: T201 (a program's output)
+        if lived:
+            return
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
