@@ -391,6 +391,7 @@ class DecisionMade:
     """The record of one decision, written before anything is executed.
 
     ``verdict`` is allow, deny, ask, respond, approved or refused; ``by`` who settled it.
+    ``arguments_json`` are the frozen arguments of a tool call.
     """
 
     scope: Scope
@@ -402,6 +403,7 @@ class DecisionMade:
     reason: str = ""
     capability: str = ""
     call_id: str = ""
+    arguments_json: bytes = b""
     votes: tuple[Vote, ...] = ()
     changes: tuple[Change, ...] = ()
     elapsed_us: float = 0.0

@@ -13,7 +13,8 @@ from pluggent_hookspecs.events import Change, InputEvent, OutputEvent, Scope
 from pluggent_hookspecs.messages import Message, Role
 
 from pluggent_host.modelcalls import message_digest
-from pluggent_host.operation import Attempt, Hooks, Journal, quoted
+from pluggent_host.operation import Attempt, Hooks, Journal
+from pluggent_host.quoting import quoted
 
 R = TypeVar("R")
 

@@ -14,8 +14,9 @@ from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
 from pluggent_hookspecs.events import Change, MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 
-from pluggent_host.operation import Attempt, Hooks, Journal, quoted
+from pluggent_host.operation import Attempt, Hooks, Journal
 from pluggent_host.operations import Answered, Asked, Decided, Denied, Operations, Ready
+from pluggent_host.quoting import quoted
 
 T = TypeVar("T")
 AskSomebody = Callable[[Asked[Any, Any]], Awaitable[Decided[Any, Any] | None]]

@@ -31,7 +31,8 @@ from pluggent_hookspecs.models import (
 
 from pluggent_host.calling import being_cancelled, said
 from pluggent_host.functions import definition_digest
-from pluggent_host.operation import Attempt, Hooks, Journal, quoted
+from pluggent_host.operation import Attempt, Hooks, Journal
+from pluggent_host.quoting import quoted
 from pluggent_host.toolset import Toolset
 
 HOOKS = Hooks(

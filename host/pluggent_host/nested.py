@@ -134,8 +134,37 @@ class NestedCalls:
                 clock.start()
 
     async def _run(self, call: ToolCallOperation, outer: ToolCallOperation) -> ToolOutput:
-        operations, turn = self._services.operations, self._turn
-        decided = await operations.decide(call)
+        agreed = await self._agreed(call, outer)
+        if isinstance(agreed, ToolOutput):
+            return agreed
+        turn, name, capability = self._turn, call.tool.spec.name, call.tool.capability
+        risky = isinstance(agreed, Ready) and not call.tool.repeatable
+        if risky:
+            key = (call.event.call_id, f"{call.scope.session_id}.{call.id}", call.fingerprint(agreed.event))
+            turn.append(Dispatched(call.scope.turn_id, (key,)))
+            await turn.commit()
+        turn.tell(ToolStarted(call.scope, call.event.call_id, name, capability, agreed.event.arguments_json))
+        try:
+            output, whole = fit(await self._services.operations.perform(agreed), turn.limits.result_bytes)
+        except BaseException:
+            if risky:
+                call.unsure = True
+                self._settle(call, agreed.event, ToolOutput.error("This call was interrupted while it ran."), None)
+            raise
+        finally:
+            turn.effects += call.ran and call.tool.changes
+        outer.ends_turn = outer.ends_turn or call.ends_turn
+        if risky:
+            self._settle(call, agreed.event, output, whole)
+        turn.tell(ToolFinished(call.scope, call.event.call_id, name, capability, output, call.elapsed_s, call.ran))
+        return output
+
+    async def _agreed(
+        self, call: ToolCallOperation, outer: ToolCallOperation
+    ) -> Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput] | ToolOutput:
+        """Return what may be performed, or what the tool is told instead."""
+        turn = self._turn
+        decided = await self._services.operations.decide(call)
         if isinstance(decided, Asked):
             fingerprint = call.fingerprint(decided.event)
             if fingerprint in turn.refused or not turn.may_ask():
@@ -150,37 +179,15 @@ class NestedCalls:
                 return ToolOutput.error(f"Denied: {deny.tell_model}")
             case Asked():
                 return ToolOutput.error("Denied: this needs a person's approval, and nobody was there to give it")
-            case Ready() | Answered():
-                pass
-        risky = isinstance(decided, Ready) and not call.tool.repeatable
-        if risky:
-            key = (call.event.call_id, f"{call.scope.session_id}.{call.id}", call.fingerprint(decided.event))
-            turn.append(Dispatched(call.scope.turn_id, (key,)))
-            await turn.commit()
-        name, capability = call.tool.spec.name, call.tool.capability
-        turn.tell(ToolStarted(call.scope, call.event.call_id, name, capability, decided.event.arguments_json))
-        try:
-            output, whole = fit(await operations.perform(decided), turn.limits.result_bytes)
-        except BaseException:
-            if risky:
-                call.unsure = True
-                turn.settled(call, decided.event, unsure=True)
-                turn.append(self._settled(call, ToolOutput.error("This call was interrupted while it ran."), None))
-            raise
-        finally:
-            turn.effects += call.ran and call.tool.changes
-        outer.ends_turn = outer.ends_turn or call.ends_turn
-        if risky:
-            turn.append(self._settled(call, output, whole))
-            turn.settled(call, decided.event, unsure=call.unsure)
-        turn.tell(ToolFinished(call.scope, call.event.call_id, name, capability, output, call.elapsed_s, call.ran))
-        return output
+            case _:
+                return decided
 
-    def _settled(self, call: ToolCallOperation, output: ToolOutput, whole: str | None) -> Settled:
+    def _settle(self, call: ToolCallOperation, event: ToolCallEvent, output: ToolOutput, whole: str | None) -> None:
         content = (Text(output.for_model),) if isinstance(output.for_model, str) else output.for_model
         message = Message(Role.TOOL, content, tool_call_id=call.event.call_id, name=call.tool.spec.name)
         outcome = ToolErrorKind.OUTCOME_UNKNOWN if call.unsure else call.kind or ""
-        return Settled(call.scope.turn_id, call.event.call_id, message, outcome, whole)
+        self._turn.append(Settled(call.scope.turn_id, call.event.call_id, message, outcome, whole))
+        self._turn.settled(call, event, unsure=call.unsure)
 
     def _below(self, outer: ToolCallOperation) -> Scope:
         return attrs.evolve(self._turn.scope, origin="tool", parent_id=outer.id)

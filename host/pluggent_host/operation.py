@@ -125,12 +125,8 @@ def record_of(
         reason,
         what.capability(),
         getattr(event, "call_id", ""),
+        getattr(event, "arguments_json", b""),
         votes,
         changes,
         round((perf_counter() - started) * 1e6, 1),
     )
-
-
-def quoted(text: str) -> str:
-    """Return *text* for a person's eyes: control, bidirectional and invisible characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

@@ -32,7 +32,8 @@ from pluggent_host.calling import NOTHING, Caller, being_cancelled
 from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains
 from pluggent_host.onion import Around, Layer
-from pluggent_host.operation import Attempt, Operation, Recorded, quoted, record_of
+from pluggent_host.operation import Attempt, Operation, Recorded, record_of
+from pluggent_host.quoting import quoted
 from pluggent_host.settings import HostSettings
 from pluggent_host.verdicts import HOST, Verdict, ballot, combine
 

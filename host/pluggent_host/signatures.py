@@ -150,7 +150,8 @@ def _seen(name: str, parameter: str, hint: Any, default: Any) -> _Seen:
         ) from None
     try:
         if default is not _UNSEEN:
-            decode(canonical(default))
+            # What a call without this argument gets is what the model would have to write for it.
+            default = decode(canonical(default))
     except ValueError as error:
         raise TypeError(
             f"tool '{name}': parameter '{parameter}': the default {default!r} does not fit {_shown(hint)}: {error}"

@@ -23,7 +23,8 @@ from pluggent_host.arguments import ArgumentProblems
 from pluggent_host.calling import Caller, Late, being_cancelled, said
 from pluggent_host.clock import Deadline
 from pluggent_host.functions import FunctionTool
-from pluggent_host.operation import Attempt, Hooks, Journal, quoted
+from pluggent_host.operation import Attempt, Hooks, Journal
+from pluggent_host.quoting import quoted
 from pluggent_host.results import as_output
 from pluggent_host.threads import Threads
 from pluggent_host.toolset import BoundTool

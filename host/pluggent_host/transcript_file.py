@@ -59,7 +59,9 @@ class FileTranscript:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             self._fd = os.open(self.path, flags, 0o600)
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
-                raise SessionError(f"session '{session_id}' cannot be opened: {self.path} is no file")
+                raise SessionError(  # noqa: TRY301 (closed below like every other failure)
+                    f"session '{session_id}' cannot be opened: {self.path} is no file"
+                )
             self._lock()
             self._size = self._mend()
         except OSError as error:
@@ -105,7 +107,7 @@ class FileTranscript:
         try:
             written = os.write(self._fd, lines)
             if written != len(lines):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 (cut off below)
         except OSError as error:
             os.ftruncate(self._fd, self._size)
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
@@ -157,6 +159,7 @@ def _entry(line: bytes, path: Path, number: int) -> Entry:
         entry: Entry = from_plain(plain, _ENTRIES[plain.pop("t")])
     except Exception as error:
         raise SessionError(
-            f"{path}, line {number} is damaged ({type(error).__name__}); mend or remove that line, or start a new session"
+            f"{path}, line {number} is damaged ({type(error).__name__}); "
+            "mend or remove that line, or start a new session"
         ) from error
     return entry

@@ -77,11 +77,12 @@ async def test_a_turn_cancelled_before_it_began_leaves_no_trace_in_the_conversat
 
 
 async def test_a_turn_cancelled_in_a_model_call_keeps_what_the_person_said():
-    model = ScriptedModel("never", "later", hold=asyncio.Event())
+    hold = asyncio.Event()
+    model = ScriptedModel("never", "later", hold=hold)
     place = Place(model.asked)
     async with talking(model=model) as session:
         await cancelled(session, place)
-        model._hold.set()  # noqa: SLF001 (the fake's own switch)
+        hold.set()
 
         assert only_this_task()
         assert shape(session.history) == ["user go"]

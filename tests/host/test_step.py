@@ -1,5 +1,7 @@
 """Every transition of the pure core, one by one and in long random stories."""
 
+from typing import Any
+
 import attrs
 import pytest
 from hypothesis import given, strategies as st
@@ -25,7 +27,7 @@ CALL = (("c1", "add 1"),)
 RESULT = (Outcome("c1", "one"),)
 
 
-def after(*events, limits=None):
+def after(*events, limits=None) -> tuple[State, Any]:
     """Return the state and the last effect after Started and *events*."""
     state, effect = step(State(limits or Limits()), Started())
     for event in events:
@@ -33,7 +35,7 @@ def after(*events, limits=None):
     return state, effect
 
 
-def rounds(*signatures, limits, outcome=None):
+def rounds(*signatures, limits, outcome=None) -> Any:
     """Return the effect after one round for each signature; the result is always the same one."""
     events = []
     for number, signature in enumerate(signatures):

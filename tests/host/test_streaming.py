@@ -213,7 +213,7 @@ async def test_leaving_early_reaches_a_running_tool():
 async def test_an_error_of_the_consumer_ends_the_turn_and_comes_through():
     live = Live(*text("one"))
     async with talking(model=live) as session:
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(ZeroDivisionError):  # noqa: PT012 (it is raised by the consumer)
             async with session.stream("go") as events:
                 async for _ in events:
                     raise ZeroDivisionError

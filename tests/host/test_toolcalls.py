@@ -17,7 +17,7 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_hookspecs.events import DecisionMade, ToolFinished, ToolProgressed
+from pluggent_hookspecs.events import ToolProgressed
 from pluggent_hookspecs.messages import Image, Text, ToolCall
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings, Timeouts
@@ -356,47 +356,6 @@ async def test_a_tool_is_told_where_it_is_and_given_its_key(tmp_path):
 
         told = json.loads(results(session.history)[0])
         assert told == {"ids": [session.id, "t1", "c1", f"{session.id}.t1.0.0"], "folder": str(tmp_path)}
-
-
-async def test_a_tool_can_call_another_one_under_all_policies():
-    recorder = Recorder()
-
-    @tool(effects=())
-    async def twice(context: ToolContext, n: int) -> str:
-        """Add a number to itself."""
-        return str((await context.call_tool("add", {"a": n, "b": n})).for_model)
-
-    async with talking(call("twice", n=4), "x", tools=[twice, add], plugins=[recorder]) as session:
-        await session.say("go")
-
-        assert results(session.history) == ["8"]
-        decided = [event for event in recorder.of(DecisionMade) if event.operation == "tool_call"]
-        assert [event.scope.parent_id for event in decided] == ["", "t1.0.0"]
-        assert [event.name for event in recorder.of(ToolFinished)] == ["add", "twice"]
-
-
-async def test_tools_that_call_themselves_are_stopped():
-    @tool(effects=())
-    async def deeper(context: ToolContext) -> str:
-        """Go deeper."""
-        return str((await context.call_tool("deeper", {})).for_model)
-
-    (text,) = await outcome(call("deeper"), tools=[deeper], limits=Limits(delegation_depth=3))
-
-    assert "delegation_depth" in text
-
-
-async def test_a_tool_can_ask_the_model_and_its_usage_counts():
-    @tool(effects=())
-    async def think(context: ToolContext) -> str:
-        """Think."""
-        return (await context.call_model("hm?", system="short")).message.text
-
-    async with talking(call("think"), "thought", "x", tools=[think]) as session:
-        result = await session.say("go")
-
-        assert results(session.history) == ["thought"]
-        assert result.usage.input == 30
 
 
 async def test_progress_is_told_from_any_thread():

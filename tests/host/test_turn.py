@@ -159,13 +159,6 @@ async def test_a_model_that_never_stops_is_stopped_with_its_history_whole(limits
         assert_whole(session.history)
 
 
-async def test_the_default_limits_stop_a_model_that_never_stops():
-    async with talking(*[again] * 60, tools=[add]) as session:
-        result = await session.say("go")
-
-        assert (result.why, result.limit) == (Why.LIMIT, "tool_rounds")
-
-
 async def test_limits_of_one_turn_stand_above_those_of_the_session():
     async with talking(*[again] * 60, tools=[add]) as session:
         assert (await session.say("go", limits=Limits(tool_rounds=1))).limit == "tool_rounds"

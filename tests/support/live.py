@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from typing import TypeAlias
 
 from pluggent_hookspecs import Message, ModelRequest, ModelResponse, Provider, hookimpl
@@ -36,7 +36,7 @@ class Live:
     async def complete(self, request: ModelRequest) -> ModelResponse:
         return ModelResponse(Message.assistant("whole"))
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         self.streams += 1
         try:
             while True:

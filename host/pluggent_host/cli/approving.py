@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pluggent_hookspecs.events import ApprovalEvent
 
 from pluggent_host.cli.assembling import Setup
-from pluggent_host.cli.output import Console, Ink, one_line, width, wrapped
+from pluggent_host.cli.output import Console, Ink, width, wrapped
+from pluggent_host.quoting import quoted
 
 TERMINAL = "/dev/tty"
 QUESTION = "Allow this once? [y/N] "
@@ -80,7 +81,7 @@ class ConsoleApprover:
         lines = ["", self._ink("bold", "A person has to approve this:")]
         lines += [f"  {line}" for line in event.rendered.split("\n")]
         for plugin, why in event.asks:
-            lines += [f"  {line}" for line in wrapped(f"{one_line(plugin)} asks: {one_line(why)}", width() - 2)]
+            lines += [f"  {line}" for line in wrapped(f"{quoted(plugin)} asks: {quoted(why)}", width() - 2)]
         lines.append(self._ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
         return "\n".join([*lines, ""])
 

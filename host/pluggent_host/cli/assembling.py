@@ -14,10 +14,11 @@ import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
 
 from pluggent_host.catalog import FIRST_PARTY, Catalog, PluginRecord, catalog
-from pluggent_host.cli.output import Console, one_line, warning
+from pluggent_host.cli.output import Console, warning
 from pluggent_host.config import load_settings, state_dir
 from pluggent_host.discovery import Discovery, discover, normalised
 from pluggent_host.nearest import nearest
+from pluggent_host.quoting import quoted
 from pluggent_host.settings import HostSettings
 
 if TYPE_CHECKING:  # a host costs what listing plugins must not
@@ -92,7 +93,7 @@ def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, o
     config = Path(options.config) if options.config else None
     loaded = load_settings(config=config, environ=environ, flags=given, cwd=cwd, trust=trust)
     for note in loaded.notes:
-        console.note(console.err_ink("yellow", f"note: {one_line(note)}"))
+        console.note(console.err_ink("yellow", f"note: {quoted(note)}"))
     return Setup(loaded.settings, loaded.origins, found, trust, folder)
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import thaw
-from pluggent_hookspecs.events import Change, DecisionMade, Observation, ToolFinished, ToolStarted
+from pluggent_hookspecs.events import DecisionMade, Observation, ToolFinished, ToolStarted
 from pluggent_hookspecs.messages import Message, Text, ToolCall
 from pluggent_hookspecs.tools import ToolOutput
 
@@ -79,8 +79,7 @@ class Calls:
                 call = self._call(event.call_id, event.capability.rpartition("/")[2], event.scope.parent_id)
                 call.capability = event.capability
                 call.decisions.append(event)
-                for change in event.changes:
-                    call.arguments = _changed(call.arguments, change)
+                call.arguments = _object(event.arguments_json) or call.arguments
                 return call
             case ToolStarted():
                 call = self._call(event.call_id, event.name, event.scope.parent_id)
@@ -131,11 +130,3 @@ def _object(text: str | bytes) -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
-
-
-def _changed(arguments: Mapping[str, Any] | None, change: Change) -> Mapping[str, Any] | None:
-    """Return *arguments* after *change*; what a security transform put there is not told."""
-    if not isinstance(change.after, Mapping):
-        return arguments
-    kept = {name: value for name, value in (arguments or {}).items() if name not in change.paths}
-    return {**kept, **change.after}

@@ -12,10 +12,11 @@ from pluggent_host.chains import Chains
 from pluggent_host.cli import exits, interrupts
 from pluggent_host.cli.assembling import Setup, open_for_listing, prepare
 from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.output import Console, one_line
+from pluggent_host.cli.output import Console
 from pluggent_host.cli.parsing import Parser, command_parser, examples
 from pluggent_host.cli.words import one_name
 from pluggent_host.nearest import nearest
+from pluggent_host.quoting import quoted
 
 
 def parser() -> Parser:
@@ -70,7 +71,7 @@ def _chain(console: Console, hook: str, chains: Chains) -> None:
     console.line(f"{console.ink('bold', hook)}  {console.ink('dim', str(HOOKS[hook].kind))}")
     for place, impl in enumerate(chain, 1):
         how = " (in a thread)" if impl.blocking else " (async)" if impl.is_async else ""
-        console.line(f"  {place}. {one_line(impl.plugin)}{how}  {console.ink('dim', one_line(impl.why))}")
+        console.line(f"  {place}. {quoted(impl.plugin)}{how}  {console.ink('dim', quoted(impl.why))}")
 
 
 def _document(chains: Chains, only: str) -> dict[str, Any]:

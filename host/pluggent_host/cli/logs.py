@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from pluggent_host.cli.output import Console, one_line, warning
+from pluggent_host.cli.output import Console, warning
+from pluggent_host.quoting import quoted
 
 
 def log_to(console: Console, *, debug: bool) -> None:
@@ -21,7 +22,7 @@ class _ConsoleHandler(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = one_line(record.getMessage())
+        text = quoted(record.getMessage())
         if record.levelno >= logging.WARNING:
             self._console.note(warning(self._console, text))
         else:

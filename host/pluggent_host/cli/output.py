@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
+from pluggent_host.quoting import quoted
+
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _NARROW, _WIDEST = 40, 120
 _GAP = "  "
@@ -117,7 +119,7 @@ class Console:
 
 def warning(console: Console, text: str) -> str:
     """Return *text* as a line for standard error."""
-    return console.err_ink("yellow", f"warning: {one_line(text)}")
+    return console.err_ink("yellow", f"warning: {quoted(text)}")
 
 
 def console_for(options: argparse.Namespace) -> Console:
@@ -129,7 +131,7 @@ class Row:
     """A row of a table; ``below`` are (style, text) paragraphs under it."""
 
     def __init__(self, cells: Sequence[str], styles: Sequence[str] = (), below: Iterable[tuple[str, str]] = ()) -> None:
-        self.cells = [one_line(cell) for cell in cells]
+        self.cells = [quoted(cell) for cell in cells]
         self.styles = [*styles, *["plain"] * (len(cells) - len(styles))]
         self.below = [(style, text) for style, text in below if text]
 
@@ -182,17 +184,6 @@ def width() -> int:
 
 
 # ---- text -------------------------------------------------------------------------------
-
-
-def one_line(text: str) -> str:
-    r"""Return *text* with everything escaped that is no visible character, line breaks included.
-
-    >>> one_line("a\x1b[2Jb\n")
-    'a\\x1b[2Jb\\n'
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def harmless(text: str) -> str:

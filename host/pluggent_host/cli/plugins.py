@@ -15,11 +15,12 @@ from pluggent_host.catalog import Catalog, PluginRecord
 from pluggent_host.cli import exits
 from pluggent_host.cli.assembling import Setup, prepare
 from pluggent_host.cli.failures import recorded
-from pluggent_host.cli.output import Console, Row, one_line, warning
+from pluggent_host.cli.output import Console, Row, warning
 from pluggent_host.cli.parsing import Parser, command_parser, examples
 from pluggent_host.cli.table import NAMES
 from pluggent_host.cli.words import action, one_name
 from pluggent_host.nearest import nearest
+from pluggent_host.quoting import quoted
 
 _HEAD = ("PLUGIN", "VERSION", "OFFERS", "STATE")
 _COLORS = {"available": "green", "failed": "red", "incompatible": "red", "not accepted": "yellow"}
@@ -109,7 +110,7 @@ def _list(setup: Setup, console: Console, catalog: Catalog, seen: Sequence[Seen]
     for problem in catalog.problems:
         console.error(warning(console, str(problem)))
     for folder in setup.discovery.skipped if console.verbose else ():
-        text = f"not searched, because it lies in the working directory: {one_line(folder)}"
+        text = f"not searched, because it lies in the working directory: {quoted(folder)}"
         console.note(console.err_ink("dim", text))
 
 
@@ -127,20 +128,20 @@ def _show(setup: Setup, console: Console, found: Sequence[Seen]) -> None:
     for id in dict.fromkeys(one.record.id for one in found):
         entries = [one for one in found if one.record.id == id]
         item = entries[0].record.distribution
-        title = f"{console.ink('bold', item.shown_name)} {one_line(item.version)}"
-        console.line(f"{title}  {one_line(item.summary)}".rstrip())
-        console.line(f"  installed in  {one_line(item.location)}")
-        console.line(f"  contract      pluggent-hookspecs {one_line(item.contract) or '(it does not say which)'}")
+        title = f"{console.ink('bold', item.shown_name)} {quoted(item.version)}"
+        console.line(f"{title}  {quoted(item.summary)}".rstrip())
+        console.line(f"  installed in  {quoted(item.location)}")
+        console.line(f"  contract      pluggent-hookspecs {quoted(item.contract) or '(it does not say which)'}")
         if grants := _granted(setup, id):
             console.line(f"  granted       {', '.join(grants)}")
         if id in setup.settings.plugins:
             console.line(f"  settings      {', '.join(_origins(setup, id)) or 'none'}")
         for one in entries:
             state = console.ink(_COLORS.get(one.state, "yellow"), one.state)
-            console.line(f"  {one_line(one.record.capability)} = {one_line(one.record.value)}  {state}")
+            console.line(f"  {quoted(one.record.capability)} = {quoted(one.record.value)}  {state}")
             for text in (one.reason, f"to mend it: {one.mend}" if one.mend else ""):
                 if text:
-                    console.line(f"    {one_line(text)}")
+                    console.line(f"    {quoted(text)}")
 
 
 def _granted(setup: Setup, id: str) -> list[str]:
@@ -150,7 +151,7 @@ def _granted(setup: Setup, id: str) -> list[str]:
 def _origins(setup: Setup, id: str) -> list[str]:
     """Return where each setting of the plugin comes from; values stay unseen, they may be secret."""
     prefix = f"plugins.{id}."
-    return [f"{one_line(key.removeprefix(prefix))} ({one_line(where)})"
+    return [f"{quoted(key.removeprefix(prefix))} ({quoted(where)})"
             for key, where in setup.origins.items() if key.startswith(prefix)]  # fmt: skip
 
 

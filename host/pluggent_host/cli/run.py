@@ -14,12 +14,13 @@ from pluggent_host.cli.approving import console_approver, say_how_to_approve
 from pluggent_host.cli.assembling import Setup, folder_option, open_host, prepare
 from pluggent_host.cli.calls import Calls, last_asked
 from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.output import Console, harmless, one_line
+from pluggent_host.cli.output import Console, harmless
 from pluggent_host.cli.parsing import Parser, command_parser, examples, seconds, whole_number
 from pluggent_host.cli.prompt import read_prompt
 from pluggent_host.cli.screen import Screen
 from pluggent_host.cli.watching import Watcher
 from pluggent_host.host import Host
+from pluggent_host.quoting import quoted
 from pluggent_host.session import Session
 from pluggent_host.step import Why
 from pluggent_host.transcript_file import SESSION_ID
@@ -178,11 +179,11 @@ def _explain(console: Console, result: TurnResult, *, can_ask: bool) -> None:
     ink = console.err_ink
     match result.why:
         case Why.DENIED:
-            console.error(f"{ink('red', 'denied:')} {one_line(result.detail)}")
+            console.error(f"{ink('red', 'denied:')} {quoted(result.detail)}")
             if not can_ask and "approv" in result.detail:
                 say_how_to_approve(console)
         case Why.LIMIT:
-            console.error(f"{ink('red', 'stopped:')} {one_line(result.detail)}; the conversation is whole")
+            console.error(f"{ink('red', 'stopped:')} {quoted(result.detail)}; the conversation is whole")
         case Why.WAITING:
             console.note(ink("dim", "a tool waits for your answer; give it with --session"))
         case _:

@@ -21,7 +21,8 @@ from pluggent_hookspecs.events import (
 )
 
 from pluggent_host.cli.calls import Call, Calls, text_of
-from pluggent_host.cli.output import Console, cut, harmless, one_line
+from pluggent_host.cli.output import Console, cut, harmless
+from pluggent_host.quoting import quoted
 
 _CATCHING_UP_S = 1.0
 _ARGUMENTS_SHOWN = 300
@@ -59,7 +60,7 @@ class Screen:
             case TextShown(text=text) if self._live:
                 self._console.write(harmless(text) if self._console.out_is_terminal else text)
             case Discarded(why=why) if self._live:
-                self._console.error(self._dim(f"(void: the text above; {one_line(why) or 'another attempt follows'})"))
+                self._console.error(self._dim(f"(void: the text above; {quoted(why) or 'another attempt follows'})"))
             case UserNotified(message=message) if self._live:
                 text = message.text or f"[{', '.join(type(part).__name__.lower() for part in message.content)}]"
                 self._console.line(harmless(text) if self._console.out_is_terminal else text)
@@ -86,14 +87,14 @@ class Screen:
             self._console.note(f"{self._indent(call)}  {verdict}")
         elif not earlier or earlier[-1] != event.verdict:
             changes = "".join(
-                f"; {one_line(change.plugin)} changed {one_line(', '.join(change.paths))}" for change in event.changes
+                f"; {quoted(change.plugin)} changed {quoted(', '.join(change.paths))}" for change in event.changes
             )
             self._console.note(f"{self._arrow('→', call)} {self._shown_call(call)}  {verdict}{self._dim(changes)}")
 
     def _verdict(self, event: DecisionMade) -> str:
         ink = self._console.err_ink
-        who = "you" if event.by == _CONSOLE else one_line(event.by)
-        reason = f": {one_line(event.reason)}" if event.reason else ""
+        who = "you" if event.by == _CONSOLE else quoted(event.by)
+        reason = f": {quoted(event.reason)}" if event.reason else ""
         by = "" if event.by == "host" else f" by {who}"
         match event.verdict:
             case "allow":
@@ -117,13 +118,13 @@ class Screen:
             self._console.note(f"{self._arrow('→', call)} {self._shown_call(call)}")
         whole = text_of(call.output)
         text = " ⏎ ".join(whole.strip().splitlines()) or "(nothing)"
-        shown = cut(one_line(text), _RESULT_LINES * self._console.width - 8, len(whole))
+        shown = cut(quoted(text), _RESULT_LINES * self._console.width - 8, len(whole))
         shown = self._console.err_ink("red", shown) if failed else self._dim(shown)
         self._console.note(f"{self._arrow('←', call)} {shown}")
 
     def _shown_call(self, call: Call) -> str:
-        arguments = one_line(call.typed) if call.arguments is None else shown_arguments(call.arguments)
-        return f"{self._console.err_ink('bold', one_line(call.name))}({cut(arguments, _ARGUMENTS_SHOWN)})"
+        arguments = quoted(call.typed) if call.arguments is None else shown_arguments(call.arguments)
+        return f"{self._console.err_ink('bold', quoted(call.name))}({cut(arguments, _ARGUMENTS_SHOWN)})"
 
     def _arrow(self, arrow: str, call: Call) -> str:
         number = f"{call.place} " if call.place else ""
@@ -138,18 +139,18 @@ class Screen:
         match event:
             case HookFailed(plugin=plugin, hook=hook, problem=problem):
                 text = f"! plugin '{plugin}' failed in {hook}: {problem}"
-                self._console.note(self._console.err_ink("yellow", one_line(text)))
+                self._console.note(self._console.err_ink("yellow", quoted(text)))
             case ModelRetried(error=error, wait_s=wait_s):
                 text = f"! the model call failed: {error}; trying again in {wait_s:.1f} s"
-                self._console.note(self._console.err_ink("yellow", one_line(text)))
+                self._console.note(self._console.err_ink("yellow", quoted(text)))
             case ModelCalled(model=model, usage=usage, elapsed_s=elapsed_s) if self._console.verbose:
                 tokens = f"{_count(usage.input)} tokens in, {_count(usage.output)} out"
-                self._console.note(self._dim(f"· {one_line(model)}: {tokens}, {elapsed_s:.2f} s"))
+                self._console.note(self._dim(f"· {quoted(model)}: {tokens}, {elapsed_s:.2f} s"))
             case ToolProgressed(name=name, done=done, total=total, message=message) if self._console.verbose:
                 far = f"{done:g}" if total is None else f"{done:g} of {total:g}"
-                self._console.note(self._dim(f"· {one_line(name)}: {far} {one_line(message)}".rstrip()))
+                self._console.note(self._dim(f"· {quoted(name)}: {far} {quoted(message)}".rstrip()))
             case ReasoningShown(text=text) if self._console.verbose:
-                self._console.note(self._dim(f"· thinking: {cut(one_line(text), self._console.width)}"))
+                self._console.note(self._dim(f"· thinking: {cut(quoted(text), self._console.width)}"))
             case _:
                 pass
 
@@ -164,7 +165,7 @@ def shown_arguments(arguments: Mapping[str, Any]) -> str:
     'city="Beijing", days=3'
     """
     return ", ".join(
-        f"{one_line(name)}={one_line(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()
+        f"{quoted(name)}={quoted(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()
     )
 
 

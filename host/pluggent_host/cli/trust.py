@@ -11,11 +11,12 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.catalog import FIRST_PARTY
 from pluggent_host.cli import exits
 from pluggent_host.cli.assembling import Setup, bare_setup
-from pluggent_host.cli.output import Console, Row, one_line, warning
+from pluggent_host.cli.output import Console, Row, warning
 from pluggent_host.cli.parsing import Parser, command_parser, examples
 from pluggent_host.config import FILE_NAME
 from pluggent_host.discovery import Distribution, normalised
 from pluggent_host.nearest import nearest
+from pluggent_host.quoting import quoted
 
 
 def parser() -> Parser:
@@ -73,7 +74,7 @@ def _list(setup: Setup, console: Console) -> int:
 
 
 def _file(setup: Setup, console: Console, path: Path, *, revoke: bool) -> int:
-    shown = one_line(os.path.realpath(path))
+    shown = quoted(os.path.realpath(path))
     if revoke:
         return _revoked(console, shown, found=setup.trust.store.revoke(path))
     if not path.exists():
@@ -85,13 +86,13 @@ def _file(setup: Setup, console: Console, path: Path, *, revoke: bool) -> int:
         return exits.OK
     console.line(f"accepted {console.ink('bold', shown)} as it is now")
     for other in covered[1:]:
-        console.line(f"  and {one_line(other)}, which it refers to")
+        console.line(f"  and {quoted(other)}, which it refers to")
     return exits.OK
 
 
 def _plugin(setup: Setup, console: Console, name: str, *, revoke: bool) -> int:
     if revoke:
-        return _revoked(console, f"plugin '{one_line(name)}'", found=setup.trust.store.forget(normalised(name)))
+        return _revoked(console, f"plugin '{quoted(name)}'", found=setup.trust.store.forget(normalised(name)))
     item = _installed(setup, name)
     if item.name in FIRST_PARTY:
         console.line(f"{item.name} is part of pluggent and needs no acceptance")
@@ -100,8 +101,8 @@ def _plugin(setup: Setup, console: Console, name: str, *, revoke: bool) -> int:
     if console.json:
         console.document({"accepted": item.name, "version": item.version})
     else:
-        console.line(f"accepted the hooks of {console.ink('bold', item.name)} {one_line(item.version)}")
-        console.line(f"  from {one_line(item.location)}; another version will be asked about anew")
+        console.line(f"accepted the hooks of {console.ink('bold', item.name)} {quoted(item.version)}")
+        console.line(f"  from {quoted(item.location)}; another version will be asked about anew")
     return exits.OK
 
 
