@@ -77,8 +77,8 @@ async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[obj
 async def take_apart(parts: Parts) -> None:
     """Let observers finish, close plugins in reverse order, stop threads and what was left behind."""
     close_s = parts.services.settings.timeouts.close_s
-    await parts.plugins.aclose()
     await parts.observers.close(close_s)
+    await parts.plugins.aclose()
     await parts.services.caller.close(close_s)
     parts.services.threads.close()
 

@@ -22,7 +22,7 @@ class Lifetime:
         self._context = context
         self._entered = asyncio.Event()
         self._leave = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[BaseException | None] | None = None
 
     async def enter(self, limit_s: float) -> BaseException | None:
         """Return None once the plugin is open, else what went wrong; it is closed then."""
@@ -48,21 +48,25 @@ class Lifetime:
         await asyncio.wait((task,), timeout=limit_s)
         return await self._ended(task, f"it did not close within {limit_s:g} s")
 
-    async def _live(self) -> None:
-        async with self._plugin.open(self._context):
-            self._entered.set()
-            await self._leave.wait()
+    async def _live(self) -> BaseException | None:
+        try:
+            async with self._plugin.open(self._context):
+                self._entered.set()
+                await self._leave.wait()
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 (a SystemExit of a plugin would end the program)
+            return error
+        return None
 
-    async def _ended(self, task: asyncio.Task[None], late: str) -> BaseException | None:
+    async def _ended(self, task: asyncio.Task[BaseException | None], late: str) -> BaseException | None:
         if not task.done():
             await self._give_up(task)
             return TimeoutError(late)
         if task.cancelled():
             return asyncio.CancelledError("it cancelled itself")
-        return task.exception()
+        return task.result()
 
-    async def _give_up(self, task: asyncio.Task[None]) -> None:
+    async def _give_up(self, task: asyncio.Task[BaseException | None]) -> None:
         task.cancel()
         await asyncio.wait((task,), timeout=STOPPING_S)
-        if task.done() and not task.cancelled():
-            task.exception()

@@ -44,11 +44,13 @@ class Observers:
 
     def tell(self, event: Observation) -> None:
         """Hand *event* to everybody who subscribed to its type. Never raises, never waits."""
+        if self._closed:  # an observer is told nothing once its plugin is about to be closed
+            return
         for impl in self._inline:
             if self._wants(impl, event):
                 self._tell_inline(impl, event)
         for impl in self._queued:
-            if not self._closed and self._wants(impl, event):
+            if self._wants(impl, event):
                 self._enqueue(impl, event)
 
     async def close(self, timeout_s: float) -> None:

@@ -7,6 +7,7 @@ from pluggent_hookspecs import ToolContext, tool
 from pluggent_hookspecs.events import Scope, TextShown, ToolProgressed
 from pluggent_hookspecs.models import Finished
 from pluggent_host.feed import WAITING_EVENTS, Feed
+from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.testing.fakes import call
 from talking import WAIT_S, talking
 
@@ -128,3 +129,14 @@ async def test_a_tool_that_tells_much_progress_does_not_fill_the_memory():
 
         waiting = [event async for event in events if isinstance(event, ToolProgressed)]
         assert len(waiting) <= 3 * WAITING_EVENTS
+
+
+async def test_a_slow_consumer_is_not_the_models_fault():
+    live = Live(*text(*"x" * 2 * WAITING_EVENTS), (Finished(),))
+    patient = HostSettings(timeouts=Timeouts(model_s=0.2))
+    async with talking(model=live, config=patient) as session, session.stream("go") as events:
+        while live.given < WAITING_EVENTS:  # noqa: ASYNC110 (what was taken is no event of the fake)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.3)  # longer than a model may take
+
+        assert len(await seen(events)) == 2 * WAITING_EVENTS

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 
 import pytest
+from live import Live, text
 from pluggent_hookspecs import Deny, Message, ModelResponse, SessionError, Usage, hookimpl, tool
-from pluggent_hookspecs.events import DecisionMade, Scope, SessionClosed, SessionOpened
+from pluggent_hookspecs.events import DecisionMade, Scope, SessionClosed, SessionOpened, TextShown
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
@@ -228,6 +229,34 @@ async def test_closing_a_session_in_the_middle_of_a_turn_ends_the_turn():
         with pytest.raises((SessionError, asyncio.CancelledError)):
             await turn
         assert ended
+
+
+async def test_a_tool_can_close_its_session_and_nothing_hangs():
+    sessions = []
+
+    @tool(effects=())
+    async def leave() -> str:
+        """Close the session."""
+        await sessions[0].aclose()
+        return ""
+
+    async with talking(call("leave"), "never", tools=[leave]) as session:
+        sessions.append(session)
+        with pytest.raises(SessionError, match="closed in the middle of this turn"):
+            await asyncio.wait_for(session.say("go"), WAIT_S)
+
+        assert_whole(session.history)
+
+
+async def test_a_consumer_can_close_the_session_it_watches():
+    live = Live(*text("one ", "two "))
+    async with talking(model=live) as session, session.stream("go") as events:
+        with pytest.raises(SessionError, match="closed in the middle of this turn"):
+            async for event in events:
+                if isinstance(event, TextShown):
+                    await session.aclose()
+
+        assert live.streams == 0
 
 
 # ---- tools called directly --------------------------------------------------------------

@@ -321,6 +321,7 @@ class AnyTurn(RuleBasedStateMachine):
     @precondition(lambda self: isinstance(self.effect, RunTools))
     @rule(data=st.data(), asks=st.integers(0, 2), unanswered=st.booleans(), so_far=spending)
     def settle(self, data, asks, unanswered, so_far):
+        assert isinstance(self.effect, RunTools)
         ids = self.effect.call_ids
         outcomes = tuple(Outcome(id, data.draw(st.sampled_from("rs")), **data.draw(flags)) for id in ids)
         self.asks += asks

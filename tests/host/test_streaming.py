@@ -338,6 +338,32 @@ async def test_calls_of_a_broken_stream_are_not_run_and_not_kept():
         assert recorder.of(ToolFinished) == []
 
 
+class Retries:
+    """A retrier that tells nobody that what was shown is void."""
+
+    @hookimpl
+    async def around_model_call(self, event, call_next):
+        try:
+            return await call_next()
+        except ProviderError:
+            return await call_next()
+
+
+async def test_what_the_consumer_is_left_with_after_a_retry_is_the_reply():
+    broken = ProviderError(ProviderErrorKind.STREAM_BROKEN, "broken")
+    live = Live(*text("one ", "two "), broken, *text("three "), (Finished(),))
+    left = ""
+    async with talking(model=live, plugins=[Retries()]) as session, session.stream("go") as events:
+        async for event in events:
+            if isinstance(event, Discarded):
+                left = ""
+            if isinstance(event, TextShown):
+                left += event.text
+
+        assert (left, events.result.text) == ("three ", "three ")
+        assert shape(session.history) == ["user go", "assistant three "]
+
+
 # ---- misuse -----------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_hookspecs.events import TurnEnded, UserNotified
-from pluggent_hookspecs.messages import Image, Text
+from pluggent_hookspecs.messages import Image, Role, Text
 from pluggent_host import Limits
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.step import Why
@@ -155,7 +155,7 @@ async def test_a_model_that_never_stops_is_stopped_with_its_history_whole(limits
         result = await session.say("go")
 
         assert (result.why, result.limit) == (Why.LIMIT, name)
-        assert [message.role for message in session.history].count("assistant") == calls
+        assert [message.role for message in session.history].count(Role.ASSISTANT) == calls
         assert_whole(session.history)
 
 
@@ -282,16 +282,13 @@ async def test_a_provider_error_is_raised_and_leaves_the_history_whole(kind):
 
 @pytest.mark.parametrize("hook", ["transform_model_request", "transform_input", "around_model_call", "around_turn"])
 async def test_a_hook_that_may_not_fail_raises_and_leaves_the_history_whole(hook):
-    if hook.startswith("around"):
+    async def around(self, event, call_next):
+        raise ZeroDivisionError("oops")
 
-        async def fails(self, event, call_next):
-            raise ZeroDivisionError("oops")
-    else:
+    def transform(self, event):
+        raise ZeroDivisionError("oops")
 
-        def fails(self, event):
-            raise ZeroDivisionError("oops")
-
-    broken = type("Broken", (), {hook: hookimpl(fails)})()
+    broken = type("Broken", (), {hook: hookimpl(around if hook.startswith("around") else transform)})()
     async with talking("x", plugins=[broken]) as session:
         with pytest.raises(HookError, match="ZeroDivisionError: oops") as caught:
             await session.say("go")

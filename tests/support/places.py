@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from pluggent_hookspecs import ToolContext, hookimpl, tool
@@ -98,7 +98,7 @@ class Stuck:
         return run
 
     @contextlib.contextmanager
-    def freed(self) -> Iterator[None]:
+    def freed(self) -> Generator[None]:
         """Release every call at the end, and wait for the threads."""
         try:
             yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ async def hosting(
     tools: Iterable[ToolChoice] = (),
     plugins: Iterable[object] = (),
     **options: Any,
-) -> AsyncIterator[Host]:
+) -> AsyncGenerator[Host]:
     """Open a host without installed plugins, on a scripted model that gives *replies*."""
     asked = ScriptedModel(*replies) if model is None else model
     name = f"{getattr(asked, 'name', 'scripted')}/m"
@@ -32,7 +32,7 @@ async def hosting(
 
 
 @asynccontextmanager
-async def talking(*replies: Reply, **options: Any) -> AsyncIterator[Session]:
+async def talking(*replies: Reply, **options: Any) -> AsyncGenerator[Session]:
     """Open a session on such a host; see hosting()."""
     async with hosting(*replies, **options) as host, await host.session() as session:
         yield session
