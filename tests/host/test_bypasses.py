@@ -13,17 +13,14 @@ from typing import Any
 import attrs
 import pytest
 from fake_distributions import importable, install
-from pluggent_host import Host
-from pluggent_host.discovery import Discovery, discover
-from pluggent_host.settings import Grants, HostSettings, Timeouts
-from pluggent_host.testing.fakes import Recorder, call
+from naming import shown
 from pluggent_hookspecs import (
     Allow,
     Ask,
     Decision,
+    DecisionMade,
     Denied,
     Deny,
-    DecisionMade,
     HookError,
     HookFailed,
     Message,
@@ -38,6 +35,10 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
+from pluggent_host import Host
+from pluggent_host.discovery import Discovery, discover
+from pluggent_host.settings import Grants, HostSettings, Timeouts
+from pluggent_host.testing.fakes import Recorder, call
 from policy_stage import WAYS, Danger, either_way, in_order, reach, results, stage
 
 SHORT = HostSettings(timeouts=Timeouts(hook_s=0.05, close_s=0.5))
@@ -715,7 +716,7 @@ async def test_an_around_cannot_call_next_after_it_returned(turned: bool) -> Non
 
 
 @both_orders
-@pytest.mark.parametrize("error", [ValueError("v"), OddError("odd"), SystemExit(3), asyncio.CancelledError()], ids=repr)
+@pytest.mark.parametrize("error", [ValueError("v"), OddError("odd"), SystemExit(3), asyncio.CancelledError()], ids=shown)
 async def test_an_around_that_raises_anything_is_an_error_of_the_call(error: BaseException, turned: bool) -> None:
     class Around:
         @hookimpl

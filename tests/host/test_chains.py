@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from pluggent_hookspecs import HOOKS, ConfigError, HookKind, hookimpl
 from pluggent_host.chains import Chains, build
 from pluggent_host.loading import new_manager, register
 from pluggent_host.settings import Grants, HostSettings
-from pluggent_hookspecs import HOOKS, ConfigError, HookKind, hookimpl
 
 TO_FREEZE = ["host-first", "normal", "late", "security", "host-last"]
 ONION = ["host-first", "security", "normal", "late", "host-last"]

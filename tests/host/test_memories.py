@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from pluggent_host.testing.fakes import call
+from naming import shown
 from pluggent_hookspecs import (
     Allow,
     ApprovalEvent,
@@ -26,6 +26,7 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
+from pluggent_host.testing.fakes import call
 from policy_stage import Stage, either_way, stage
 
 both_orders = pytest.mark.parametrize("turned", [False, True])
@@ -179,7 +180,7 @@ async def test_a_denied_use_never_reaches_the_store(is_async: bool, turned: bool
 
 
 @every_use
-@pytest.mark.parametrize("answer", [Respond("cached"), Respond(()), True, "allow", {}, ValueError], ids=repr)
+@pytest.mark.parametrize("answer", [Respond("cached"), Respond(()), True, "allow", {}, ValueError], ids=shown)
 async def test_an_answer_outside_the_table_denies(answer: object, use: str) -> None:
     """Rule 5: memory is read or written, never answered in its place."""
     store = Store(note())

@@ -6,9 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from pluggent_host.settings import Grants, HostSettings, Limits
-from pluggent_host.testing.fakes import call
-from pluggent_host.transcript import Dispatched, Said, SessionBegan, TurnBegan, rebuild
+from naming import shown
 from pluggent_hookspecs import (
     Allow,
     ApprovalEvent,
@@ -29,6 +27,9 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
+from pluggent_host.settings import Grants, HostSettings, Limits
+from pluggent_host.testing.fakes import call
+from pluggent_host.transcript import Dispatched, Said, SessionBegan, TurnBegan, rebuild
 from policy_stage import Danger, Stage, either_way, results, stage
 
 DANGER = "app:tools:tool/danger"
@@ -110,7 +111,7 @@ async def test_a_nested_call_keeps_the_principal_and_the_place() -> None:
 
 
 @both_orders
-@pytest.mark.parametrize("answer", [Deny("no"), Ask("?"), True, ValueError], ids=repr)
+@pytest.mark.parametrize("answer", [Deny("no"), Ask("?"), True, ValueError], ids=shown)
 async def test_a_denied_nested_call_is_not_run_and_the_tool_reads_why(answer: object, turned: bool) -> None:
     danger = Danger()
     plugins = either_way(about("danger", answer), about("user", Allow()), turned=turned)
@@ -227,7 +228,7 @@ async def test_a_deny_below_a_tool_can_end_the_turn() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"path": 1}, {"path": "x", "more": 1}, {"path": float("nan")}, {"path": "\ud800"}, {"path": object()}, {1: 2}],
-    ids=repr,
+    ids=shown,
 )
 async def test_the_arguments_of_a_nested_call_are_checked_like_a_models(arguments: Any) -> None:
     danger = Danger()
@@ -475,7 +476,7 @@ async def test_a_call_that_timed_out_calls_nothing_any_more() -> None:
 # ---- the model
 
 
-@pytest.mark.parametrize("answer", [Deny("no"), Ask("?"), True, "allow", ValueError], ids=repr)
+@pytest.mark.parametrize("answer", [Deny("no"), Ask("?"), True, "allow", ValueError], ids=shown)
 async def test_a_denied_nested_model_call_is_not_sent(answer: object) -> None:
     class Policy:
         @hookimpl

@@ -8,13 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pluggent_host import observers as room
-from pluggent_host.calling import Caller
-from pluggent_host.chains import Impl
-from pluggent_host.observers import Observers
-from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.testing.fakes import Recorder
-from pluggent_host.threads import Threads
 from pluggent_hookspecs import (
     DecisionMade,
     Deny,
@@ -29,6 +22,13 @@ from pluggent_hookspecs import (
     TurnStarted,
     hookimpl,
 )
+from pluggent_host import observers as room
+from pluggent_host.calling import Caller
+from pluggent_host.chains import Impl
+from pluggent_host.observers import Observers
+from pluggent_host.settings import HostSettings, Timeouts
+from pluggent_host.testing.fakes import Recorder
+from pluggent_host.threads import Threads
 from policy_stage import in_order, reach, stage
 
 SCOPE = Scope("s", "t")

@@ -7,9 +7,7 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
-from pluggent_host.operations import Ready
-from pluggent_host.settings import HostSettings, Limits, Timeouts
-from pluggent_host.testing.fakes import call
+from naming import shown
 from pluggent_hookspecs import (
     Allow,
     Ask,
@@ -25,6 +23,9 @@ from pluggent_hookspecs import (
     ToolStarted,
     hookimpl,
 )
+from pluggent_host.operations import Ready
+from pluggent_host.settings import HostSettings, Limits, Timeouts
+from pluggent_host.testing.fakes import call
 from policy_stage import NAMES, Danger, in_order, reach, results, stage
 
 both_forms = pytest.mark.parametrize("is_async", [False, True])
@@ -228,7 +229,7 @@ async def test_a_failing_transform_stops_the_operation_and_names_the_plugin(hook
     assert [(event.plugin, event.hook) for event in on.recorder.of(HookFailed)] == [("app:broken", hook)]
 
 
-@pytest.mark.parametrize("value", [True, "text", {"a": 1}, 5, Message.assistant("as if"), ToolOutput("x")], ids=repr)
+@pytest.mark.parametrize("value", [True, "text", {"a": 1}, 5, Message.assistant("as if"), ToolOutput("x")], ids=shown)
 @pytest.mark.parametrize("hook", ["transform_input", "transform_model_request", "transform_model_response", "transform_output", "transform_tool_result"])
 async def test_a_transform_may_return_its_own_kind_of_value_only(hook: str, value: Any) -> None:
     allowed = {"transform_output": Message, "transform_tool_result": ToolOutput}
@@ -289,7 +290,7 @@ async def test_results_of_failed_calls_pass_the_result_hooks() -> None:
 
 
 @both_forms
-@pytest.mark.parametrize("answer", [Deny("withheld"), Ask("?"), Respond("other"), True, ValueError], ids=repr)
+@pytest.mark.parametrize("answer", [Deny("withheld"), Ask("?"), Respond("other"), True, ValueError], ids=shown)
 async def test_a_withheld_result_is_seen_by_nobody(answer: object, is_async: bool) -> None:
     class Policy:
         @hookimpl
@@ -358,7 +359,7 @@ async def test_an_around_that_hangs_after_the_call_is_given_up_and_the_call_has_
     assert seen.ran == ("x",)
 
 
-@pytest.mark.parametrize("value", [None, object(), b"bytes", float("inf")], ids=repr)
+@pytest.mark.parametrize("value", [None, object(), b"bytes", float("inf")], ids=shown)
 async def test_an_around_that_answers_with_something_unusable_is_an_error_of_the_call(value: object) -> None:
     async def answer(event: object, call_next: object) -> object:
         return value

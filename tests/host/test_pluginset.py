@@ -12,11 +12,7 @@ from typing import Any
 
 import pytest
 from fake_distributions import importable, install
-from pluggent_host import Host
-from pluggent_host.discovery import Discovery, discover
-from pluggent_host.pluginset import named
-from pluggent_host.settings import Grants, HostSettings, Selection, Timeouts
-from pluggent_host.testing.fakes import call
+from naming import shown
 from pluggent_hookspecs import (
     ConfigError,
     PluginContext,
@@ -25,6 +21,11 @@ from pluggent_hookspecs import (
     TurnStarted,
     hookimpl,
 )
+from pluggent_host import Host
+from pluggent_host.discovery import Discovery, discover
+from pluggent_host.pluginset import named
+from pluggent_host.settings import Grants, HostSettings, Selection, Timeouts
+from pluggent_host.testing.fakes import call
 from policy_stage import Danger, in_order, stage
 
 SHORT = HostSettings(timeouts=Timeouts(open_s=0.05, close_s=0.05))
@@ -137,7 +138,7 @@ class FailsToOpen(Living):
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("no connection"), ConfigError("acme", ["wrong"]), asyncio.CancelledError()], ids=repr
+    "error", [ValueError("no connection"), ConfigError("acme", ["wrong"]), asyncio.CancelledError()], ids=shown
 )
 async def test_a_hook_plugin_that_fails_to_open_refuses_to_open_the_host(error: BaseException) -> None:
     diary: list[str] = []
@@ -258,7 +259,7 @@ class FailsToClose(Living):
         raise self.error
 
 
-@pytest.mark.parametrize("error", [ValueError("it is gone"), asyncio.CancelledError()], ids=repr)
+@pytest.mark.parametrize("error", [ValueError("it is gone"), asyncio.CancelledError()], ids=shown)
 async def test_a_close_that_fails_does_not_stop_the_others(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:

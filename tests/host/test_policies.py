@@ -10,9 +10,7 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from pluggent_host import Host
-from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from naming import shown
 from pluggent_hookspecs import (
     ANSWERS,
     Allow,
@@ -50,6 +48,9 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_hookspecs.memory import MemoryStore
+from pluggent_host import Host
+from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
+from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from policy_stage import Danger, Stage, either_way, in_order, reach, results, stage
 
 DANGER = "app:tools:tool/danger"
@@ -100,7 +101,7 @@ async def test_an_unanswered_ask_ends_the_turn_and_says_what_was_needed() -> Non
     assert danger.ran == []
 
 
-@pytest.mark.parametrize("answer", ["yes", 1, "True", {"approved": True}, object()], ids=repr)
+@pytest.mark.parametrize("answer", ["yes", 1, "True", {"approved": True}, object()], ids=shown)
 async def test_an_approver_that_does_not_say_true_approves_nothing(answer: Any) -> None:
     assert (await reach("say", config=ASKS, approver=lambda event: answer)).ran == ()
 
@@ -281,7 +282,7 @@ class Twice:
         return await call_next()
 
 
-@pytest.mark.parametrize("second", [Deny("no longer"), Ask("still?"), Respond("cached"), "no decision"], ids=repr)
+@pytest.mark.parametrize("second", [Deny("no longer"), Ask("still?"), Respond("cached"), "no decision"], ids=shown)
 async def test_a_retrier_gets_a_new_decision_when_the_old_one_is_stale(
     second: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,7 +404,7 @@ async def touch_everything(on: Stage) -> None:
 
 
 @pytest.mark.parametrize("hook", [hook for hook in FIRED if "memory" not in hook])
-@pytest.mark.parametrize("answer", [Deny("no"), Ask("?"), Respond(object()), True, "allow"], ids=repr)
+@pytest.mark.parametrize("answer", [Deny("no"), Ask("?"), Respond(object()), True, "allow"], ids=shown)
 async def test_every_decide_hook_stops_what_it_decides(hook: str, answer: object) -> None:
     """Anything but allow or a usable respond, nobody being there to ask, stops the operation."""
     danger = Danger(effects=())
@@ -605,7 +606,7 @@ async def test_a_transform_that_edits_a_definition_is_refused_and_named(edit: An
     assert on.model.requests == []
 
 
-@pytest.mark.parametrize("selected", [["danger", "unknown"], ["unknown"], "danger", 7, [1], [["danger"]]], ids=repr)
+@pytest.mark.parametrize("selected", [["danger", "unknown"], ["unknown"], "danger", 7, [1], [["danger"]]], ids=shown)
 async def test_a_selection_of_tools_that_are_not_there_fails_the_turn_and_names_the_plugin(selected: Any) -> None:
     class Selector:
         @hookimpl
@@ -754,7 +755,7 @@ async def test_defaults_and_coercions_are_there_before_the_first_hook() -> None:
         {}, {"path": 1}, {"path": "x", "more": 1}, {"path": float("nan")}, {"path": "\ud800"}, {"path": object()},
         [("path", "x")], "path", 5, True, {"path": ["x"]}, {1: "x"},
     ],
-    ids=repr,
+    ids=shown,
 )  # fmt: skip
 async def test_what_a_transform_returns_is_checked_like_the_models_own_arguments(value: Any) -> None:
     class Rewriter:

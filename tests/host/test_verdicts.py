@@ -4,10 +4,11 @@ import itertools
 
 import pytest
 from hypothesis import given, strategies as st
+from naming import shown
+from pluggent_hookspecs import ANSWERS, Allow, Ask, Decision, Deny, Respond, ToolOutput, Vote
 from pluggent_host.calling import Answer
 from pluggent_host.settings import Grants
 from pluggent_host.verdicts import HOST, Verdict, ballot, combine
-from pluggent_hookspecs import ANSWERS, Allow, Ask, Decision, Deny, Respond, ToolOutput, Vote
 
 HOOK = "decide_tool_call"
 RANK = {"deny": 4, "ask": 3, "respond": 2, "allow": 1, "none": 0}
@@ -147,7 +148,7 @@ def test_the_same_answer_twice_is_an_answer() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [("x", "y"), (1, True), (0, False), (1, 1.0), ([1], [True]), ({"a": 1}, {"a": True}), (ToolOutput("x"), ToolOutput("y"))],
-    ids=repr,
+    ids=shown,
 )
 def test_two_differing_answers_deny_and_name_both(one: object, other: object) -> None:
     for votes in ({"a": Respond(one), "b": Respond(other)}, {"b": Respond(other), "a": Respond(one)}):
@@ -187,7 +188,7 @@ def test_an_answer_outside_the_table_denies(hook: str, decision: Decision) -> No
 
 @pytest.mark.parametrize("hook", ANSWERS)
 @pytest.mark.parametrize(
-    "value", [True, False, 0, "allow", "deny", {}, [], Allow, Deny, object(), (Allow(),), NotImplemented, ...], ids=repr
+    "value", [True, False, 0, "allow", "deny", {}, [], Allow, Deny, object(), (Allow(),), NotImplemented, ...], ids=shown
 )
 def test_what_is_no_decision_denies(hook: str, value: object) -> None:
     made, vote = ballot(hook, "acme", Answer(value), may_respond=True)
