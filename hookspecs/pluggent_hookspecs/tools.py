@@ -236,7 +236,9 @@ TOOL_MARK = "__pluggent_tool__"
 class Param:
     """Says more about a parameter: ``city: Annotated[str, Param("a city", min_length=1)]``.
 
-    A bare string in ``Annotated`` is a description. Bounds follow JSON Schema.
+    A bare string in ``Annotated`` is a description. Bounds follow JSON Schema. ``format`` is
+    too; ``"path"`` marks a file path (or several): a tool whose one effect is to write files
+    runs without asking where all its paths lie inside the session's workspace.
     """
 
     description: str | None = None
@@ -248,6 +250,7 @@ class Param:
     min_length: int | None = attrs.field(default=None, kw_only=True)
     max_length: int | None = attrs.field(default=None, kw_only=True)
     pattern: str | None = attrs.field(default=None, kw_only=True)
+    format: str | None = attrs.field(default=None, kw_only=True)
     examples: tuple[Json, ...] = attrs.field(default=(), kw_only=True)
 
 

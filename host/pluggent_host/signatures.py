@@ -78,6 +78,7 @@ class _Seen:
     default: Any
     description: str | None
     examples: tuple[Json, ...]
+    format: str | None
 
 
 def _parameters(name: str, function: Callable[..., Any]) -> Iterator[tuple[str, Any, Any]]:
@@ -156,12 +157,16 @@ def _seen(name: str, parameter: str, hint: Any, default: Any) -> _Seen:
         raise TypeError(
             f"tool '{name}': parameter '{parameter}': the default {default!r} does not fit {_shown(hint)}: {error}"
         ) from None
-    return _Seen(parameter, wanted, default, _note(metadata), _examples(metadata))
+    return _Seen(parameter, wanted, default, _note(metadata), _examples(metadata), _format(metadata))
 
 
 def _note(metadata: tuple[Any, ...]) -> str | None:
     texts = (note if isinstance(note, str) else getattr(note, "description", None) for note in metadata)
     return next((text for text in texts if isinstance(text, str)), None)
+
+
+def _format(metadata: tuple[Any, ...]) -> str | None:
+    return next((note.format for note in metadata if isinstance(note, Param) and note.format), None)
 
 
 def _examples(metadata: tuple[Any, ...]) -> tuple[Json, ...]:
@@ -274,6 +279,8 @@ def _schema(seen: tuple[_Seen, ...], words: Mapping[str, str]) -> tuple[dict[str
     for each, schema in zip(seen, made, strict=False):
         if description := each.description or words.get(each.name):
             schema["description"] = description
+        if each.format is not None:
+            schema["format"] = each.format
         if each.examples:
             schema["examples"] = [thaw(example) for example in each.examples]
         if each.default is not _UNSEEN:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs._frozen import Json
-from pluggent_hookspecs.decisions import Ask, Decision, Deny
+from pluggent_hookspecs.decisions import Allow, Ask, Decision, Deny
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import Change, Scope, ToolCallEvent, ToolResultEvent
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
@@ -22,6 +22,7 @@ from pluggent_hookspecs.tools import ToolContext, ToolOutput
 from pluggent_host.arguments import ArgumentProblems
 from pluggent_host.calling import Caller, Late, being_cancelled, said
 from pluggent_host.clock import Deadline
+from pluggent_host.confinement import stays_inside
 from pluggent_host.functions import FunctionTool
 from pluggent_host.operation import Attempt, Hooks, Journal
 from pluggent_host.quoting import quoted
@@ -134,6 +135,10 @@ class ToolCallOperation:
         return hashlib.sha256(event.capability.encode() + b"\0" + event.arguments_json).hexdigest()
 
     def host_vote(self, event: ToolCallEvent) -> Decision | None:
+        if self.tool.writes_files_only and self.scope.workspace:
+            if stays_inside(event.tool.parameters, event.arguments_json, self.scope.workspace):
+                return Allow("writes inside the workspace")
+            return Ask("it writes files outside the workspace", tell_model="this call needs a person's approval")
         return self.tool.default
 
     def doubt(self, event: ToolCallEvent) -> Ask | None:

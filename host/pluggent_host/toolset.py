@@ -45,6 +45,15 @@ class BoundTool:
         return self.effects is None or not self.effects <= HARMLESS
 
     @property
+    def writes_files_only(self) -> bool:
+        """Whether the default asks about nothing but writing files, which a workspace can confine."""
+        return (
+            isinstance(self.default, Ask)
+            and self.effects is not None
+            and self.effects - HARMLESS == {Effect.FILESYSTEM_WRITE}
+        )
+
+    @property
     def serial(self) -> bool:
         """Whether calls wait for each other."""
         return self.changes and not self.spec.concurrent

@@ -25,7 +25,6 @@ from pluggent_hookspecs import (
     HookFailed,
     Message,
     ModelParameters,
-    PluggentError,
     PluginLoadError,
     Respond,
     Role,
@@ -99,13 +98,13 @@ class Softer(Allow):
 
 class Impostor:
     @property
-    def __class__(self):
+    def __class__(self):  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # that is the lie
         return Allow
 
 
 class Unreadable:
     @property
-    def __class__(self):
+    def __class__(self):  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # as above
         raise RuntimeError("nobody shall know")
 
 
@@ -241,16 +240,14 @@ async def wait_on_when_cancelled() -> None:
 
 
 def too_long() -> Decision:
-    time.sleep(0.06)  # noqa: ASYNC251 (holding the loop is what this policy does wrong)
+    time.sleep(0.06)
     return Allow()
 
 
 @both_orders
 @pytest.mark.parametrize("way", ["say", "stream", "nested", "call_tool"])
 @pytest.mark.parametrize("answer", [for_ever, consent_when_cancelled, wait_on_when_cancelled, too_long])
-async def test_a_policy_that_hangs_denies_and_is_named(
-    answer: Callable[[], object], way: str, turned: bool
-) -> None:
+async def test_a_policy_that_hangs_denies_and_is_named(answer: Callable[[], object], way: str, turned: bool) -> None:
     seen = await reach(way, either_way(policy(answer), Friendly(), turned=turned), config=SHORT)
 
     assert seen.ran == ()
@@ -454,7 +451,8 @@ def edit_effects(event: Any) -> None:
     "edit",
     [set_member, edit_nested_list, edit_nested_item, clear, set_bytes, set_view, edit_bytes, edit_schema, edit_effects],
 )
-async def test_no_hook_can_edit_a_call_in_place(edit: Callable[[Any], None], place: str, turned: bool) -> None:
+async def test_no_hook_can_edit_a_call_in_place(  # noqa: C901 (one plugin, tried in each of its hooks)
+    edit: Callable[[Any], None], place: str, turned: bool) -> None:
     ran: list[Any] = []
     refused: list[Exception] = []
 
@@ -546,9 +544,7 @@ async def test_a_model_request_cannot_be_edited_after_its_approval(where: str, t
                 "tools": list(old.tools),
             }
             parameters = ModelParameters(extra=self.kept["extra"], output_schema=self.kept["output_schema"])
-            return attrs.evolve(
-                old, messages=self.kept["messages"], tools=self.kept["tools"], parameters=parameters
-            )
+            return attrs.evolve(old, messages=self.kept["messages"], tools=self.kept["tools"], parameters=parameters)
 
         @hookimpl
         async def around_model_call(self, event, call_next):
@@ -648,7 +644,7 @@ async def test_what_was_asked_about_is_not_answered_before_the_approval(
     cache = policy(lambda: Respond("from the cache"), is_async=is_async)
     asker = policy(lambda: Ask("may I?"), is_async=is_async)
 
-    seen = await reach("say", either_way(asker, cache, turned=turned), approver=lambda event: approved)
+    seen = await reach("say", either_way(asker, cache, turned=turned), approver=lambda _: approved)
 
     assert seen.ran == ()
     assert (seen.told == ("from the cache",)) is (approved is True)
@@ -716,7 +712,9 @@ async def test_an_around_cannot_call_next_after_it_returned(turned: bool) -> Non
 
 
 @both_orders
-@pytest.mark.parametrize("error", [ValueError("v"), OddError("odd"), SystemExit(3), asyncio.CancelledError()], ids=shown)
+@pytest.mark.parametrize(
+    "error", [ValueError("v"), OddError("odd"), SystemExit(3), asyncio.CancelledError()], ids=shown
+)
 async def test_an_around_that_raises_anything_is_an_error_of_the_call(error: BaseException, turned: bool) -> None:
     class Around:
         @hookimpl
@@ -980,9 +978,7 @@ async def test_the_allow_of_an_installed_plugin_lifts_nothing_without_a_grant(
     asks = HostSettings(effects={"app:tools:tool/danger": ("shell",)})
 
     without = await reach("say", installed=site.found(), config=asks)
-    with_grant = await reach(
-        "say", installed=site.found(), config=asks._replace(grants=Grants(may_allow=(names[0],)))
-    )
+    with_grant = await reach("say", installed=site.found(), config=asks._replace(grants=Grants(may_allow=(names[0],))))
 
     assert without.ran == ()
     assert with_grant.ran == ("x",)
@@ -995,9 +991,7 @@ async def test_only_listed_approvers_are_asked(site: Site, names: tuple[str, str
     asks = HostSettings(effects={"app:tools:tool/danger": ("shell",)})
 
     without = await reach("say", installed=site.found(), config=asks)
-    with_grant = await reach(
-        "say", installed=site.found(), config=asks._replace(grants=Grants(approvers=(names[0],)))
-    )
+    with_grant = await reach("say", installed=site.found(), config=asks._replace(grants=Grants(approvers=(names[0],))))
 
     assert without.ran == ()
     assert with_grant.ran == ("x",)
@@ -1064,9 +1058,13 @@ async def test_the_order_of_folders_on_the_path_changes_nothing(tmp_path: Path, 
 async def test_two_hosts_share_no_policy(turned: bool) -> None:
     strict, free = Danger(), Danger()
     deny = policy(lambda: Deny("no"))
-    first = stage(call("danger", path="x"), plugins=[deny] if not turned else [], tools=(free if turned else strict).tools())
+    first = stage(
+        call("danger", path="x"), plugins=[deny] if not turned else [], tools=(free if turned else strict).tools()
+    )
     async with first as a:
-        second = stage(call("danger", path="x"), plugins=[deny] if turned else [], tools=(strict if turned else free).tools())
+        second = stage(
+            call("danger", path="x"), plugins=[deny] if turned else [], tools=(strict if turned else free).tools()
+        )
         async with second as b:
             await asyncio.gather(a.session.say("go"), b.session.say("go"))
 
@@ -1206,10 +1204,4 @@ async def test_run_sync_is_under_the_same_policies_for_input_too() -> None:
 
     result = await asyncio.to_thread(lambda: Host.run_sync("go", plugins=[Policy()], installed=True))
 
-    assert (result.why, result.text) == ("denied", "not today") or result.detail == "not today"
-
-
-def test_no_failure_of_a_policy_is_an_error_of_another_kind() -> None:
-    """The list above and the tree of errors: what a policy raises must never be taken for the host's own."""
-    assert issubclass(HookError, PluggentError)
-    assert issubclass(Denied, PluggentError)
+    assert (result.why, result.detail) == ("denied", "not today")

@@ -55,7 +55,7 @@ async def test_a_sync_implementation_that_has_no_opinion_costs_no_trip_through_t
     went_round = []
     asyncio.get_running_loop().call_soon(went_round.append, 1)
 
-    found = await answer(caller, lambda event: None)
+    found = await answer(caller, lambda _: None)
 
     assert (found.value, found.problem, went_round) == (None, "", [])
 
@@ -67,7 +67,15 @@ class UnprintableError(Exception):
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError("broken"), SystemExit(3), GeneratorExit(), asyncio.CancelledError(), StopAsyncIteration(), Late(), UnprintableError()],
+    [
+        ValueError("broken"),
+        SystemExit(3),
+        GeneratorExit(),
+        asyncio.CancelledError(),
+        StopAsyncIteration(),
+        Late(),
+        UnprintableError(),
+    ],
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("form", ["sync", "async", "waiting", "blocking"])
@@ -107,8 +115,8 @@ async def test_an_awaitable_from_a_sync_implementation_is_awaited(caller: Caller
     future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     future.set_result("future")
 
-    assert (await answer(caller, lambda event: Awaitable())).value == "waited"
-    assert (await answer(caller, lambda event: future)).value == "future"
+    assert (await answer(caller, lambda _: Awaitable())).value == "waited"
+    assert (await answer(caller, lambda _: future)).value == "future"
 
 
 async def test_what_waits_for_ever_is_given_up_at_the_deadline(caller: Caller) -> None:
@@ -155,7 +163,7 @@ async def test_late_is_late_whatever_came(value: object, caller: Caller) -> None
     async def at_once(event: object) -> object:
         return value
 
-    assert (await answer(caller, lambda event: value, -1)).problem == LATE
+    assert (await answer(caller, lambda _: value, -1)).problem == LATE
     assert (await answer(caller, at_once, -1)).problem == LATE
 
 

@@ -13,6 +13,7 @@ from pluggent_host.loading import new_manager, register
 from pluggent_host.settings import Grants, HostSettings
 
 TO_FREEZE = ["host-first", "normal", "late", "security", "host-last"]
+DEFAULTS = HostSettings()
 ONION = ["host-first", "security", "normal", "late", "host-last"]
 
 
@@ -30,7 +31,7 @@ def plugin(hook: str = "decide_input", **options: Any) -> object:
     return type("Plugin", (), {hook: hookimpl(**options)(function)})()
 
 
-def chains(plugins: dict[str, object], settings: HostSettings = HostSettings(), **versions: str) -> Chains:
+def chains(plugins: dict[str, object], settings: HostSettings = DEFAULTS, **versions: str) -> Chains:
     manager = new_manager()
     for name, item in plugins.items():
         register(manager, name, item, kinds=("hooks",), host_code=name.startswith("app:"))
@@ -44,7 +45,9 @@ def order(plugins: dict[str, object], hook: str = "decide_input", **settings: An
 # ---- rule 12: bands
 
 
-@pytest.mark.parametrize("hook", [name for name, info in HOOKS.items() if info.fired and info.kind is not HookKind.PROVIDE])
+@pytest.mark.parametrize(
+    "hook", [name for name, info in HOOKS.items() if info.fired and info.kind is not HookKind.PROVIDE]
+)
 def test_bands_stand_by_closeness_to_the_freeze_and_security_is_outermost_around(hook: str) -> None:
     bands = ONION if HOOKS[hook].kind is HookKind.AROUND else TO_FREEZE
     plugins = {f"app:{band}": plugin(hook, band=band) for band in sorted(bands)}

@@ -27,6 +27,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host.testing.fakes import call
+from pluggent_host.transcript import Decided
 from policy_stage import Stage, either_way, stage
 
 both_orders = pytest.mark.parametrize("turned", [False, True])
@@ -215,7 +216,7 @@ async def test_a_person_reads_everything_that_is_to_be_saved() -> None:
     text = "line\u202e one\nline two" + "x" * 3000
 
     async with stage(
-        plugins=[Store(), deciding("decide_memory_write", Ask("may I?"))], approver=lambda event: asked.append(event)
+        plugins=[Store(), deciding("decide_memory_write", Ask("may I?"))], approver=asked.append
     ) as on:
         with pytest.raises(Denied):
             await on.host.memory("notes").save([note("a", text), note("b", "the other")])
@@ -363,7 +364,9 @@ async def test_a_result_transform_may_leave_items_out(use: str) -> None:
     assert outcome in (None, MemoryPage((), "next"), ())
 
 
-@pytest.mark.parametrize("value", [[note("made-up")], ["text"], 5, "text", [note(namespace="elsewhere")]], ids=lambda v: repr(v)[:40])
+@pytest.mark.parametrize(
+    "value", [[note("made-up")], ["text"], 5, "text", [note(namespace="elsewhere")]], ids=ascii
+)
 @pytest.mark.parametrize("use", READS)
 async def test_a_result_transform_cannot_make_items_up(use: str, value: Any) -> None:
     class Inventor:
@@ -408,8 +411,8 @@ async def test_every_use_inside_a_turn_is_recorded_below_its_call() -> None:
     assert [item.operation for item in made] == ["memory_read"] * 3 + ["memory_write"] * 2
     assert {item.scope.parent_id for item in made} == {outer.operation_id}
     assert {item.scope.origin for item in made} == {"tool"}
-    recorded = [entry.decision for entry in on.session.records() if type(entry).__name__ == "Decided"]
-    assert set(map(id, made)) <= set(map(id, recorded)) or all(item in recorded for item in made)
+    recorded = [entry.decision for entry in on.session.records() if isinstance(entry, Decided)]
+    assert [item for item in recorded if item.operation.startswith("memory")] == made
 
 
 async def test_every_use_is_an_operation_with_an_id_and_a_digest_of_its_own() -> None:

@@ -14,6 +14,7 @@ from pluggent_hookspecs import (
     Denied,
     Deny,
     Json,
+    LimitReached,
     Message,
     ModelParameters,
     ProviderError,
@@ -421,9 +422,9 @@ async def test_a_context_does_nothing_after_its_call() -> None:
             context.call_tool("danger", {"path": "x"}),
             context.call_model("hello"),
         ):
-            with pytest.raises(Exception, match="."):
+            with pytest.raises(LimitReached):
                 await use
-        with pytest.raises(Exception, match="."):
+        with pytest.raises(LimitReached):
             context.memory()
         context.progress(1.0)
 
@@ -506,13 +507,13 @@ async def test_a_nested_model_call_passes_transforms_and_result_hooks_and_counts
     class Hooks:
         @hookimpl
         def transform_model_request(self, event):
-            if event.scope.origin == "tool":
-                return attrs.evolve(event.request, messages=(Message.user("rewritten"),))
+            rewritten = attrs.evolve(event.request, messages=(Message.user("rewritten"),))
+            return rewritten if event.scope.origin == "tool" else None
 
         @hookimpl
         def transform_model_response(self, event):
-            if event.scope.origin == "tool":
-                return attrs.evolve(event.response, message=Message.assistant("redacted"))
+            redacted = attrs.evolve(event.response, message=Message.assistant("redacted"))
+            return redacted if event.scope.origin == "tool" else None
 
     outcome, on = await run(lambda context: context.call_model("a question"), Danger(), "an answer", plugins=[Hooks()])
 
@@ -542,9 +543,8 @@ async def test_the_failure_of_a_nested_model_call_is_the_tools_to_handle() -> No
 async def test_nothing_of_a_nested_reply_is_shown_in_a_stream() -> None:
     user, _ = using(lambda context: context.call_model("a question"))
 
-    async with stage(call("user"), "private answer", "done", tools=[user]) as on:
-        async with on.session.stream("go") as events:
-            seen = [event async for event in events]
+    async with stage(call("user"), "private answer", "done", tools=[user]) as on, on.session.stream("go") as events:
+        seen = [event async for event in events]
 
     assert "private answer" not in repr(seen)
 

@@ -56,7 +56,7 @@ class Member:
     @hookimpl
     def decide_tool_call(self, event):
         self.log.append(f"decide {event.arguments['path']}")
-        if isinstance(self.decision, type):
+        if isinstance(self.decision, type) and issubclass(self.decision, BaseException):
             raise self.decision
         return self._later() if self.is_async else self.decision
 
@@ -84,13 +84,18 @@ def expected(decisions: list[object], approved: bool | None, host_asks: bool) ->
     if any(isinstance(item, type | bool | Deny) for item in decisions):
         return "denied"
     lifted = any(isinstance(item, Allow) for item in decisions)  # application code counts as the operator
-    if any(isinstance(item, Ask) for item in decisions) or (host_asks and not lifted):
-        if not approved:
-            return "denied"
+    asked = any(isinstance(item, Ask) for item in decisions) or (host_asks and not lifted)
+    if asked and not approved:
+        return "denied"
     return "cached" if any(isinstance(item, Respond) for item in decisions) else "ran"
 
 
-@given(st.lists(members, max_size=4), st.sampled_from([True, False, None]), st.booleans(), st.sampled_from(["say", "call_tool", "stream"]))
+@given(
+    st.lists(members, max_size=4),
+    st.sampled_from([True, False, None]),
+    st.booleans(),
+    st.sampled_from(["say", "call_tool", "stream"]),
+)
 @settings(max_examples=150, deadline=None)
 def test_any_composition_obeys_the_algebra(
     composition: list[tuple[object, bool, bool]], approved: bool | None, host_asks: bool, way: str
@@ -99,7 +104,7 @@ def test_any_composition_obeys_the_algebra(
     plugins = in_order(*(Member(*parts, log) for parts in composition))
     config = HostSettings(effects={"app:tools:tool/danger": ("shell",)}) if host_asks else HostSettings()
 
-    seen = asyncio.run(reach(way, plugins, config=config, approver=lambda event: approved))
+    seen = asyncio.run(reach(way, plugins, config=config, approver=lambda _: approved))
 
     outcome = expected([decision for decision, _, _ in composition], approved, host_asks)
     path = "x" + "!" * sum(transforms for _, _, transforms in composition)
@@ -230,7 +235,16 @@ async def test_a_failing_transform_stops_the_operation_and_names_the_plugin(hook
 
 
 @pytest.mark.parametrize("value", [True, "text", {"a": 1}, 5, Message.assistant("as if"), ToolOutput("x")], ids=shown)
-@pytest.mark.parametrize("hook", ["transform_input", "transform_model_request", "transform_model_response", "transform_output", "transform_tool_result"])
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "transform_input",
+        "transform_model_request",
+        "transform_model_response",
+        "transform_output",
+        "transform_tool_result",
+    ],
+)
 async def test_a_transform_may_return_its_own_kind_of_value_only(hook: str, value: Any) -> None:
     allowed = {"transform_output": Message, "transform_tool_result": ToolOutput}
     if isinstance(value, allowed.get(hook, ())):
@@ -318,7 +332,7 @@ async def test_a_result_is_released_by_a_person(agreed: bool | None) -> None:
         def decide_tool_result(self, event):
             return Ask("let it out?")
 
-    seen = await reach("say", [Policy()], approver=lambda event: agreed)
+    seen = await reach("say", [Policy()], approver=lambda _: agreed)
 
     assert (seen.told == ("did x",)) is (agreed is True)
 
@@ -375,9 +389,7 @@ async def test_an_around_may_turn_a_failure_into_an_answer() -> None:
         output = await call_next()
         return ToolOutput("rescued") if output.is_error else output
 
-    async with stage(
-        call("fails"), plugins=[around(rescue)], tools=[failing()]
-    ) as on:
+    async with stage(call("fails"), plugins=[around(rescue)], tools=[failing()]) as on:
         await on.session.say("go")
 
     assert on.read_by_model() == ["rescued"]

@@ -185,8 +185,8 @@ print("over")
 @pytest.mark.parametrize(("when", "says"), [("open", "refused app:exits"), ("close", "opened")])
 def test_a_plugin_that_exits_while_it_is_opened_or_left_does_not_end_the_program(when: str, says: str) -> None:
     # In a process of its own: a SystemExit of a task would end the loop of this one.
-    done = subprocess.run(
-        [sys.executable, "-c", EXITS, when], capture_output=True, text=True, timeout=10, check=False
+    done = subprocess.run(  # noqa: S603 (this interpreter)
+        [sys.executable, "-c", EXITS, when], capture_output=True, text=True, timeout=20, check=False
     )
 
     assert done.stdout.splitlines() == [says, "over"], done.stderr
@@ -210,12 +210,11 @@ class NeverOpens(Living):
 class SwallowsWhileOpening(Living):
     @asynccontextmanager
     async def open(self, context: PluginContext) -> AsyncIterator[None]:
-        for _ in range(2):
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                continue
-        yield
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.2)
+        yield  # too late: it was given up
 
 
 @pytest.mark.parametrize("plugin", [NeverOpens, SwallowsWhileOpening])
@@ -285,11 +284,10 @@ class SwallowsWhileClosing(Living):
     @asynccontextmanager
     async def open(self, context: PluginContext) -> AsyncIterator[None]:
         yield
-        for _ in range(2):
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                continue
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.2)
 
 
 @pytest.mark.parametrize("plugin", [NeverCloses, SwallowsWhileClosing])
@@ -320,19 +318,27 @@ import asyncio
 from contextlib import asynccontextmanager
 from pluggent_hookspecs import Deny, hookimpl, tool
 """
-POLICY = HEADER + """
+POLICY = (
+    HEADER
+    + """
 class Plugin:
     @hookimpl
     def decide_tool_call(self, event):
-        return Deny("no")
+        return Deny('no')
 """
-POLICY_THAT_FAILS_TO_OPEN = POLICY + """
+)
+POLICY_THAT_FAILS_TO_OPEN = (
+    POLICY
+    + """
     @asynccontextmanager
     async def open(self, context):
         raise ValueError("no connection")
         yield
 """
-TOOLS = HEADER + """
+)
+TOOLS = (
+    HEADER
+    + """
 @tool(effects=())
 async def ping() -> str:
     "Answer."
@@ -343,6 +349,7 @@ class Plugin:
     def provide_tools(self, event):
         return [ping]
 """
+)
 
 
 class Site:
@@ -389,7 +396,9 @@ async def test_a_policy_that_fails_to_open_refuses_to_open_the_host(site: Site) 
             pass
 
 
-@pytest.mark.parametrize("source", [POLICY_THAT_FAILS_TO_OPEN, "raise ValueError('no connection')"], ids=["open", "import"])
+@pytest.mark.parametrize(
+    "source", [POLICY_THAT_FAILS_TO_OPEN, "raise ValueError('no connection')"], ids=["open", "import"]
+)
 async def test_an_optional_policy_that_fails_is_left_out_and_shown_as_failed(source: str, site: Site) -> None:
     site.add("acme-guard", "hooks/guard", source)
     config = HostSettings(grants=Grants(optional=("acme-guard",)))
@@ -494,7 +503,7 @@ async def test_a_hook_package_that_was_not_accepted_refuses_to_open_the_host(sit
     site.add("acme-guard", "hooks/guard", POLICY)
 
     with pytest.raises(ConfigError, match="acme-guard"):
-        async with Host.open(installed=site.found(), acknowledged=lambda record: False):
+        async with Host.open(installed=site.found(), acknowledged=lambda _: False):
             pass
 
 
@@ -507,7 +516,7 @@ BROKEN_TOOLS = {
     "provide": TOOLS.replace("return [ping]", "raise ValueError('broken')"),
     "provides-nonsense": TOOLS.replace("return [ping]", "return [42]"),
     "provides-none": TOOLS.replace("return [ping]", "return None"),
-    "open": TOOLS + "    @asynccontextmanager\n    async def open(self, context):\n        raise ValueError('broken')\n        yield\n",
+    "open": TOOLS + POLICY_THAT_FAILS_TO_OPEN.partition("return Deny('no')\n")[2],
 }  # fmt: skip
 
 
@@ -525,8 +534,7 @@ async def test_a_broken_capability_disables_itself_and_nothing_else(source: str,
 
     assert on.read_by_model() == ["pong"]
     assert found["acme-tools"] == "active"
-    if "nonsense" not in source:
-        assert found["acme-broken"] in ("failed", "active")
+    assert found["acme-broken"] in ("failed", "active")  # what it offers may turn out to be no tool only later
 
 
 @pytest.mark.parametrize("source", BROKEN_TOOLS.values(), ids=BROKEN_TOOLS)
@@ -547,7 +555,9 @@ async def test_a_capability_is_neither_imported_nor_opened_before_it_is_used(sit
 
 
 async def test_a_capability_is_opened_once_and_left_with_the_host(site: Site) -> None:
-    diary = TOOLS + """
+    diary = (
+        TOOLS
+        + """
     diary = []
 
     @asynccontextmanager
@@ -556,11 +566,12 @@ async def test_a_capability_is_opened_once_and_left_with_the_host(site: Site) ->
         yield
         self.diary.append("leave")
 """
+    )
     site.add("acme-tools", "tools/fine", diary)
 
     async with stage(installed=site.found(), tools=["fine"]) as on:
         await asyncio.gather(on.host.session(), on.host.session())
-        import acme_tools  # type: ignore[import-not-found] # noqa: PLC0415 (written by this test)
+        import acme_tools  # type: ignore[import-not-found]
 
         before = list(acme_tools.Plugin.diary)
 
@@ -569,12 +580,15 @@ async def test_a_capability_is_opened_once_and_left_with_the_host(site: Site) ->
 
 
 async def test_a_capability_may_ask_for_the_names_of_tools_while_it_is_opened(site: Site) -> None:
-    asking = TOOLS + """
+    asking = (
+        TOOLS
+        + """
     @asynccontextmanager
     async def open(self, context):
         print("asked", await context.tools_named("ping*"))
         yield
 """
+    )
     site.add("acme-tools", "tools/fine", TOOLS)
     site.add("beta-tools", "tools/asking", asking.replace("ping()", "pang()").replace("[ping]", "[pang]"))
     config = HostSettings(timeouts=Timeouts(open_s=0.5))
@@ -608,7 +622,12 @@ async def test_every_change_of_state_is_told(site: Site) -> None:
 
 # ---- names in rules
 
-KNOWN = {"acme:tool/search": "search", "acme:tool/save": "save", "beta:tool/search": "search", "app:tools:tool/add": "add"}
+KNOWN = {
+    "acme:tool/search": "search",
+    "acme:tool/save": "save",
+    "beta:tool/search": "search",
+    "app:tools:tool/add": "add",
+}
 
 
 @pytest.mark.parametrize(
@@ -628,7 +647,12 @@ def test_a_rule_names_tools_by_id_short_name_or_pattern(pattern: str, means: tup
 
 @pytest.mark.parametrize(
     ("pattern", "says"),
-    [("search", "acme:tool/search and beta:tool/search"), ("serch", "search"), ("gamma:*", "matches no tool"), ("x*", "matches")],
+    [
+        ("search", "acme:tool/search and beta:tool/search"),
+        ("serch", "search"),
+        ("gamma:*", "matches no tool"),
+        ("x*", "matches"),
+    ],
 )
 def test_a_rule_that_matches_nothing_or_two_by_a_short_name_is_an_error(pattern: str, says: str) -> None:
     """Rule 30."""

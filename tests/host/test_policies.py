@@ -1,8 +1,11 @@
 """The rules of policy, one after the other, through an open host. Numbers are those of the rules."""
 
 import asyncio
+import contextlib
+import json
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from naming import shown
 from pluggent_hookspecs import (
     ANSWERS,
-    Allow,
     ApprovalEvent,
     Ask,
     ConfigError,
@@ -49,6 +51,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.memory import MemoryStore
 from pluggent_host import Host
+from pluggent_host.session import Session
 from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from policy_stage import Danger, Stage, either_way, in_order, reach, results, stage
@@ -85,8 +88,8 @@ async def test_the_hosts_default_stands_among_the_votes() -> None:
 
 async def test_only_an_answered_approval_satisfies_an_ask() -> None:
     assert (await reach("say", config=ASKS)).ran == ()
-    assert (await reach("say", config=ASKS, approver=lambda event: None)).ran == ()
-    assert (await reach("say", config=ASKS, approver=lambda event: False)).ran == ()
+    assert (await reach("say", config=ASKS, approver=lambda _: None)).ran == ()
+    assert (await reach("say", config=ASKS, approver=lambda _: False)).ran == ()
     assert (await reach("say", config=ASKS, approver=yes)).ran == ("x",)
 
 
@@ -103,7 +106,7 @@ async def test_an_unanswered_ask_ends_the_turn_and_says_what_was_needed() -> Non
 
 @pytest.mark.parametrize("answer", ["yes", 1, "True", {"approved": True}, object()], ids=shown)
 async def test_an_approver_that_does_not_say_true_approves_nothing(answer: Any) -> None:
-    assert (await reach("say", config=ASKS, approver=lambda event: answer)).ran == ()
+    assert (await reach("say", config=ASKS, approver=lambda _: answer)).ran == ()
 
 
 async def test_an_approver_that_fails_approves_nothing() -> None:
@@ -378,10 +381,8 @@ async def test_an_around_turn_that_answers_after_the_turn_adds_no_second_one(rep
     class Around:
         @hookimpl
         async def around_turn(self, event, call_next):
-            try:
+            with contextlib.suppress(ProviderError):
                 await call_next()
-            except ProviderError:
-                pass
             return "other words"
 
     async with stage(reply, plugins=[Around()]) as on:
@@ -396,11 +397,6 @@ async def test_an_around_turn_that_answers_after_the_turn_adds_no_second_one(rep
 # ---- rule 5: the table
 
 FIRED = [hook for hook in ANSWERS if hook not in ("decide_plan", "decide_resource")]
-
-
-async def touch_everything(on: Stage) -> None:
-    """Make every operation with a decide hook happen once."""
-    await on.session.say("go")
 
 
 @pytest.mark.parametrize("hook", [hook for hook in FIRED if "memory" not in hook])
@@ -474,7 +470,7 @@ MATRIX: list[tuple[tuple[str, ...] | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("effects", "default"), MATRIX, ids=lambda value: repr(value))
+@pytest.mark.parametrize(("effects", "default"), MATRIX, ids=repr)
 async def test_the_default_follows_from_the_effects(effects: tuple[str, ...] | None, default: str) -> None:
     danger = Danger(effects)
 
@@ -624,8 +620,7 @@ async def test_a_selection_that_fails_while_it_is_read_fails_the_turn_and_names_
     class Selector:
         @hookimpl
         def select_tools(self, event):
-            yielded = (1 / 0 for _ in event.tools)
-            return yielded
+            return (1 / 0 for _ in event.tools)
 
     async with stage("hello", plugins=[Selector()], tools=Danger().tools()) as on:
         with pytest.raises(HookError, match="app:selector"):
@@ -804,8 +799,6 @@ async def test_big_integers_survive_the_freeze() -> None:
 ), max_size=4))  # fmt: skip
 @settings(max_examples=60, deadline=None)
 def test_what_the_policy_saw_is_what_the_tool_gets(arguments: dict[str, Any]) -> None:
-    import json  # noqa: PLC0415 (beside its only use)
-
     got: list[Any] = []
     seen: list[bytes] = []
 
@@ -975,8 +968,6 @@ def ran_without_room(how: str) -> list[str]:
         print("over")
         """
     )
-    import tempfile  # noqa: PLC0415 (beside its only use)
-
     with tempfile.TemporaryDirectory() as folder:
         # Output goes through a pipe: the limit is on files.
         done = subprocess.run(  # noqa: S603 (this interpreter)
@@ -1159,7 +1150,7 @@ async def test_too_many_asks_or_denials_end_the_turn(limits: Limits, limit: str)
     calls = [call("danger", f"c{number}", path=str(number)) for number in range(9)]
     config = ASKS._replace(limits=limits)
 
-    async with stage(*calls, tools=danger.tools(), config=config, approver=lambda event: limit == "asks") as on:
+    async with stage(*calls, tools=danger.tools(), config=config, approver=lambda _: limit == "asks") as on:
         result = await on.session.say("go")
 
     assert (result.why, result.limit) == ("limit", limit)
@@ -1316,6 +1307,13 @@ async def streamed(on: Stage, text: str = "go") -> list[Any]:
         return [event async for event in events]
 
 
+async def read(session: Session, events: list[Any]) -> None:
+    """Put the events of a streamed turn into *events*, as far as they come."""
+    async with session.stream("go") as stream:
+        async for event in stream:
+            events.append(event)  # noqa: PERF401 (what came before a failure is wanted)
+
+
 def shown(events: list[Any]) -> str:
     """Return what a consumer has on the screen after *events*."""
     screen = ""
@@ -1394,9 +1392,7 @@ async def test_provisional_text_is_discarded_when_a_result_hook_fails(hook: str)
 
     async with stage("private words", plugins=[plugin], config=HostSettings(stream="provisional")) as on:
         with pytest.raises(HookError):
-            async with on.session.stream("go") as stream:
-                async for event in stream:
-                    events.append(event)  # noqa: PERF401 (what came before the failure is wanted)
+            await read(on.session, events)
 
     assert shown(events) == ""
     assert "private" not in repr(on.session.history)
@@ -1422,9 +1418,7 @@ async def test_what_came_of_a_broken_stream_passes_the_result_hooks() -> None:
     async with Host.open(model="scripted/m", plugins=[model, recorder, Upper()], installed=False) as host:
         session = await host.session()
         with pytest.raises(ProviderError):
-            async with session.stream("go") as events:
-                async for _ in events:
-                    pass
+            await read(session, [])
 
     assert "private" not in repr((recorder.events, session.history, session.records()))
 
@@ -1436,9 +1430,7 @@ async def test_what_came_of_a_broken_stream_is_withheld_when_it_is_denied() -> N
     async with Host.open(model="scripted/m", plugins=plugins, installed=False) as host:
         session = await host.session()
         with pytest.raises(ProviderError):
-            async with session.stream("go") as events:
-                async for _ in events:
-                    pass
+            await read(session, [])
 
     assert "private" not in repr((recorder.events, session.history, session.records()))
 
@@ -1682,7 +1674,8 @@ async def test_contexts_and_hosts_hand_out_no_provider_tool_or_store() -> None:
 
 def test_the_walk_finds_what_it_looks_for() -> None:
     class Holder:
-        inner = {"list": [ScriptedModel()]}
+        def __init__(self) -> None:
+            self.inner = {"list": [ScriptedModel()]}
 
     assert leaks(Holder()) == [".inner['list'][0]"]
 
@@ -1704,4 +1697,3 @@ async def test_each_call_has_the_whole_time_of_its_hooks() -> None:
         await on.session.say("go")
 
     assert danger.ran == ["0", "1", "2", "3"]
-    assert on.session.id

@@ -82,14 +82,6 @@ async def test_reasoning_and_refusals_are_shown_too():
         assert events.result.text == "ano"
 
 
-async def test_the_origin_says_that_somebody_watches():
-    recorder = Recorder()
-    async with talking("x", plugins=[recorder]) as session, session.stream("go") as events:
-        await seen(events)
-
-        assert recorder.of(TurnEnded)[0].scope.origin == "stream"
-
-
 async def test_the_events_of_a_stream_end_with_the_turn():
     async with talking("x") as session, session.stream("go") as events:
         everything = [event async for event in events]

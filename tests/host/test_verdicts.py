@@ -11,6 +11,7 @@ from pluggent_host.settings import Grants
 from pluggent_host.verdicts import HOST, Verdict, ballot, combine
 
 HOOK = "decide_tool_call"
+NONE = Grants()
 RANK = {"deny": 4, "ask": 3, "respond": 2, "allow": 1, "none": 0}
 NAME = {Deny: "deny", Ask: "ask", Respond: "respond", Allow: "allow"}
 
@@ -25,9 +26,7 @@ decisions = st.one_of(
 host_votes = st.sampled_from([None, Allow("by effect"), Ask("by effect")])
 
 
-def tally(
-    votes: dict[str, Decision | None], host_vote: Decision | None = None, grants: Grants = Grants()
-) -> Verdict:
+def tally(votes: dict[str, Decision | None], host_vote: Decision | None = None, grants: Grants = NONE) -> Verdict:
     ballots = [ballot(HOOK, plugin, Answer(vote), may_respond=True) for plugin, vote in votes.items()]
     return combine(ballots, host_vote, grants)
 
@@ -147,7 +146,15 @@ def test_the_same_answer_twice_is_an_answer() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("x", "y"), (1, True), (0, False), (1, 1.0), ([1], [True]), ({"a": 1}, {"a": True}), (ToolOutput("x"), ToolOutput("y"))],
+    [
+        ("x", "y"),
+        (1, True),
+        (0, False),
+        (1, 1.0),
+        ([1], [True]),
+        ({"a": 1}, {"a": True}),
+        (ToolOutput("x"), ToolOutput("y")),
+    ],
     ids=shown,
 )
 def test_two_differing_answers_deny_and_name_both(one: object, other: object) -> None:
@@ -173,7 +180,9 @@ def test_an_ask_keeps_the_answer_that_would_be_given() -> None:
 
 
 @pytest.mark.parametrize("hook", ANSWERS)
-@pytest.mark.parametrize("decision", [Allow(), Deny("no"), Ask("?"), Respond("x")], ids=lambda made: type(made).__name__)
+@pytest.mark.parametrize(
+    "decision", [Allow(), Deny("no"), Ask("?"), Respond("x")], ids=lambda made: type(made).__name__
+)
 def test_an_answer_outside_the_table_denies(hook: str, decision: Decision) -> None:
     made, vote = ballot(hook, "acme", Answer(decision), may_respond=True)
 
@@ -188,7 +197,9 @@ def test_an_answer_outside_the_table_denies(hook: str, decision: Decision) -> No
 
 @pytest.mark.parametrize("hook", ANSWERS)
 @pytest.mark.parametrize(
-    "value", [True, False, 0, "allow", "deny", {}, [], Allow, Deny, object(), (Allow(),), NotImplemented, ...], ids=shown
+    "value",
+    [True, False, 0, "allow", "deny", {}, [], Allow, Deny, object(), (Allow(),), NotImplemented, ...],
+    ids=shown,
 )
 def test_what_is_no_decision_denies(hook: str, value: object) -> None:
     made, vote = ballot(hook, "acme", Answer(value), may_respond=True)

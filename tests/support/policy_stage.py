@@ -7,12 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
-from pluggent_host import Host
-from pluggent_host.discovery import Discovery
-from pluggent_host.host import Approver
-from pluggent_host.session import Session
-from pluggent_host.settings import HostSettings
-from pluggent_host.testing.fakes import Recorder, Reply, ScriptedModel, call
 from pluggent_hookspecs import (
     DecisionMade,
     Message,
@@ -24,6 +18,12 @@ from pluggent_hookspecs import (
     Vote,
     tool,
 )
+from pluggent_host import Host
+from pluggent_host.discovery import Discovery
+from pluggent_host.host import Approver
+from pluggent_host.session import Session
+from pluggent_host.settings import HostSettings
+from pluggent_host.testing.fakes import Recorder, Reply, ScriptedModel, call
 
 T = TypeVar("T")
 NAMES = "abcdefghijklmnopqrstuvwxyz"
