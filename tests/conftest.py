@@ -6,8 +6,8 @@ import os
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
-from ipaddress import ip_address
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 

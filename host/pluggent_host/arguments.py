@@ -254,6 +254,7 @@ def _refuse_to_fetch(uri: str) -> Any:
 
 
 def _draft(uri: object) -> Callable[..., jsonschema_rs.Validator]:
+    # Inside, as in Checker.
     import jsonschema_rs
 
     drafts: dict[str, Callable[..., jsonschema_rs.Validator]] = {

@@ -9,84 +9,28 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from typing import Protocol
 
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.events import Scope, ToolCallEvent, ToolFinished, ToolStarted
+from pluggent_hookspecs.events import ToolCallEvent, ToolFinished, ToolStarted
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 from pluggent_host.arguments import ArgumentProblems, Checker
+from pluggent_host.batch_turn import BatchTurn
 from pluggent_host.nearest import nearest
-from pluggent_host.operation import Journal
-from pluggent_host.operations import Answered, Asked, Decided, Denied, Operations, Ready
+from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.results import fit
-from pluggent_host.settings import Limits
 from pluggent_host.step import Outcome, Spent, ToolsSettled
-from pluggent_host.toolcalls import Runner, ToolCallOperation
+from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolset import BoundTool, Toolset, by_effect
-from pluggent_host.transcript import Dispatched, Entry, Settled, close_call
+from pluggent_host.transcript import Dispatched, Settled, close_call
 
 NOBODY = "This call needs a person's approval, and nobody was there to give it. It was not run."
 
 REFUSED = "a person has already refused exactly this call"
-
-
-class BatchTurn(Journal, Protocol):
-    """What a batch needs of the turn it belongs to."""
-
-    @property
-    def scope(self) -> Scope: ...
-    @property
-    def operations(self) -> Operations: ...
-    @property
-    def runner(self) -> Runner: ...
-    @property
-    def limits(self) -> Limits: ...
-
-    effects: int
-    """How many calls that may change something have run in this turn, nested ones included."""
-
-    @property
-    def refused(self) -> set[str]:
-        """Fingerprints that a person has refused in this turn."""
-        ...
-
-    def append(self, *entries: Entry) -> None: ...
-    def add(self, *messages: Message) -> None:
-        """Take *messages* into the conversation."""
-        ...
-
-    async def commit(self) -> None:
-        """Make what was appended as durable as the operator wants effects to be."""
-        ...
-
-    async def show(self, message: Message, source: str) -> bool:
-        """Put *message* before the person, if the output policies let it pass."""
-        ...
-
-    def may_serve(self, capability: str) -> bool:
-        """Whether the operator lets this tool be ``silent`` or ``handled``."""
-        ...
-
-    def left_s(self, most: float) -> float:
-        """Seconds that one call may take: *most*, capped by what is left of the turn."""
-        ...
-
-    def settled(self, call: ToolCallOperation, event: ToolCallEvent, *, unsure: bool) -> None:
-        """A call that may not be repeated has ended; ``unsure``: it may have taken effect or not."""
-        ...
-
-    def may_ask(self) -> bool:
-        """Whether this turn may still put a question to a person."""
-        ...
-
-    async def put(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
-        """Ask a person, the turn's clock stopped."""
-        ...
 
 
 @attrs.define

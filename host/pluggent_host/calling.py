@@ -129,10 +129,10 @@ class Caller:
                 while not task.done() and (seconds := left()) > 0:
                     await asyncio.wait((task,), timeout=min(seconds, _LONGEST_S))
             except asyncio.CancelledError:
-                await _stop(task, stopping_s)
+                await _stop(task, awaitable, stopping_s)
                 raise
             if not task.done():
-                await _stop(task, stopping_s)
+                await _stop(task, awaitable, stopping_s)
                 raise Late
         if task.cancelled():
             raise asyncio.CancelledError
@@ -150,10 +150,12 @@ class Caller:
             await asyncio.wait(tasks, timeout=timeout_s)
 
 
-async def _stop(task: asyncio.Task[Any], stopping_s: float) -> None:
+async def _stop(task: asyncio.Task[Any], awaitable: Awaitable[Any], stopping_s: float) -> None:
     task.cancel()
     # Even with no time to clean up, one trip through the loop lets the cancellation arrive.
     await asyncio.wait((task,), timeout=stopping_s)
+    if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
+        awaitable.close()  # cancelled before its first step, it would be complained about
 
 
 async def _settle(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:

@@ -24,7 +24,7 @@ class Deltas:
         self._shown: list[str] = []
         self._thought = False
 
-    async def show(self, text: str, reasoning: str) -> bool:
+    def show(self, text: str, reasoning: str) -> bool:
         if self._held:
             return False
         if reasoning:
@@ -33,8 +33,14 @@ class Deltas:
         if text:
             self._shown.append(text)
             self._journal.tell(TextShown(self._scope, text))
-        await self._feed.room()
         return True
+
+    @property
+    def full(self) -> bool:
+        return self._feed.full
+
+    async def room(self) -> None:
+        await self._feed.room()
 
     def discard(self, why: str) -> None:
         if self._shown or self._thought:

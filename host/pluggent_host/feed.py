@@ -32,6 +32,11 @@ class Feed:
         if len(self._events) >= WAITING_EVENTS:
             self._space.clear()
 
+    @property
+    def full(self) -> bool:
+        """Whether ``room`` would wait."""
+        return not self._space.is_set()
+
     async def room(self) -> None:
         """Wait until the consumer has caught up."""
         if not self._space.is_set():

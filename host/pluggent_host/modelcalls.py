@@ -72,8 +72,17 @@ def message_digest(message: Message) -> bytes:
 class ShowDeltas(Protocol):
     """Where the text of a stream goes, batch by batch; told what of it is void."""
 
-    async def show(self, text: str, reasoning: str) -> bool:
+    def show(self, text: str, reasoning: str) -> bool:
         """Show it, or hold it back; return whether anybody has seen it."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """Whether the consumer has fallen behind."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until the consumer has caught up."""
         ...
 
     def discard(self, why: str) -> None: ...
@@ -170,10 +179,10 @@ class ModelCallOperation:
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
         started = perf_counter()
         try:
-            async with asyncio.timeout(self._attempt_s):
+            async with asyncio.timeout(self._attempt_s) as limit:
                 if self._deltas is None:
                     return await self._whole(event.request)
-                return await self._streamed(event.request, attempt, self._deltas)
+                return await self._streamed(event.request, attempt, self._deltas, limit)
         except ProviderError:
             raise
         except TimeoutError as error:
@@ -210,7 +219,9 @@ class ModelCallOperation:
             provider=self._provider.name,
         )
 
-    async def _streamed(self, request: ModelRequest, attempt: Attempt, deltas: ShowDeltas) -> ModelResponse:
+    async def _streamed(
+        self, request: ModelRequest, attempt: Attempt, deltas: ShowDeltas, limit: asyncio.Timeout
+    ) -> ModelResponse:
         reply = Reply()
         attempt.on_discard = deltas.discard
         self.partial = reply.message
@@ -220,7 +231,9 @@ class ModelCallOperation:
                     reply.add(batch)
                     text, reasoning = _visible(batch)
                     if text or reasoning:
-                        attempt.shown = await deltas.show(text, reasoning) or attempt.shown
+                        attempt.shown = deltas.show(text, reasoning) or attempt.shown
+                        if deltas.full:
+                            await _let_catch_up(deltas, limit)
             response = _checked(reply.response())
             self.spent += response.usage
             return response
@@ -260,6 +273,15 @@ class ModelCallOperation:
 
     def broken(self, event: ModelRequestEvent, error: errors.PluggentError) -> ModelResponse:
         raise error
+
+
+async def _let_catch_up(deltas: ShowDeltas, limit: asyncio.Timeout) -> None:
+    """Wait for a slow consumer; the model's time stands still meanwhile."""
+    loop, at = asyncio.get_running_loop(), limit.when()
+    since = loop.time()
+    limit.reschedule(None)
+    await deltas.room()
+    limit.reschedule(None if at is None else at + loop.time() - since)
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from pluggent_host.arguments import ArgumentProblems, Checker, canonical, parse
 from pluggent_host.functions import FunctionTool, definition_digest
 
 HARMLESS = READ_ONLY | {Effect.MEMORY}
+WRITING_FILES: frozenset[str] = frozenset({Effect.FILESYSTEM_WRITE})
 
 
 @attrs.frozen(eq=False)
@@ -47,11 +48,7 @@ class BoundTool:
     @property
     def writes_files_only(self) -> bool:
         """Whether the default asks about nothing but writing files, which a workspace can confine."""
-        return (
-            isinstance(self.default, Ask)
-            and self.effects is not None
-            and self.effects - HARMLESS == {Effect.FILESYSTEM_WRITE}
-        )
+        return isinstance(self.default, Ask) and self.effects is not None and self.effects - HARMLESS == WRITING_FILES
 
     @property
     def serial(self) -> bool:

@@ -3,7 +3,7 @@ import math
 
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_hookspecs import freeze
+from pluggent_hookspecs import freeze, freeze_object
 from pluggent_host.arguments import ArgumentProblems, Checker, canonical, parse, with_defaults
 
 numbers = st.integers(min_value=-(10**40), max_value=10**40) | st.floats(allow_nan=False, allow_infinity=False)
@@ -139,7 +139,7 @@ def test_a_value_that_holds_itself_has_no_canonical_form():
         canonical(value)
 
 
-SCHEMA = freeze(
+SCHEMA = freeze_object(
     {
         "type": "object",
         "properties": {
@@ -206,7 +206,7 @@ def test_a_schema_of_an_older_draft_is_read_as_such():
 
 
 def test_missing_properties_get_their_defaults_at_every_level():
-    schema = freeze(
+    schema = freeze_object(
         {
             "properties": {
                 "unit": {"default": "km"},

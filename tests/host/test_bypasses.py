@@ -452,7 +452,8 @@ def edit_effects(event: Any) -> None:
     [set_member, edit_nested_list, edit_nested_item, clear, set_bytes, set_view, edit_bytes, edit_schema, edit_effects],
 )
 async def test_no_hook_can_edit_a_call_in_place(  # noqa: C901 (one plugin, tried in each of its hooks)
-    edit: Callable[[Any], None], place: str, turned: bool) -> None:
+    edit: Callable[[Any], None], place: str, turned: bool
+) -> None:
     ran: list[Any] = []
     refused: list[Exception] = []
 

@@ -7,11 +7,11 @@ import threading
 import pytest
 from places import Place, hanging_hook, only_this_task
 from pluggent_hookspecs import ToolContext, hookimpl, tool
-from pluggent_hookspecs.events import ToolStarted, TurnEnded
+from pluggent_hookspecs.events import DecisionMade, ToolStarted, TurnEnded
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_host.transcript import Dispatched, Settled, TurnOver
+from pluggent_host.transcript import Dispatched, Settled, TurnOver, rebuild
 from talking import WAIT_S, assert_whole, results, shape, talking
 
 
@@ -172,6 +172,36 @@ async def test_a_nested_call_with_effects_that_was_cancelled_is_asked_about_too(
 
         assert len(asked) == 1
         assert_whole(session.history)
+
+
+async def test_what_a_session_doubts_is_what_its_transcript_doubts():
+    """Here the cancellation comes between the announcement of a call and its start."""
+    asked, turns = [], []
+
+    class CancelsBelow:
+        @hookimpl
+        def observe(self, event):
+            if isinstance(event, DecisionMade) and event.scope.parent_id and not turns[0].done():
+                turns[0].cancel()
+
+    async def approver(event):
+        asked.append(event)
+        return True
+
+    @tool(effects=())
+    async def delegate(context: ToolContext) -> str:
+        """Delegate."""
+        return str((await context.call_tool("write", {})).for_model)
+
+    replies = [call("delegate"), call("delegate"), "x"]
+    async with talking(*replies, tools=[delegate, write], plugins=[CancelsBelow()], approver=approver) as session:
+        turns.append(asyncio.create_task(session.say("go")))
+        with pytest.raises(asyncio.CancelledError):
+            await turns[0]
+
+        doubts = len(rebuild(session.records()).unsure)
+        await session.say("again")
+        assert len(asked) == doubts
 
 
 async def test_a_blocking_tool_learns_that_the_turn_was_cancelled():

@@ -2,7 +2,9 @@
 
 import asyncio
 
+import pytest
 from live import Live, seen, text
+from places import only_this_task
 from pluggent_hookspecs import ToolContext, tool
 from pluggent_hookspecs.events import Scope, TextShown, ToolProgressed
 from pluggent_hookspecs.models import Finished
@@ -138,3 +140,35 @@ async def test_a_slow_consumer_is_not_the_models_fault():
         await asyncio.sleep(0.3)  # longer than a model may take
 
         assert len(await seen(events)) == 2 * WAITING_EVENTS
+
+
+async def test_a_consumer_that_is_cancelled_while_it_leaves_waits_for_the_end_all_the_same():
+    started, cleaning, left = asyncio.Event(), asyncio.Event(), []
+
+    @tool(effects=())
+    async def hang() -> str:
+        """Hang, and take a while to clean up."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            left.append(1)
+        return ""
+
+    async def consume(session):
+        async with session.stream("go"):
+            await started.wait()
+
+    async with talking(call("hang"), "later", tools=[hang]) as session:
+        consumer = asyncio.create_task(consume(session))
+        await cleaning.wait()
+        consumer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await consumer
+
+        assert left == [1]
+        assert only_this_task()
+        assert (await session.say("again")).text == "later"

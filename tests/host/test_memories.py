@@ -215,9 +215,7 @@ async def test_a_person_reads_everything_that_is_to_be_saved() -> None:
     asked: list[ApprovalEvent] = []
     text = "line\u202e one\nline two" + "x" * 3000
 
-    async with stage(
-        plugins=[Store(), deciding("decide_memory_write", Ask("may I?"))], approver=asked.append
-    ) as on:
+    async with stage(plugins=[Store(), deciding("decide_memory_write", Ask("may I?"))], approver=asked.append) as on:
         with pytest.raises(Denied):
             await on.host.memory("notes").save([note("a", text), note("b", "the other")])
 
@@ -364,9 +362,7 @@ async def test_a_result_transform_may_leave_items_out(use: str) -> None:
     assert outcome in (None, MemoryPage((), "next"), ())
 
 
-@pytest.mark.parametrize(
-    "value", [[note("made-up")], ["text"], 5, "text", [note(namespace="elsewhere")]], ids=ascii
-)
+@pytest.mark.parametrize("value", [[note("made-up")], ["text"], 5, "text", [note(namespace="elsewhere")]], ids=shown)
 @pytest.mark.parametrize("use", READS)
 async def test_a_result_transform_cannot_make_items_up(use: str, value: Any) -> None:
     class Inventor:

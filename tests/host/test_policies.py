@@ -7,8 +7,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 import pytest
@@ -30,6 +31,7 @@ from pluggent_hookspecs import (
     Message,
     ModelParameters,
     ModelResponse,
+    Param,
     PluginContext,
     Provider,
     ProviderError,
@@ -51,6 +53,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.memory import MemoryStore
 from pluggent_host import Host
+from pluggent_host.confinement import stays_inside
 from pluggent_host.session import Session
 from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
@@ -166,7 +169,7 @@ async def test_the_approver_reads_the_frozen_arguments_escaped_and_whole() -> No
         def transform_tool_call(self, event):
             return {"path": evil}
 
-    await reach("say", [Rewriter()], config=ASKS, approver=lambda event: asked.append(event))
+    await reach("say", [Rewriter()], config=ASKS, approver=asked.append)
 
     (event,) = asked
     assert all(character.isprintable() or character == "\n" for character in event.rendered)
@@ -515,6 +518,47 @@ def test_no_combination_of_effects_runs_unasked_what_has_one_that_asks(
     assert (seen.ran == ("x",)) is (harmless or trusted)
 
 
+# ---- rules 7 and 32: what writing inside the workspace may not become
+
+
+@tool(effects=("filesystem_write",))
+async def write(path: Annotated[str, Param(format="path")]) -> str:
+    """Write a file."""
+    return f"wrote {path}"
+
+
+async def writes_unasked(path: str, workspace: Path, **options: Any) -> bool:
+    async with stage(tools=[write], workspace=workspace, config=HostSettings(strict=True), **options) as on:
+        return not (await on.session.call_tool("write", {"path": path})).is_error
+
+
+@pytest.mark.parametrize("path", ["~/.profile", "~root/.profile", "~", "file:///etc/passwd", "FILE:/etc/passwd", ""])
+async def test_a_path_that_tools_read_in_another_way_than_the_host_asks(path: str, tmp_path: Path) -> None:
+    assert not await writes_unasked(path, tmp_path)
+
+
+@pytest.mark.parametrize("value", [[["../../x"]], {"to": "../../x"}, 1, True], ids=shown)
+def test_a_marked_path_that_is_no_text_is_not_inside(value: Any, tmp_path: Path) -> None:
+    schema = {"properties": {"path": {"format": "path"}}}
+
+    assert not stays_inside(schema, json.dumps({"path": value}).encode(), str(tmp_path))
+
+
+def test_a_path_deeper_in_the_arguments_is_looked_at_too(tmp_path: Path) -> None:
+    path = {"type": "string", "format": "path"}
+    schema = {"properties": {"path": path, "more": {"type": "object", "properties": {"path": path}}}}
+
+    assert not stays_inside(schema, b'{"path":"a","more":{"path":"/etc/passwd"}}', str(tmp_path))
+
+
+async def test_the_hosts_own_state_is_not_written_unasked_although_it_lies_in_the_workspace(tmp_path: Path) -> None:
+    """Rule 32."""
+    state = tmp_path / ".pluggent"
+
+    assert not await writes_unasked(".pluggent/sessions/s.jsonl", tmp_path, state_dir=state)
+    assert not await writes_unasked(str(state / "sessions" / "new.jsonl"), tmp_path, state_dir=state)
+
+
 # ---- rule 9: what is offered
 
 
@@ -793,10 +837,21 @@ async def test_big_integers_survive_the_freeze() -> None:
     assert got == [number]
 
 
-@given(st.dictionaries(st.text(max_size=5), st.recursive(
-    st.none() | st.booleans() | st.integers(-2**70, 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3), max_leaves=8,
-), max_size=4))  # fmt: skip
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 @settings(max_examples=60, deadline=None)
 def test_what_the_policy_saw_is_what_the_tool_gets(arguments: dict[str, Any]) -> None:
     got: list[Any] = []
@@ -1314,7 +1369,7 @@ async def read(session: Session, events: list[Any]) -> None:
             events.append(event)  # noqa: PERF401 (what came before a failure is wanted)
 
 
-def shown(events: list[Any]) -> str:
+def on_screen(events: list[Any]) -> str:
     """Return what a consumer has on the screen after *events*."""
     screen = ""
     for event in events:
@@ -1364,7 +1419,7 @@ async def test_provisional_text_is_discarded_when_a_result_hook_changes_it(plugi
         events = await streamed(on)
 
     assert any(isinstance(event, Discarded) for event in events)
-    assert shown(events) == "SOME WORDS"
+    assert on_screen(events) == "SOME WORDS"
 
 
 @pytest.mark.parametrize("hook", ["decide_model_response", "decide_output"])
@@ -1378,7 +1433,7 @@ async def test_provisional_text_is_discarded_when_the_reply_is_denied(hook: str,
     async with stage(reply, plugins=[deciding(hook, Deny("no"))], config=config) as on:
         events = await streamed(on)
 
-    assert shown(events) == ""
+    assert on_screen(events) == ""
 
 
 @pytest.mark.parametrize("hook", ["transform_model_response", "transform_output"])
@@ -1394,7 +1449,7 @@ async def test_provisional_text_is_discarded_when_a_result_hook_fails(hook: str)
         with pytest.raises(HookError):
             await read(on.session, events)
 
-    assert shown(events) == ""
+    assert on_screen(events) == ""
     assert "private" not in repr(on.session.history)
 
 
@@ -1509,7 +1564,7 @@ async def test_the_words_beside_a_tool_call_pass_the_output_hooks_too() -> None:
     async with stage(reply, "fine words", tools=Danger().tools(), plugins=[UpperOutput()]) as on:
         await on.session.say("go")
 
-    assert [shown.text for shown in on.recorder.of(TextShown)] == ["PRIVATE WORDS", "FINE WORDS"]
+    assert [said.text for said in on.recorder.of(TextShown)] == ["PRIVATE WORDS", "FINE WORDS"]
 
 
 # ---- rule 26: what records hold
@@ -1613,7 +1668,7 @@ def reachable(thing: object, depth: int = 4) -> list[tuple[str, object]]:
         found.append((path, item))
         if left == 0:
             continue
-        if isinstance(item, dict) or hasattr(item, "items"):
+        if isinstance(item, Mapping):
             waiting += [(f"{path}[{key!r}]", value, left - 1) for key, value in list(item.items())]
         elif isinstance(item, tuple | list | set | frozenset):
             waiting += [(f"{path}[{number}]", value, left - 1) for number, value in enumerate(item)]

@@ -1,10 +1,15 @@
 """What a conversation is rebuilt from: any beginning of any transcript gives a whole history."""
 
+import asyncio
+
 import pytest
-from pluggent_hookspecs import Message, Usage
+from places import Place
+from pluggent_hookspecs import Ask, Deny, Message, Usage, hookimpl
 from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.events import ToolFinished, TurnEnded
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_host.step import Why
+from pluggent_host.testing.fakes import call
 from pluggent_host.transcript import (
     Dispatched,
     MemoryTranscript,
@@ -169,6 +174,13 @@ def test_a_call_that_was_approved_and_made_again_is_no_longer_unsure():
     assert rebuild(entries).unsure == frozenset()
 
 
+def test_a_call_that_was_denied_leaves_the_doubt_about_its_twin():
+    twins = Dispatched("t1", (("a", "key 1", "print"), ("b", "key 2", "print")))
+    entries = (*ASKED, twins, settled(A, "?", "timeout"), settled(B, "no", "denied"))
+
+    assert rebuild(entries).unsure == {"print"}
+
+
 def test_a_call_below_another_one_is_unsure_too():
     nested = Dispatched("t1", (("t1.0.0.1", "s.t1.0.0.1", "print of nested"),))
 
@@ -225,3 +237,58 @@ def test_a_transcript_in_memory_gives_back_what_was_appended():
     transcript.close()
 
     assert transcript.entries() == ASKED
+
+
+# ---- what a session doubts while it is open ---------------------------------------------
+
+
+class AfterTheFirst:
+    """A policy that gives *answer* for calls decided after another one has ended in this turn."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.ended = False
+
+    @hookimpl
+    def decide_tool_call(self, event):
+        return self.answer if self.ended else None
+
+    @hookimpl
+    def observe(self, event):
+        self.ended = isinstance(event, ToolFinished) or (self.ended and not isinstance(event, TurnEnded))
+
+
+async def test_a_denied_twin_leaves_the_doubt_in_the_session_too():
+    asked = []
+
+    async def approver(event):
+        asked.append(event)
+        return False
+
+    twins = (call("hang", "a", n=1), call("hang", "b", n=1))
+    async with talking(
+        twins, "x", call("hang", n=1), "x", tools=TOOLS, plugins=[AfterTheFirst(Deny("no"))], approver=approver
+    ) as session:
+        await session.say("go")
+        assert results(session.history)[1] == "Denied: no"
+        await session.say("again")
+
+        assert len(asked) == 1
+        assert len(rebuild(session.records()).unsure) == 1
+
+
+async def test_a_call_that_was_announced_and_never_began_is_not_doubted_later():
+    place = Place()
+
+    async def approver(event):
+        await place.hang()
+
+    both = (call("write", "a", n=1), call("write", "b", n=2))
+    async with talking(both, "x", tools=TOOLS, plugins=[AfterTheFirst(Ask("sure?"))], approver=approver) as session:
+        turn = asyncio.create_task(session.say("go"))
+        await place.reached.wait()
+        turn.cancel()
+        await asyncio.wait((turn,))
+
+        assert results(session.history)[0] == "written 1"
+        assert rebuild(session.records()).unsure == frozenset()

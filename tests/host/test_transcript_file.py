@@ -273,6 +273,28 @@ def test_a_second_writer_in_another_process_is_refused(tmp_path):
     transcript.close()
 
 
+def test_a_closed_transcript_is_free_even_if_a_child_still_holds_the_file(tmp_path):
+    code = """
+import os, sys
+from pathlib import Path
+from pluggent_host.transcript_file import FileTranscript
+
+transcript = FileTranscript(Path(sys.argv[1]), "s")
+wait, go = os.pipe()
+if os.fork() == 0:
+    os.close(go)
+    os.read(wait, 1)  # until the parent ends
+    os._exit(0)
+transcript.close()
+FileTranscript(Path(sys.argv[1]), "s").close()
+"""
+    done = subprocess.run(  # noqa: S603 (this very Python)
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_reading_needs_no_lock(tmp_path):
     transcript = FileTranscript(tmp_path, "s")
     transcript.append(*ENTRIES)

@@ -158,7 +158,11 @@ def test_the_same_answer_twice_is_an_answer() -> None:
     ids=shown,
 )
 def test_two_differing_answers_deny_and_name_both(one: object, other: object) -> None:
-    for votes in ({"a": Respond(one), "b": Respond(other)}, {"b": Respond(other), "a": Respond(one)}):
+    orders: list[dict[str, Decision | None]] = [
+        {"a": Respond(one), "b": Respond(other)},
+        {"b": Respond(other), "a": Respond(one)},
+    ]
+    for votes in orders:
         verdict = tally(votes)
 
         assert verdict.outcome == "deny"

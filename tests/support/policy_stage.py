@@ -1,7 +1,7 @@
 """Puts policies on a stage: a tool that remembers what ran, and every way in that can reach it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,8 +56,9 @@ async def stage(
     approver: Approver | None = None,
     installed: bool | Discovery = False,
     state_dir: Path | None = None,
+    workspace: Path | None = None,
     **session: Any,
-) -> AsyncIterator[Stage]:
+) -> AsyncGenerator[Stage, None]:
     """Open a host and a session in which the model gives *replies*."""
     model, recorder = ScriptedModel(*replies), Recorder()
     async with (
@@ -69,6 +70,7 @@ async def stage(
             approver=approver,
             installed=installed,
             state_dir=state_dir,
+            workspace=workspace,
         ) as host,
         await host.session(**session) as opened,
     ):
