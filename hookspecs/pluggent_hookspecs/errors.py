@@ -141,6 +141,7 @@ class ToolErrorKind(StrEnum):
     DENIED = "denied"
     RESULT = "unusable_result"
     CANCELLED = "cancelled"
+    NOT_RUN = "not_run"
     OUTCOME_UNKNOWN = "outcome_unknown"
 
 

@@ -42,13 +42,23 @@ async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[obj
     plugins = PluginSet(found, settings, VERSION)
     plugins.register_in_code(in_code)
     plugins.load_hooks()
+    toolbox = Toolbox(plugins, settings)
+    plugins.tools_named = toolbox.named
+    try:
+        await plugins.open_hooks()
+        return _put_together(settings, found, plugins, toolbox)
+    except BaseException:
+        await plugins.aclose()
+        raise
+
+
+def _put_together(settings: HostSettings, found: Catalog, plugins: PluginSet, toolbox: Toolbox) -> Parts:
     _check_required(settings, plugins)
     chains = build(plugins.manager, settings, {record.id: record.version for record in found.records})
     threads = Threads()
     caller = Caller(threads)
     observers = Observers(chains["observe"], caller, settings.timeouts.observe_s)
     operations = Operations(chains, caller, settings, observers.tell)
-    toolbox = Toolbox(plugins, settings)
     capabilities = Capabilities(plugins, settings)
     services = Services(
         operations,
@@ -62,15 +72,9 @@ async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[obj
         ),
     )
     parts = Parts(plugins, services, observers, toolbox, capabilities)
-    plugins.tools_named = toolbox.named
     plugins.tell = observers.tell
     for name, (state, reason) in plugins.states.items():
         observers.tell(PluginStateChanged(name, state, reason))
-    try:
-        await plugins.open_hooks()
-    except BaseException:
-        await take_apart(parts)
-        raise
     return parts
 
 
@@ -123,7 +127,7 @@ def _unknown_ids(settings: HostSettings, installed: Collection[str]) -> Iterator
 def _check_required(settings: HostSettings, plugins: PluginSet) -> None:
     problems: list[str] = []
     for id, hooks in settings.required.items():
-        if plugins.states.get(id, ("", ""))[0] != "active":
+        if id.startswith(APP) or plugins.states.get(id, ("", ""))[0] != "active":
             problems.append(f"plugin '{id}' is required and does not run: install it, or take it out of [required]")
             continue
         have = plugins.hooks_of(id)

@@ -114,7 +114,7 @@ class _Batch:
             if slot.message is None:
                 closing.append(close_call(turn_id, slot.call, dispatched=slot.dispatched, begun=slot.begun))
                 if slot.dispatched and slot.decided is not None:
-                    self._turn.settled(slot.operation, slot.decided.event, unsure=True)
+                    self._turn.settled(slot.operation, slot.decided.event, ToolErrorKind.OUTCOME_UNKNOWN)
             messages.append(slot.message or closing[-1].message)
         closing += [close_call(turn_id, call) for call in self._unread]
         messages += [entry.message for entry in closing[len(closing) - len(self._unread) :]]
@@ -298,7 +298,7 @@ class _Batch:
         turn.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole))
         slot.output, slot.message = output, message
         if slot.dispatched and slot.decided is not None:
-            turn.settled(operation, slot.decided.event, unsure=operation.unsure)
+            turn.settled(operation, slot.decided.event, outcome)
         turn.tell(
             ToolFinished(
                 turn.scope,

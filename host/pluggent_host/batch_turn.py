@@ -56,8 +56,8 @@ class BatchTurn(Journal, Protocol):
         """Seconds that one call may take: *most*, capped by what is left of the turn."""
         ...
 
-    def settled(self, call: ToolCallOperation, event: ToolCallEvent, *, unsure: bool) -> None:
-        """A call that may not be repeated has ended; ``unsure``: it may have taken effect or not."""
+    def settled(self, call: ToolCallOperation, event: ToolCallEvent, outcome: str) -> None:
+        """A call that may not be repeated has ended with *outcome*, a ToolErrorKind or nothing."""
         ...
 
     def may_ask(self) -> bool:

@@ -46,6 +46,7 @@ class Agent:
     parameters: ModelParameters
     limits: Limits
     workspace: Path | None
+    protected: tuple[str, ...] = ()
 
 
 class Conversation:

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import secrets
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from time import time
@@ -46,6 +47,12 @@ class _Defaults:
     tools: tuple[ToolChoice, ...]
     state_dir: Path | None
     workspace: Path | None
+
+    def protected(self) -> tuple[str, ...]:
+        """Folders of the host's own: sessions, and code that this process imports."""
+        state = () if self.state_dir is None else (str(self.state_dir),)
+        below = str(self.workspace or "")
+        return (*state, *(entry for entry in sys.path if below and os.path.realpath(entry) != below and entry))
 
 
 class Host:
@@ -191,6 +198,7 @@ class Host:
             parameters or ModelParameters(),
             limits or settings.limits,
             self._defaults.workspace,
+            self._defaults.protected(),
         )
         scope = Scope(id, "", origin, agent, principal, channel, chat_id, str(self._defaults.workspace or ""))
         conversation = Conversation(transcript, (*past.messages, *given), past.unsure)

@@ -68,5 +68,6 @@ class Lifetime:
         return task.result()
 
     async def _give_up(self, task: asyncio.Task[BaseException | None]) -> None:
+        self._leave.set()  # whoever ignores the cancellation and opens too late, leaves at once
         task.cancel()
         await asyncio.wait((task,), timeout=STOPPING_S)

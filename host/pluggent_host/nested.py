@@ -61,7 +61,7 @@ class NestingTurn(Journal, Protocol):
     def append(self, *entries: Entry) -> None: ...
     async def commit(self) -> None: ...
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str: ...
-    def settled(self, call: ToolCallOperation, event: ToolCallEvent, *, unsure: bool) -> None: ...
+    def settled(self, call: ToolCallOperation, event: ToolCallEvent, outcome: str) -> None: ...
     def spend(self, usage: Usage) -> None: ...
     async def put(self, asked: Asked[E, R]) -> Decided[E, R] | None: ...
 
@@ -77,6 +77,7 @@ class NestedCalls:
         self._loop = asyncio.get_running_loop()
         self.caller = turn.caller
         self.threads = turn.threads
+        self.protected = agent.protected
         self._outer: dict[str, ToolCallOperation] = {}
 
     def context(self, call: ToolCallOperation, clock: Deadline) -> CallContext:
@@ -139,12 +140,12 @@ class NestedCalls:
             return agreed
         turn, name, capability = self._turn, call.tool.spec.name, call.tool.capability
         risky = isinstance(agreed, Ready) and not call.tool.repeatable
-        if risky:
-            key = (call.event.call_id, f"{call.scope.session_id}.{call.id}", call.fingerprint(agreed.event))
-            turn.append(Dispatched(call.scope.turn_id, (key,)))
-            await turn.commit()
-        turn.tell(ToolStarted(call.scope, call.event.call_id, name, capability, agreed.event.arguments_json))
         try:
+            if risky:
+                key = (call.event.call_id, f"{call.scope.session_id}.{call.id}", call.fingerprint(agreed.event))
+                turn.append(Dispatched(call.scope.turn_id, (key,)))
+                await turn.commit()
+            turn.tell(ToolStarted(call.scope, call.event.call_id, name, capability, agreed.event.arguments_json))
             output, whole = fit(await self._services.operations.perform(agreed), turn.limits.result_bytes)
         except BaseException:
             if risky:
@@ -187,7 +188,7 @@ class NestedCalls:
         message = Message(Role.TOOL, content, tool_call_id=call.event.call_id, name=call.tool.spec.name)
         outcome = ToolErrorKind.OUTCOME_UNKNOWN if call.unsure else call.kind or ""
         self._turn.append(Settled(call.scope.turn_id, call.event.call_id, message, outcome, whole))
-        self._turn.settled(call, event, unsure=call.unsure)
+        self._turn.settled(call, event, outcome)
 
     def _below(self, outer: ToolCallOperation) -> Scope:
         return attrs.evolve(self._turn.scope, origin="tool", parent_id=outer.id)

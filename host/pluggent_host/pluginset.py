@@ -39,10 +39,10 @@ class Context:
 
     plugin: str
     host_version: str
-    _tools_named: Callable[[str], Awaitable[tuple[str, ...]]]
+    _tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]]
 
     async def tools_named(self, pattern: str) -> tuple[str, ...]:
-        return await self._tools_named(pattern)
+        return await self._tools_named(pattern, self.plugin)
 
 
 @attrs.frozen(eq=False)
@@ -65,9 +65,9 @@ class PluginSet:
         self._host_version = host_version
         self._in_code: dict[str, object] = {}
         self._offers: dict[tuple[str, str], Offer | PluggentError] = {}
-        self._lock = asyncio.Lock()
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._lifetimes: list[tuple[str, Lifetime]] = []
-        self.tools_named: Callable[[str], Awaitable[tuple[str, ...]]] = _no_tools
+        self.tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]] = _no_tools
         self.tell: Callable[[Observation], None] = lambda _: None
 
     # ---- hooks ---------------------------------------------------------------------------
@@ -109,7 +109,13 @@ class PluginSet:
     async def open_hooks(self) -> None:
         """Enter the lifetime of every hook plugin, in order of id."""
         for name, plugin in sorted(self.manager.list_name_plugin()):
-            await self._open(name, plugin)
+            try:
+                await self._open(name, plugin)
+            except PluggentError as error:
+                self._become(name, "failed", str(error))
+                if name not in self._settings.grants.optional:
+                    raise
+                self.manager.unregister(plugin)
 
     def hooks_of(self, name: str) -> frozenset[str]:
         """Return the hooks that the plugin registered as *name* implements."""
@@ -134,7 +140,7 @@ class PluginSet:
     async def offer(self, record: PluginRecord) -> Offer:
         """Return what *record* provides; load and open it first if need be. Raises PluggentError."""
         key = (record.id, registered_name(record))
-        async with self._lock:
+        async with self._locks.setdefault(key, asyncio.Lock()):
             known = self._offers.get(key)
             if known is None:
                 known = self._offers[key] = await self._loaded(record)
@@ -214,7 +220,7 @@ class PluginSet:
         self.tell(PluginStateChanged(name, state, reason))
 
 
-async def _no_tools(pattern: str) -> tuple[str, ...]:
+async def _no_tools(pattern: str, asking: str) -> tuple[str, ...]:  # noqa: ARG001 (as Toolbox.named)
     raise ConfigError("tools", [f"{pattern!r} cannot be resolved before the host is open"])
 
 

@@ -151,7 +151,7 @@ class Session:
             task = self._task
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
-                await self._idle.wait()
+                await _to_its_end(self._idle.wait())
             self._conversation.transcript.close()
             self._services.tell(SessionClosed(self._scope))
             self._on_close(self)
@@ -246,7 +246,7 @@ class TurnStream:
         if not self._task.done():
             self._feed.abandon()
             self._task.cancel()
-        await asyncio.wait((self._task,))
+        await _to_its_end(self._task)
         if not self._task.cancelled():
             self._task.exception()
 
@@ -263,3 +263,16 @@ class TurnStream:
             yield event
         await asyncio.wait((self._task,))
         self._task.result()
+
+
+async def _to_its_end(awaitable: Awaitable[Any]) -> None:
+    """Wait until *awaitable* is done, even if the waiting is cancelled; the cancellation comes after."""
+    waiting = asyncio.ensure_future(awaitable)
+    cancelled: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.wait((waiting,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

@@ -73,10 +73,17 @@ class Toolbox:
                 found |= {item.capability: item for item in await self._chosen(choice)}
         return self._bound(found.values())
 
-    async def named(self, pattern: str) -> tuple[str, ...]:
-        """Return the capability ids of the installed tools that *pattern* means. Raises ConfigError."""
+    async def named(self, pattern: str, asking: str = "") -> tuple[str, ...]:
+        """Return the capability ids of the installed tools that *pattern* means. Raises ConfigError.
+
+        Those of the plugin *asking* are not among them: it is being opened, and would wait for itself.
+        """
         plugin = plugin_of(pattern) if ":" in pattern and "*" not in plugin_of(pattern) else ""
-        records = [r for r in self._plugins.catalog.available("tools") if not plugin or r.id == plugin]
+        records = [
+            record
+            for record in self._plugins.catalog.available("tools")
+            if record.id != asking and plugin in ("", record.id)
+        ]
         known: dict[str, str] = {}
         for offer in await self._plugins.offers("tools", records):
             known |= {item.capability: item.tool.spec.name for item in await self._tools(offer)}

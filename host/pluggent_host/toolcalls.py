@@ -53,6 +53,11 @@ class Runner(Protocol):
     def caller(self) -> Caller: ...
     @property
     def threads(self) -> Threads: ...
+    @property
+    def protected(self) -> tuple[str, ...]:
+        """Folders that no confined tool writes to without being asked about."""
+        ...
+
     def context(self, call: ToolCallOperation, clock: Deadline) -> CallContext: ...
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
         """Return why this very call must not simply run again, empty if nothing speaks against it."""
@@ -136,7 +141,7 @@ class ToolCallOperation:
 
     def host_vote(self, event: ToolCallEvent) -> Decision | None:
         if self.tool.writes_files_only and self.scope.workspace:
-            if stays_inside(event.tool.parameters, event.arguments_json, self.scope.workspace):
+            if stays_inside(event.tool.parameters, event.arguments_json, self.scope.workspace, self._runner.protected):
                 return Allow("writes inside the workspace")
             return Ask("it writes files outside the workspace", tell_model="this call needs a person's approval")
         return self.tool.default

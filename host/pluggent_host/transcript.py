@@ -17,6 +17,8 @@ from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 FORMAT = 1
 UNSURE = frozenset({str(ToolErrorKind.OUTCOME_UNKNOWN), str(ToolErrorKind.TIMEOUT), str(ToolErrorKind.CANCELLED)})
 """Outcomes after which a dispatched call may have happened or not."""
+SURE = frozenset({"", str(ToolErrorKind.FAILED), str(ToolErrorKind.RESULT)})
+"""Outcomes of a call that ran to its end: what was in doubt about it is settled."""
 
 
 @attrs.frozen
@@ -214,7 +216,7 @@ class _Book:
                 fingerprint = self.dispatched.pop(call_id, "")
                 if fingerprint and outcome in UNSURE:
                     self.unsure.add(fingerprint)
-                elif fingerprint:
+                elif fingerprint and outcome in SURE:
                     self.unsure.discard(fingerprint)
             case Spending(usage=usage):
                 self.usage += usage
@@ -271,6 +273,7 @@ def close_call(turn_id: str, call: ToolCall, *, dispatched: bool = False, begun:
     elif begun:
         text = "This call was interrupted. It may have run in part."
     else:
+        kind = ToolErrorKind.NOT_RUN
         text = "This call was not run: the turn ended before."
     return Settled(turn_id, call.id, Message.tool(call, text, is_error=True), str(kind))
 

@@ -117,7 +117,11 @@ class FileTranscript:
         if self._fd < 0:
             raise SessionError(f"session '{self._id}' is closed")
         try:
-            _to_disk(self._fd)
+            own = os.dup(self._fd)  # this runs in a thread, and the number may be closed meanwhile
+            try:
+                _to_disk(own)
+            finally:
+                os.close(own)
         except OSError as error:
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
 
@@ -126,6 +130,8 @@ class FileTranscript:
 
     def close(self) -> None:
         if self._fd >= 0:
+            # Given up by name: a thread that still syncs, or a child, may hold the open file.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = -1
 

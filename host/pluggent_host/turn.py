@@ -39,7 +39,17 @@ from pluggent_host.selecting import select_tools
 from pluggent_host.step import AskModel, Done, Event, Replied, RunTools, Spent, Started, State, Stopped, Why, step
 from pluggent_host.toolcalls import CallContext, ToolCallOperation
 from pluggent_host.toolset import Toolset
-from pluggent_host.transcript import Decided as DecidedEntry, Entry, Said, Spending, TurnBegan, TurnOver, close_call
+from pluggent_host.transcript import (
+    SURE,
+    UNSURE,
+    Decided as DecidedEntry,
+    Entry,
+    Said,
+    Spending,
+    TurnBegan,
+    TurnOver,
+    close_call,
+)
 from pluggent_host.wellformed import clean_message, with_distinct_ids
 
 E = TypeVar("E")
@@ -76,6 +86,7 @@ class Turn:
         self.limits = agent.limits
         self.caller = services.caller
         self.threads = services.threads
+        self.protected = agent.protected
         self.runner = self
         self.refused: set[str] = set()
         self.effects = 0
@@ -360,10 +371,10 @@ class Turn:
             return "the same call was interrupted before and may already have taken effect"
         return ""
 
-    def settled(self, call: ToolCallOperation, event: ToolCallEvent, *, unsure: bool) -> None:
-        if unsure:
+    def settled(self, call: ToolCallOperation, event: ToolCallEvent, outcome: str) -> None:
+        if outcome in UNSURE:
             self._conversation.unsure.add(call.fingerprint(event))
-        else:
+        elif outcome in SURE:
             self._conversation.unsure.discard(call.fingerprint(event))
 
 

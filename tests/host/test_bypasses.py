@@ -37,7 +37,7 @@ from pluggent_hookspecs import (
 from pluggent_host import Host
 from pluggent_host.discovery import Discovery, discover
 from pluggent_host.settings import Grants, HostSettings, Timeouts
-from pluggent_host.testing.fakes import Recorder, call
+from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from policy_stage import WAYS, Danger, either_way, in_order, reach, results, stage
 
 SHORT = HostSettings(timeouts=Timeouts(hook_s=0.05, close_s=0.5))
@@ -1203,6 +1203,10 @@ async def test_run_sync_is_under_the_same_policies_for_input_too() -> None:
         def decide_input(self, event):
             return Deny("not today")
 
-    result = await asyncio.to_thread(lambda: Host.run_sync("go", plugins=[Policy()], installed=True))
+    model = ScriptedModel("hello")
 
-    assert (result.why, result.detail) == ("denied", "not today")
+    result = await asyncio.to_thread(
+        lambda: Host.run_sync("go", model="scripted/m", plugins=[Policy(), model], installed=False)
+    )
+
+    assert (result.why, result.detail, model.requests) == ("denied", "not today", [])

@@ -12,6 +12,7 @@ from pluggent_host.settings import HostSettings
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
+from walking import Walk
 
 
 @tool(effects=("shell",))
@@ -222,3 +223,12 @@ async def test_a_host_without_plugins_has_empty_chains():
     async with hosting() as host:
         assert dict(host.chains.by_hook) == {}
         assert len(host.chains.digest) == 64
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_a_random_walk_leaves_every_session_whole(tmp_path, seed):
+    await Walk(seed, tmp_path).go()
+
+    for thread in threading.enumerate():  # a call that was given up may still be on its way out of its thread
+        if thread.name.startswith("pluggent-"):
+            await asyncio.to_thread(thread.join, WAIT_S)
