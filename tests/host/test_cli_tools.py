@@ -96,7 +96,7 @@ def test_a_policy_that_cannot_be_opened_is_named_and_nothing_dies_of_it(cli, wor
     assert code == 0
     assert out
     assert "did you mean 'weather'?" in err
-    assert "Listed without any hooks." in err
+    assert "pluggent-guard" in err
     assert cli("tools", "call", "weather", "city=Oslo", "--config", "mine.toml").code == 2
 
 
