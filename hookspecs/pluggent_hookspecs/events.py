@@ -355,7 +355,11 @@ class ToolProgressed:
 
 @attrs.frozen
 class ToolFinished:
-    """A call has its result, as it came out of the hooks. ``ran`` is false if it never ran."""
+    """A call has its result, as it came out of the hooks. ``ran`` is false if it never ran.
+
+    ``output`` is without ``for_user`` and ``media``: those come as UserNotified, if the output
+    policies let them pass.
+    """
 
     scope: Scope
     call_id: str

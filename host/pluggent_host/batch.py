@@ -91,7 +91,10 @@ class _Batch:
             self._unread.pop(0)
         await self._dispatch([slot for slot in self._slots if isinstance(slot.decided, Ready)])
         for segment in _segments(self._slots):
-            await self._run_segment(segment)
+            if any(slot.unanswered for slot in self._slots):  # an exclusive one: nothing overtakes it
+                await self._leave(segment)
+            else:
+                await self._run_segment(segment)
         for slot in self._slots:
             if slot.message is None:
                 await self._ask(slot)
@@ -187,6 +190,13 @@ class _Batch:
     def key(self, slot: _Slot) -> str:
         """The idempotency key: the same for every attempt at this call."""
         return f"{self._turn.scope.session_id}.{slot.operation.id}"
+
+    async def _leave(self, slots: Sequence[_Slot]) -> None:
+        for slot in slots:
+            if slot.message is None:
+                slot.dispatched = False
+                slot.operation.kind = ToolErrorKind.NOT_RUN
+                await self._settle(slot, ToolOutput.error("This call was not run: one before it was not approved."))
 
     async def _run_segment(self, slots: Sequence[_Slot]) -> None:
         free = [slot for slot in slots if not slot.operation.tool.serial]
@@ -305,7 +315,8 @@ class _Batch:
                 slot.call.id,
                 slot.call.name,
                 operation.capability(),
-                output,
+                # What is for the person goes to him through the output policies, not past them.
+                attrs.evolve(output, for_user=None, media=()),
                 operation.elapsed_s,
                 operation.ran,
             )

@@ -157,7 +157,8 @@ class NestedCalls:
         outer.ends_turn = outer.ends_turn or call.ends_turn
         if risky:
             self._settle(call, agreed.event, output, whole)
-        turn.tell(ToolFinished(call.scope, call.event.call_id, name, capability, output, call.elapsed_s, call.ran))
+        told = attrs.evolve(output, for_user=None, media=())
+        turn.tell(ToolFinished(call.scope, call.event.call_id, name, capability, told, call.elapsed_s, call.ran))
         return output
 
     async def _agreed(

@@ -1,11 +1,10 @@
 """Memory through policies: no way to a store, for a tool or an application, leads around them."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
+from memory_uses import READS, USES, Store, attempt, note
 from naming import shown
 from pluggent_hookspecs import (
     Allow,
@@ -13,10 +12,7 @@ from pluggent_hookspecs import (
     Ask,
     Denied,
     Deny,
-    HookError,
-    MemoryAccess,
     MemoryHit,
-    MemoryItem,
     MemoryPage,
     MemoryQuery,
     MemoryStoreError,
@@ -28,70 +24,9 @@ from pluggent_hookspecs import (
 )
 from pluggent_host.testing.fakes import call
 from pluggent_host.transcript import Decided
-from policy_stage import Stage, either_way, stage
+from policy_stage import either_way, stage
 
 both_orders = pytest.mark.parametrize("turned", [False, True])
-
-
-class Store:
-    """A store that remembers what was asked of it."""
-
-    name = "notes"
-
-    def __init__(self, *items: MemoryItem, error: Exception | None = None) -> None:
-        self.items = {(item.namespace, item.key): item for item in items}
-        self.calls: list[str] = []
-        self.error = error
-
-    @hookimpl
-    def provide_memory(self, event):
-        return [self]
-
-    def _called(self, name: str) -> None:
-        self.calls.append(name)
-        if self.error is not None:
-            raise self.error
-
-    async def save(self, items: Any) -> tuple[MemoryItem, ...]:
-        self._called("save")
-        self.items.update({(item.namespace, item.key): item for item in items})
-        return tuple(items)
-
-    async def get(self, namespace: str, key: str) -> MemoryItem | None:
-        self._called("get")
-        return self.items.get((namespace, key))
-
-    async def delete(self, namespace: str, key: str) -> bool:
-        self._called("delete")
-        return self.items.pop((namespace, key), None) is not None
-
-    async def list(self, query: MemoryQuery) -> MemoryPage:
-        self._called("list")
-        return MemoryPage(tuple(i for (n, _), i in sorted(self.items.items()) if n == query.namespace), "next")
-
-    async def search(self, namespace: str, text: str, limit: int = 10) -> tuple[MemoryHit, ...]:
-        self._called("search")
-        hits = [MemoryHit(item, 0.5) for (n, _), item in self.items.items() if n == namespace and text in item.text]
-        return tuple(hits[:limit])
-
-    async def aclose(self) -> None:
-        self.calls.append("aclose")
-
-
-def note(key: str = "k", text: str = "the text", namespace: str = "n") -> MemoryItem:
-    return MemoryItem(namespace, key, text)
-
-
-READS: dict[str, Callable[[MemoryAccess], Any]] = {
-    "get": lambda memory: memory.get("n", "k"),
-    "list": lambda memory: memory.list(MemoryQuery("n")),
-    "search": lambda memory: memory.search("n", "text"),
-}
-WRITES: dict[str, Callable[[MemoryAccess], Any]] = {
-    "save": lambda memory: memory.save([note("new")]),
-    "delete": lambda memory: memory.delete("n", "k"),
-}
-USES = {**READS, **WRITES}
 
 
 def hook_of(use: str) -> str:
@@ -111,38 +46,9 @@ def deciding(hook: str, answer: object, *, is_async: bool = False) -> object:
     return type("Decider", (), {hook: hookimpl(chosen)})()
 
 
-async def by_host(use: Callable[[MemoryAccess], Any], on: Stage, outcome: list[Any]) -> None:
-    try:
-        outcome.append(await use(on.host.memory("notes")))
-    except Exception as error:  # noqa: BLE001 (what came of it is what the test looks at)
-        outcome.append(error)
-
-
-async def attempt(way: str, use: str, *plugins: object, store: Store, **options: Any) -> Any:
-    """Use *store* as the application does, or as a tool does; return what came of it."""
-    outcome: list[Any] = []
-
-    @tool(effects=("memory",))
-    async def remember(context: ToolContext) -> str:
-        """Use the memory."""
-        try:
-            outcome.append(await USES[use](context.memory("notes")))
-        except Exception as error:  # noqa: BLE001 (as above)
-            outcome.append(error)
-        return "used"
-
-    async with stage(call("remember"), plugins=[*plugins, store], tools=[remember], **options) as on:
-        if way == "host":
-            await by_host(USES[use], on, outcome)
-        elif way == "tool":
-            await on.session.say("go")
-        else:
-            await on.session.call_tool("remember", {})
-    (only,) = outcome
-    return only
-
-
 every_way = pytest.mark.parametrize("way", ["host", "tool", "call_tool"])
+
+
 every_use = pytest.mark.parametrize("use", USES)
 
 
@@ -249,143 +155,6 @@ async def test_a_policy_sees_what_is_read_and_written() -> None:
         ((note("new"),), ()),
         ((), (("n", "k"),)),
     ]
-
-
-# ---- transforms
-
-
-async def test_what_a_transform_made_of_the_items_is_decided_and_saved() -> None:
-    store = Store()
-    seen: list[Any] = []
-
-    class Redactor:
-        @hookimpl
-        async def transform_memory_write(self, event):
-            await asyncio.sleep(0)
-            return [attrs.evolve(item, text="redacted") for item in event.items]
-
-        @hookimpl
-        def decide_memory_write(self, event):
-            seen.extend(item.text for item in event.items)
-
-    async with stage(plugins=[store, Redactor()]) as on:
-        saved = await on.host.memory("notes").save([note(text="secret")])
-
-    assert seen == ["redacted"]
-    assert [item.text for item in (*saved, *store.items.values())] == ["redacted", "redacted"]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        [note(namespace="elsewhere")], ["text"], "text", 5, [None], [note(), note(namespace="elsewhere")],
-        {"a": "dict"}, True,
-    ],
-    ids=lambda value: repr(value)[:40],
-)  # fmt: skip
-async def test_a_transform_cannot_save_elsewhere_or_something_else(value: Any) -> None:
-    store = Store()
-
-    class Rewriter:
-        @hookimpl
-        def transform_memory_write(self, event):
-            return value
-
-    async with stage(plugins=[store, Rewriter()]) as on:
-        with pytest.raises(HookError, match="app:rewriter"):
-            await on.host.memory("notes").save([note()])
-
-    assert store.calls == []
-
-
-async def test_a_transform_cannot_edit_items_after_the_decision() -> None:
-    store = Store()
-
-    class Editor:
-        @hookimpl
-        def transform_memory_write(self, event):
-            self.kept = list(event.items)
-            return self.kept
-
-        @hookimpl
-        def decide_memory_write(self, event):
-            self.kept.append(note("evil"))
-
-    async with stage(plugins=[store, Editor()]) as on:
-        await on.host.memory("notes").save([note("good")])
-
-    assert [key for _, key in store.items] == ["good"]
-
-
-async def test_a_caller_cannot_edit_items_while_they_are_decided() -> None:
-    store = Store()
-    data: dict[str, Any] = {"list": ["good"]}
-    items = [MemoryItem("n", "k", "text", data)]
-
-    class Waits:
-        @hookimpl
-        async def decide_memory_write(self, event):
-            items.append(note("evil"))
-            data["list"].append("evil")
-            await asyncio.sleep(0)
-
-    async with stage(plugins=[store, Waits()]) as on:
-        await on.host.memory("notes").save(items)
-
-    assert [key for _, key in store.items] == ["k"]
-    assert store.items["n", "k"].data == {"list": ("good",)}
-
-
-@pytest.mark.parametrize("use", READS)
-async def test_a_redactor_of_results_is_passed_by_no_read(use: str) -> None:
-    class Redactor:
-        @hookimpl(band="security")
-        async def transform_memory_result(self, event):
-            await asyncio.sleep(0)
-            return [attrs.evolve(item, text="redacted") for item in event.items]
-
-    outcome = await attempt("tool", use, Redactor(), store=Store(note(text="secret text")))
-
-    assert "secret" not in repr(outcome)
-    assert "redacted" in repr(outcome)
-
-
-@pytest.mark.parametrize("use", READS)
-async def test_a_result_transform_may_leave_items_out(use: str) -> None:
-    class Nothing:
-        @hookimpl
-        def transform_memory_result(self, event):
-            return []
-
-    outcome = await attempt("host", use, Nothing(), store=Store(note()))
-
-    assert outcome in (None, MemoryPage((), "next"), ())
-
-
-@pytest.mark.parametrize("value", [[note("made-up")], ["text"], 5, "text", [note(namespace="elsewhere")]], ids=shown)
-@pytest.mark.parametrize("use", READS)
-async def test_a_result_transform_cannot_make_items_up(use: str, value: Any) -> None:
-    class Inventor:
-        @hookimpl
-        def transform_memory_result(self, event):
-            return value
-
-    outcome = await attempt("host", use, Inventor(), store=Store(note()))
-
-    assert isinstance(outcome, HookError)
-    assert outcome.plugin == "app:inventor"
-
-
-async def test_a_result_transform_that_fails_withholds_the_items() -> None:
-    class Broken:
-        @hookimpl
-        def transform_memory_result(self, event):
-            raise ValueError("broken")
-
-    outcome = await attempt("tool", "get", Broken(), store=Store(note(text="secret")))
-
-    assert isinstance(outcome, HookError)
-    assert "secret" not in str(outcome)
 
 
 # ---- records, scopes, failures

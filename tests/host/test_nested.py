@@ -4,23 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import attrs
 import pytest
 from naming import shown
+from nested_calls import run, using
 from pluggent_hookspecs import (
     Allow,
     ApprovalEvent,
     Ask,
-    Denied,
     Deny,
     Json,
-    LimitReached,
-    Message,
-    ModelParameters,
-    ProviderError,
-    ProviderErrorKind,
     Respond,
-    ToolCall,
     ToolContext,
     ToolFinished,
     ToolOutput,
@@ -30,11 +23,14 @@ from pluggent_hookspecs import (
 )
 from pluggent_host.settings import Grants, HostSettings, Limits
 from pluggent_host.testing.fakes import call
-from pluggent_host.transcript import Dispatched, Said, SessionBegan, TurnBegan, rebuild
-from policy_stage import Danger, Stage, either_way, results, stage
+from policy_stage import Danger, either_way, results, stage
 
 DANGER = "app:tools:tool/danger"
+
+
 ASKS = HostSettings(effects={DANGER: ("shell",)})
+
+
 both_orders = pytest.mark.parametrize("turned", [False, True])
 
 
@@ -47,32 +43,6 @@ def about(name: str, answer: object) -> object:
             return answer if event.tool.name == name else None
 
     return Policy()
-
-
-def using(use: Callable[[ToolContext], Awaitable[object]], **more: Any) -> tuple[Any, list[Any]]:
-    """Return a tool ``user`` that calls *use*, and the list in which what came of it is kept."""
-    outcome: list[Any] = []
-
-    @tool(name="user", effects=(), **more)
-    async def user(context: ToolContext) -> str:
-        """Use the context."""
-        try:
-            outcome.append(await use(context))
-        except Exception as error:  # noqa: BLE001 (what came of it is what the test looks at)
-            outcome.append(error)
-        return "used"
-
-    return user, outcome
-
-
-async def run(
-    use: Callable[[ToolContext], Awaitable[object]], danger: Danger, *replies: Any, timeout_s: float | None = None,
-    **options: Any,
-) -> tuple[list[Any], Stage]:  # fmt: skip
-    user, outcome = using(use, timeout_s=timeout_s)
-    async with stage(call("user"), *replies, tools=[*danger.tools(), user], **options) as on:
-        await on.session.say("go")
-    return outcome, on
 
 
 def calls_danger(path: str = "x") -> Callable[[ToolContext], Awaitable[ToolOutput]]:
@@ -334,219 +304,6 @@ async def test_a_nested_effect_makes_the_decisions_on_its_siblings_old() -> None
         await on.session.say("go")
 
     assert (danger.ran, late) == (["x"], [])
-
-
-# ---- effects once
-
-
-async def test_a_nested_effect_is_dispatched_in_the_record_before_it_runs() -> None:
-    seen: list[str] = []
-
-    @tool(effects=("shell",))
-    async def look() -> str:
-        """Look what is recorded already."""
-        seen.extend(id for entry in on.session.records() if isinstance(entry, Dispatched) for id, _, _ in entry.calls)
-        return "seen"
-
-    user, _ = using(lambda context: context.call_tool("look", {}))
-    async with stage(call("user"), tools=[look, user]) as on:
-        await on.session.say("go")
-
-    assert len(seen) == 1
-
-
-async def test_every_nested_call_has_a_key_of_its_own() -> None:
-    keys: list[str] = []
-
-    @tool(effects=())
-    async def key(context: ToolContext) -> str:
-        """Tell the key."""
-        keys.append(context.idempotency_key)
-        return "k"
-
-    async def twice(context: ToolContext) -> None:
-        keys.append(context.idempotency_key)
-        await context.call_tool("key", {})
-        await context.call_tool("key", {})
-
-    user, _ = using(twice)
-    async with stage((call("user", "a"), call("user", "b")), tools=[key, user]) as on:
-        await on.session.say("go")
-
-    assert len(keys) == len(set(keys)) == 6
-
-
-async def test_a_nested_call_that_was_interrupted_asks_before_it_runs_again() -> None:
-    ran: list[str] = []
-
-    @tool(effects=("shell",))
-    async def hang() -> str:
-        """Hang, the first time."""
-        ran.append("hang")
-        if len(ran) == 1:
-            await asyncio.Event().wait()
-        return "done"
-
-    user, _ = using(lambda context: context.call_tool("hang", {}), timeout_s=0.05)
-    async with stage(call("user", "one"), call("user", "two"), tools=[hang, user]) as on:
-        await on.session.say("go")
-
-    assert ran == ["hang"]
-
-
-def test_a_nested_call_that_a_crash_interrupted_is_unsure() -> None:
-    outer = ToolCall("c", "user")
-    entries = [
-        SessionBegan("s", 0.0),
-        TurnBegan("t1", 0.0),
-        Said("t1", Message.user("go")),
-        Said("t1", Message.assistant((), (outer,))),
-        Dispatched("t1", (("t1.0.0.1", "s.t1.0.0.1", "fingerprint of the nested call"),)),
-    ]
-
-    assert rebuild(entries).unsure == {"fingerprint of the nested call"}
-
-
-# ---- after the call
-
-
-async def test_a_context_does_nothing_after_its_call() -> None:
-    kept: list[ToolContext] = []
-    danger = Danger()
-    user, _ = using(lambda context: asyncio.sleep(0, kept.append(context)))
-
-    async with stage(call("user"), tools=[*danger.tools(), user]) as on:
-        await on.session.say("go")
-        (context,) = kept
-        for use in (
-            context.call_tool("danger", {"path": "x"}),
-            context.call_model("hello"),
-        ):
-            with pytest.raises(LimitReached):
-                await use
-        with pytest.raises(LimitReached):
-            context.memory()
-        context.progress(1.0)
-
-    assert context.cancelled
-    assert danger.ran == []
-    assert len(on.model.requests) == 2
-
-
-async def test_what_a_tool_left_running_calls_nothing_after_its_call() -> None:
-    danger = Danger()
-    tasks: list[asyncio.Task[Any]] = []
-    go_on = asyncio.Event()
-
-    async def later(context: ToolContext) -> Any:
-        await go_on.wait()
-        return await context.call_tool("danger", {"path": "x"})
-
-    async def leave_behind(context: ToolContext) -> None:
-        tasks.append(asyncio.create_task(later(context)))
-
-    user, _ = using(leave_behind)
-    async with stage(call("user"), tools=[*danger.tools(), user]) as on:
-        await on.session.say("go")
-        go_on.set()
-        await asyncio.wait(tasks)
-
-    assert tasks[0].exception() is not None
-    assert danger.ran == []
-
-
-async def test_a_call_that_timed_out_calls_nothing_any_more() -> None:
-    danger = Danger()
-    over = asyncio.Event()
-
-    async def stubborn(context: ToolContext) -> Any:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            try:
-                return await context.call_tool("danger", {"path": "x"})
-            finally:
-                over.set()
-
-    await run(stubborn, danger, timeout_s=0.05)
-
-    assert over.is_set()
-    assert danger.ran == []
-
-
-# ---- the model
-
-
-@pytest.mark.parametrize("answer", [Deny("no"), Ask("?"), True, "allow", ValueError], ids=shown)
-async def test_a_denied_nested_model_call_is_not_sent(answer: object) -> None:
-    class Policy:
-        @hookimpl
-        def decide_model_request(self, event):
-            return answer if event.scope.origin == "tool" else None
-
-    outcome, on = await run(lambda context: context.call_model("a question"), Danger(), "done", plugins=[Policy()])
-
-    assert isinstance(outcome[0], Denied)
-    assert all("a question" not in repr(request) for request in on.model.requests)
-
-
-async def test_a_nested_model_call_gets_no_history_and_no_tools() -> None:
-    outcome, on = await run(
-        lambda context: context.call_model("a question", system="be short", parameters=ModelParameters(seed=1)),
-        Danger(),
-        "an answer",
-    )
-
-    inner = on.model.requests[1]
-    assert [message.text for message in inner.messages] == ["be short", "a question"]
-    assert (inner.tools, inner.parameters.seed) == ((), 1)
-    assert outcome[0].message.text == "an answer"
-
-
-async def test_a_nested_model_call_passes_transforms_and_result_hooks_and_counts() -> None:
-    class Hooks:
-        @hookimpl
-        def transform_model_request(self, event):
-            rewritten = attrs.evolve(event.request, messages=(Message.user("rewritten"),))
-            return rewritten if event.scope.origin == "tool" else None
-
-        @hookimpl
-        def transform_model_response(self, event):
-            redacted = attrs.evolve(event.response, message=Message.assistant("redacted"))
-            return redacted if event.scope.origin == "tool" else None
-
-    outcome, on = await run(lambda context: context.call_model("a question"), Danger(), "an answer", plugins=[Hooks()])
-
-    assert on.model.requests[1].messages == (Message.user("rewritten"),)
-    assert outcome[0].message.text == "redacted"
-    assert on.session.usage.total == 45
-
-
-async def test_calls_in_a_nested_reply_are_not_run() -> None:
-    danger = Danger()
-
-    outcome, _ = await run(lambda context: context.call_model("a question"), danger, call("danger", path="x"))
-
-    assert outcome[0].message.tool_calls
-    assert danger.ran == []
-
-
-async def test_the_failure_of_a_nested_model_call_is_the_tools_to_handle() -> None:
-    error = ProviderError(ProviderErrorKind.UNAVAILABLE, "gone")
-
-    outcome, on = await run(lambda context: context.call_model("a question"), Danger(), error)
-
-    assert outcome == [error]
-    assert on.read_by_model() == ["used"]
-
-
-async def test_nothing_of_a_nested_reply_is_shown_in_a_stream() -> None:
-    user, _ = using(lambda context: context.call_model("a question"))
-
-    async with stage(call("user"), "private answer", "done", tools=[user]) as on, on.session.stream("go") as events:
-        seen = [event async for event in events]
-
-    assert "private answer" not in repr(seen)
 
 
 # ---- who else

@@ -58,6 +58,8 @@ class Walk:
             ):
                 for _ in range(turns):
                     await self.turn(session)
+                    await asyncio.sleep(0)  # a generator that its reader left is closed by the loop
+                    await asyncio.sleep(0)
                     self.look(session)
 
     async def turn(self, session: Session) -> None:

@@ -1,0 +1,36 @@
+"""Observers that remember what they are told."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pluggent_hookspecs import (
+    Scope,
+    TextShown,
+)
+from pluggent_host.calling import Caller
+from pluggent_host.chains import Impl
+from pluggent_host.observers import Observers
+from pluggent_host.threads import Threads
+
+SCOPE = Scope("s", "t")
+
+
+def shown(text: str) -> TextShown:
+    return TextShown(SCOPE, text)
+
+
+class Told:
+    """Observers over some functions, without a host around them."""
+
+    def __init__(self, *functions: Callable[[Any], Any], observe_s: float = 0.5, **more: Any) -> None:
+        self.threads = Threads(name="observing")
+        chain = tuple(
+            Impl(f"plugin-{number}", function, is_async=asyncio.iscoroutinefunction(function), **more)
+            for number, function in enumerate(functions)
+        )
+        self.observers = Observers(chain, Caller(self.threads), observe_s)
+
+    async def close(self, timeout_s: float = 1) -> None:
+        await self.observers.close(timeout_s)
+        self.threads.close()
