@@ -31,8 +31,9 @@ def stays_inside(
     *protected* are folders that do not count as inside.
     """
     properties = parameters.get("properties")
-    properties = properties if isinstance(properties, Mapping) else {}
-    marked = {name for name, schema in properties.items() if isinstance(schema, Mapping) and _is_path(schema)}
+    marked = (
+        {name for name in properties if _is_path(properties[name])} if isinstance(properties, Mapping) else set[str]()
+    )
     if _marks(parameters) != len(marked):
         return False  # a mark deeper in the schema: not looked at here, so a person looks at it
     root = os.path.realpath(workspace)
@@ -41,8 +42,8 @@ def stays_inside(
     return bool(paths) and all(_inside(path, root, kept_out) for path in paths)
 
 
-def _is_path(schema: Mapping[str, Json]) -> bool:
-    return schema.get("format") == "path"
+def _is_path(schema: Json) -> bool:
+    return isinstance(schema, Mapping) and schema.get("format") == "path"
 
 
 def _marks(schema: Json) -> int:

@@ -11,16 +11,7 @@ from collections.abc import Callable
 import attrs
 import pytest
 from bypassing import Friendly, OddError, both_forms, both_orders, every_way, policy
-from pluggent_hookspecs import (
-    Allow,
-    Decision,
-    Denied,
-    Deny,
-    HookError,
-    HookFailed,
-    PluginLoadError,
-    hookimpl,
-)
+from pluggent_hookspecs import Allow, Decision, Denied, Deny, HookError, HookFailed, PluginLoadError, hookimpl
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.testing.fakes import call
 from policy_stage import Danger, either_way, in_order, reach, results, stage

@@ -7,15 +7,7 @@ import attrs
 import pytest
 from bypassing import Friendly, OddError, both_forms, both_orders, every_way, policy
 from naming import shown
-from pluggent_hookspecs import (
-    Ask,
-    Decision,
-    Deny,
-    Message,
-    Respond,
-    ToolFinished,
-    hookimpl,
-)
+from pluggent_hookspecs import Ask, Decision, Deny, Message, Respond, ToolFinished, hookimpl
 from policy_stage import either_way, reach
 
 # ---- answering instead

@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 from bypassing import both_orders, every_way, policy
 from fake_distributions import importable, install
-from pluggent_hookspecs import (
-    Deny,
-    PluginLoadError,
-    hookimpl,
-)
+from pluggent_hookspecs import Deny, PluginLoadError, hookimpl
 from pluggent_host.discovery import Discovery, discover
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.testing.fakes import call
@@ -50,11 +46,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 installed_orders = pytest.mark.parametrize("names", [("aaa", "zzz"), ("zzz", "aaa")], ids=["first", "last"])
-
-
 FORMS = {"sync": "return {}", "async": "await asyncio.sleep(0); return {}"}
-
-
 both_sources = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 

@@ -7,17 +7,7 @@ from typing import Any
 import attrs
 import pytest
 from bypassing import Friendly, both_forms, both_orders, every_way
-from pluggent_hookspecs import (
-    DecisionMade,
-    Deny,
-    Message,
-    ModelParameters,
-    Role,
-    Text,
-    ToolOutput,
-    hookimpl,
-    tool,
-)
+from pluggent_hookspecs import DecisionMade, Deny, Message, ModelParameters, Role, Text, ToolOutput, hookimpl, tool
 from pluggent_host.testing.fakes import call
 from policy_stage import Danger, either_way, reach, stage
 

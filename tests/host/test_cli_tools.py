@@ -151,7 +151,8 @@ def test_a_call_passes_the_policies(cli):
 
     assert (code, out) == (3, "")
     assert err == (
-        '→ weather(city="Atlantis", unit="celsius")  DENIED by pluggent-guard: the guard let nobody ask for the weather in Atlantis\n'
+        '→ weather(city="Atlantis", unit="celsius")  '
+        "DENIED by pluggent-guard: the guard let nobody ask for the weather in Atlantis\n"
     )
 
 

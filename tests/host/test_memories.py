@@ -47,8 +47,6 @@ def deciding(hook: str, answer: object, *, is_async: bool = False) -> object:
 
 
 every_way = pytest.mark.parametrize("way", ["host", "tool", "call_tool"])
-
-
 every_use = pytest.mark.parametrize("use", USES)
 
 

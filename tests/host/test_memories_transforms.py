@@ -7,12 +7,7 @@ import attrs
 import pytest
 from memory_uses import READS, Store, attempt, note
 from naming import shown
-from pluggent_hookspecs import (
-    HookError,
-    MemoryItem,
-    MemoryPage,
-    hookimpl,
-)
+from pluggent_hookspecs import HookError, MemoryItem, MemoryPage, hookimpl
 from policy_stage import stage
 
 

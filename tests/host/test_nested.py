@@ -26,11 +26,7 @@ from pluggent_host.testing.fakes import call
 from policy_stage import Danger, either_way, results, stage
 
 DANGER = "app:tools:tool/danger"
-
-
 ASKS = HostSettings(effects={DANGER: ("shell",)})
-
-
 both_orders = pytest.mark.parametrize("turned", [False, True])
 
 

@@ -4,16 +4,7 @@ import attrs
 import pytest
 from naming import shown
 from nested_calls import run, using
-from pluggent_hookspecs import (
-    Ask,
-    Denied,
-    Deny,
-    Message,
-    ModelParameters,
-    ProviderError,
-    ProviderErrorKind,
-    hookimpl,
-)
+from pluggent_hookspecs import Ask, Denied, Deny, Message, ModelParameters, ProviderError, ProviderErrorKind, hookimpl
 from pluggent_host.testing.fakes import call
 from policy_stage import Danger, stage
 

@@ -6,10 +6,7 @@ import threading
 import time
 
 import pytest
-from pluggent_hookspecs import (
-    TextShown,
-    hookimpl,
-)
+from pluggent_hookspecs import TextShown, hookimpl
 from pluggent_host import observers as room
 from pluggent_host.settings import HostSettings, Timeouts
 from policy_stage import stage

@@ -4,13 +4,7 @@ import asyncio
 from typing import Any
 
 from hypothesis import given, settings, strategies as st
-from pluggent_hookspecs import (
-    Allow,
-    Ask,
-    Deny,
-    Respond,
-    hookimpl,
-)
+from pluggent_hookspecs import Allow, Ask, Deny, Respond, hookimpl
 from pluggent_host.settings import HostSettings
 from policy_stage import in_order, reach
 

@@ -9,13 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from naming import shown
-from pluggent_hookspecs import (
-    ConfigError,
-    PluginContext,
-    PluginLoadError,
-    TurnStarted,
-    hookimpl,
-)
+from pluggent_hookspecs import ConfigError, PluginContext, PluginLoadError, TurnStarted, hookimpl
 from pluggent_host.settings import HostSettings, Timeouts
 from plugin_sites import Living
 from policy_stage import in_order, stage

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 from fake_distributions import importable
-from pluggent_hookspecs import (
-    ConfigError,
-    PluginContext,
-    PluginLoadError,
-    PluginStateChanged,
-)
+from pluggent_hookspecs import ConfigError, PluginContext, PluginLoadError, PluginStateChanged
 from pluggent_host.pluginset import named
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.testing.fakes import call

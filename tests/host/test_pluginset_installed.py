@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 from fake_distributions import importable
-from pluggent_hookspecs import (
-    ConfigError,
-    PluginLoadError,
-)
+from pluggent_hookspecs import ConfigError, PluginLoadError
 from pluggent_host import Host
 from pluggent_host.discovery import discover
 from pluggent_host.settings import Grants, HostSettings, Selection

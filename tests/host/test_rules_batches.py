@@ -5,17 +5,7 @@ from typing import Any
 
 import attrs
 import pytest
-from pluggent_hookspecs import (
-    ApprovalEvent,
-    Ask,
-    Decision,
-    Deny,
-    Respond,
-    Role,
-    ToolCall,
-    hookimpl,
-    tool,
-)
+from pluggent_hookspecs import ApprovalEvent, Ask, Decision, Deny, Respond, Role, ToolCall, hookimpl, tool
 from pluggent_host.settings import HostSettings, Limits, Timeouts
 from pluggent_host.testing.fakes import call
 from policy_rules import ASKS, yes

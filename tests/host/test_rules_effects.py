@@ -8,12 +8,7 @@ from typing import Annotated, Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from naming import shown
-from pluggent_hookspecs import (
-    ConfigError,
-    Effect,
-    Param,
-    tool,
-)
+from pluggent_hookspecs import ConfigError, Effect, Param, tool
 from pluggent_host.confinement import stays_inside
 from pluggent_host.settings import Grants, HostSettings
 from policy_rules import ASKS, DANGER
@@ -23,8 +18,6 @@ from policy_stage import Danger, reach, stage
 
 
 ALLOWED = {Effect.FILESYSTEM_READ, Effect.NETWORK_READ, Effect.MEMORY}
-
-
 MATRIX: list[tuple[tuple[str, ...] | None, str]] = [
     *(((str(effect),), "allow" if effect in ALLOWED else "ask") for effect in Effect),
     ((), "allow"),

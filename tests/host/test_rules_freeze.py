@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 from naming import shown
-from pluggent_hookspecs import (
-    ApprovalEvent,
-    ModelParameters,
-    ToolCall,
-    hookimpl,
-    tool,
-)
+from pluggent_hookspecs import ApprovalEvent, ModelParameters, ToolCall, hookimpl, tool
 from pluggent_host.testing.fakes import Recorder, call
 from policy_rules import ASKS, deciding
 from policy_stage import Danger, reach, results, stage
@@ -152,8 +146,6 @@ LEAVES = (
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=5)
 )
-
-
 JSON = st.recursive(
     LEAVES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),

@@ -5,14 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pluggent_hookspecs import (
-    PluginContext,
-    Provider,
-    Tool,
-    ToolContext,
-    hookimpl,
-    tool,
-)
+from pluggent_hookspecs import PluginContext, Provider, Tool, ToolContext, hookimpl, tool
 from pluggent_hookspecs.memory import MemoryStore
 from pluggent_host.testing.fakes import ScriptedModel, call
 from policy_stage import stage
@@ -21,8 +14,6 @@ from policy_stage import stage
 
 
 FORBIDDEN = (Provider, Tool, MemoryStore)
-
-
 OPAQUE = (str, bytes, int, float, bool, type(None), type, Path)
 
 

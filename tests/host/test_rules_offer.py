@@ -5,12 +5,7 @@ from typing import Any
 import attrs
 import pytest
 from naming import shown
-from pluggent_hookspecs import (
-    HookError,
-    Role,
-    ToolCall,
-    hookimpl,
-)
+from pluggent_hookspecs import HookError, Role, ToolCall, hookimpl
 from pluggent_host.testing.fakes import call
 from policy_rules import both_orders
 from policy_stage import Danger, either_way, reach, stage

@@ -5,13 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pluggent_hookspecs import (
-    ApprovalEvent,
-    Deny,
-    ToolContext,
-    hookimpl,
-    tool,
-)
+from pluggent_hookspecs import ApprovalEvent, Deny, ToolContext, hookimpl, tool
 from pluggent_host.testing.fakes import call
 from policy_rules import Twice
 from policy_stage import stage

@@ -7,13 +7,7 @@ import tempfile
 import textwrap
 
 import pytest
-from pluggent_hookspecs import (
-    DecisionMade,
-    Message,
-    TurnEnded,
-    hookimpl,
-    tool,
-)
+from pluggent_hookspecs import DecisionMade, Message, TurnEnded, hookimpl, tool
 from pluggent_host.testing.fakes import call
 from policy_stage import Danger, reach, results, stage
 

@@ -4,15 +4,7 @@ from typing import Any
 
 import pytest
 from naming import shown
-from pluggent_hookspecs import (
-    ANSWERS,
-    ApprovalEvent,
-    Ask,
-    Deny,
-    Respond,
-    ToolOutput,
-    hookimpl,
-)
+from pluggent_hookspecs import ANSWERS, ApprovalEvent, Ask, Deny, Respond, ToolOutput, hookimpl
 from pluggent_host.testing.fakes import call
 from policy_rules import ASKS, DANGER, both_orders, deciding, yes
 from policy_stage import Danger, either_way, in_order, reach, results, stage

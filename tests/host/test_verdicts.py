@@ -236,7 +236,7 @@ def test_a_respond_without_the_grant_denies_and_names_the_grant() -> None:
 
 def test_the_model_is_not_told_which_policy_failed_and_the_person_is() -> None:
     """Rule 6: two texts."""
-    made, _ = ballot(HOOK, "acme-guard", Answer(None, "raised ValueError: /home/me/secret"), may_respond=False)
+    made, _ = ballot(HOOK, "acme-guard", Answer(None, "raised ValueError: /etc/secret"), may_respond=False)
 
     assert isinstance(made, Deny)
     assert "acme-guard" in made.tell_user

@@ -3,16 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from pluggent_hookspecs import (
-    MemoryAccess,
-    MemoryHit,
-    MemoryItem,
-    MemoryPage,
-    MemoryQuery,
-    ToolContext,
-    hookimpl,
-    tool,
-)
+from pluggent_hookspecs import MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery, ToolContext, hookimpl, tool
 from pluggent_host.testing.fakes import call
 from policy_stage import Stage, stage
 
@@ -28,7 +19,7 @@ class Store:
         self.error = error
 
     @hookimpl
-    def provide_memory(self, event):
+    def provide_memory(self, event: Any) -> list[object]:
         return [self]
 
     def _called(self, name: str) -> None:
@@ -71,14 +62,10 @@ READS: dict[str, Callable[[MemoryAccess], Any]] = {
     "list": lambda memory: memory.list(MemoryQuery("n")),
     "search": lambda memory: memory.search("n", "text"),
 }
-
-
 WRITES: dict[str, Callable[[MemoryAccess], Any]] = {
     "save": lambda memory: memory.save([note("new")]),
     "delete": lambda memory: memory.delete("n", "k"),
 }
-
-
 USES = {**READS, **WRITES}
 
 

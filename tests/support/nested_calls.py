@@ -3,10 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pluggent_hookspecs import (
-    ToolContext,
-    tool,
-)
+from pluggent_hookspecs import ToolContext, tool
 from pluggent_host.testing.fakes import call
 from policy_stage import Danger, Stage, stage
 

@@ -2,16 +2,13 @@
 
 import asyncio
 import textwrap
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from fake_distributions import install
-from pluggent_hookspecs import (
-    PluginContext,
-    hookimpl,
-)
+from pluggent_hookspecs import PluginContext, hookimpl
 from pluggent_host.discovery import Discovery, discover
 
 
@@ -23,7 +20,7 @@ class Living:
         self.diary = diary
 
     @asynccontextmanager
-    async def open(self, context: PluginContext) -> AsyncIterator[None]:
+    async def open(self, context: PluginContext) -> AsyncGenerator[None, None]:
         await asyncio.sleep(0)
         self.diary.append(f"open {self.name}")
         try:
@@ -33,7 +30,7 @@ class Living:
             self.diary.append(f"leave {self.name}")
 
     @hookimpl
-    def decide_input(self, event):
+    def decide_input(self, event: Any) -> None:
         return None
 
 
@@ -42,8 +39,6 @@ import asyncio
 from contextlib import asynccontextmanager
 from pluggent_hookspecs import Deny, hookimpl, tool
 """
-
-
 POLICY = (
     HEADER
     + """
@@ -53,8 +48,6 @@ class Plugin:
         return Deny('no')
 """
 )
-
-
 POLICY_THAT_FAILS_TO_OPEN = (
     POLICY
     + """
@@ -64,8 +57,6 @@ POLICY_THAT_FAILS_TO_OPEN = (
         yield
 """
 )
-
-
 TOOLS = (
     HEADER
     + """

@@ -1,18 +1,14 @@
 """Plugins and people of the tests of the rules of policy."""
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from pluggent_hookspecs import (
-    ApprovalEvent,
-    hookimpl,
-)
+from pluggent_hookspecs import ApprovalEvent, hookimpl
 from pluggent_host.settings import HostSettings
 
 DANGER = "app:tools:tool/danger"
-
-
 ASKS = HostSettings(effects={DANGER: ("shell",)})
-
-
 both_orders = pytest.mark.parametrize("turned", [False, True])
 
 
@@ -33,6 +29,6 @@ def yes(event: ApprovalEvent) -> bool:
 
 class Twice:
     @hookimpl
-    async def around_tool_call(self, event, call_next):
+    async def around_tool_call(self, event: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
         await call_next()
         return await call_next()

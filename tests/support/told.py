@@ -1,13 +1,10 @@
 """Observers that remember what they are told."""
 
-import asyncio
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from pluggent_hookspecs import (
-    Scope,
-    TextShown,
-)
+from pluggent_hookspecs import Scope, TextShown
 from pluggent_host.calling import Caller
 from pluggent_host.chains import Impl
 from pluggent_host.observers import Observers
@@ -26,7 +23,7 @@ class Told:
     def __init__(self, *functions: Callable[[Any], Any], observe_s: float = 0.5, **more: Any) -> None:
         self.threads = Threads(name="observing")
         chain = tuple(
-            Impl(f"plugin-{number}", function, is_async=asyncio.iscoroutinefunction(function), **more)
+            Impl(f"plugin-{number}", function, is_async=inspect.iscoroutinefunction(function), **more)
             for number, function in enumerate(functions)
         )
         self.observers = Observers(chain, Caller(self.threads), observe_s)
