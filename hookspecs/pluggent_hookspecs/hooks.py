@@ -190,19 +190,43 @@ def provide_tools(event: e.ProvideEvent) -> Iterable[Tool | ToolSource | Callabl
 
 @_hook(HookKind.PROVIDE)
 def provide_memory(event: e.ProvideEvent) -> Iterable[MemoryStore]:
-    """Return this plugin's memory stores. Group ``pluggent.memory``. Fires at first use."""
+    """Return this plugin's memory stores. Group ``pluggent.memory``. Fires at first use.
+
+    Two of one name in a plugin are an error.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def provide_memory(self, event):
+    ...         return [MyStore()]
+    """
     raise AssertionError(event)
 
 
 @_hook(HookKind.PROVIDE)
 def provide_parsers(event: e.ProvideEvent) -> Iterable[PlanParser]:
-    """Return this plugin's plan parsers. Group ``pluggent.parsers``. Fires at the first parse."""
+    """Return this plugin's plan parsers. Group ``pluggent.parsers``. Fires at the first parse.
+
+    Two of one name in a plugin are an error.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def provide_parsers(self, event):
+    ...         return [MyParser()]
+    """
     raise AssertionError(event)
 
 
 @_hook(HookKind.PROVIDE)
 def provide_commands(event: e.ProvideEvent) -> Iterable[Command]:
-    """Return commands for ``pluggent``. Group ``pluggent.commands``. Fires when one is typed."""
+    """Return commands for ``pluggent``. Group ``pluggent.commands``. Fires when one is typed.
+
+    A built-in command keeps its name.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def provide_commands(self, event):
+    ...         return [Command("roll", "roll a die", run)]
+    """
     raise AssertionError(event)
 
 
@@ -259,6 +283,11 @@ def transform_output(event: e.OutputEvent) -> MaybeAsync[Message | None]:
 
     Fires for everything that a person can see, whatever its source: the reply, and a
     tool's ``for_user`` and ``media``. The conversation keeps what this hook returned.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_output(self, event):
+    ...         return Message.assistant(event.message.text.replace("colour", "color"))
     """
     raise AssertionError(event)
 
@@ -268,6 +297,11 @@ def decide_output(event: e.OutputEvent) -> MaybeAsync[Decision | None]:
     """Say whether this may be shown: Allow, Deny, or Ask for its release.
 
     Fires after ``transform_output``. Deny: nothing of it is shown or kept.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_output(self, event):
+    ...         return Deny("this stays inside") if "internal" in event.message.text else None
     """
     raise AssertionError(event)
 
@@ -310,6 +344,11 @@ def decide_model_request(event: e.ModelRequestEvent) -> MaybeAsync[Decision | No
     """Say whether this request may be sent. Allow, Deny, Ask or Respond.
 
     Fires on the frozen request. Deny: the turn ends ``denied``.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_model_request(self, event):
+    ...         return Deny("too long") if len(event.request.messages) > 500 else None
     """
     raise AssertionError(event)
 
@@ -347,13 +386,27 @@ def transform_model_response(event: e.ModelResponseEvent) -> MaybeAsync[ModelRes
     """Return another reply, or None to leave it.
 
     Fires before anybody has seen the reply: a stream shows nothing until it has returned.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_model_response(self, event):
+    ...         text = event.response.message.text.strip()
+    ...         return attrs.evolve(event.response, message=Message.assistant(text))
     """
     raise AssertionError(event)
 
 
 @_hook(HookKind.DECIDE)
 def decide_model_response(event: e.ModelResponseEvent) -> MaybeAsync[Decision | None]:
-    """Say whether this reply may be used: Allow, Deny, or Ask for its release."""
+    """Say whether this reply may be used: Allow, Deny, or Ask for its release.
+
+    Deny: the reply is dropped unseen, none of its calls runs, the turn ends ``denied``.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_model_response(self, event):
+    ...         return Deny("cut off") if event.response.finish_reason == "length" else None
+    """
     raise AssertionError(event)
 
 
@@ -396,6 +449,12 @@ async def around_tool_call(event: e.ToolCallEvent, call_next: CallNext[ToolOutpu
     """Run code around one tool call; return its result.
 
     As ``around_model_call``. A result that is an error arrives as a value, not as an exception.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     async def around_tool_call(self, event, call_next):
+    ...         async with limiter(event.capability):
+    ...             return await call_next()
     """
     raise AssertionError(event, call_next)
 
@@ -406,6 +465,12 @@ def transform_tool_result(event: e.ToolResultEvent) -> MaybeAsync[ToolOutput | N
 
     Fires for every result, failures included (an error text can carry secrets), before the
     model, the person, the transcript or an observer sees it.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_tool_result(self, event):
+    ...         text = str(event.output.for_model)
+    ...         return attrs.evolve(event.output, for_model=text.replace(key(), "***"))
     """
     raise AssertionError(event)
 
@@ -415,6 +480,11 @@ def decide_tool_result(event: e.ToolResultEvent) -> MaybeAsync[Decision | None]:
     """Say whether this result may be used: Allow, Deny, or Ask for its release.
 
     The call has happened. Deny: the model reads ``tell_model`` instead of the result.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_tool_result(self, event):
+    ...         return Deny("the page tells the model what to do") if hostile(event.output) else None
     """
     raise AssertionError(event)
 
@@ -442,25 +512,49 @@ def decide_plan(event: e.PlanEvent) -> MaybeAsync[Decision | None]:
 
 @_hook(HookKind.TRANSFORM)
 def transform_memory_write(event: e.MemoryWriteEvent) -> MaybeAsync[Sequence[MemoryItem] | None]:
-    """Return other items to be saved, or None to leave them. Namespace and store stay."""
+    """Return other items to be saved, or None to leave them. Namespace and store stay.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_memory_write(self, event):
+    ...         return [attrs.evolve(item, ttl_s=86_400.0) for item in event.items]
+    """
     raise AssertionError(event)
 
 
 @_hook(HookKind.DECIDE)
 def decide_memory_write(event: e.MemoryWriteEvent) -> MaybeAsync[Decision | None]:
-    """Say whether this may be written or deleted. Allow, Deny or Ask; the caller gets Denied."""
+    """Say whether this may be written or deleted. Allow, Deny or Ask; the caller gets Denied.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_memory_write(self, event):
+    ...         return Deny("nothing is forgotten here") if event.delete else None
+    """
     raise AssertionError(event)
 
 
 @_hook(HookKind.DECIDE)
 def decide_memory_read(event: e.MemoryReadEvent) -> MaybeAsync[Decision | None]:
-    """Say whether this may be read. Allow, Deny or Ask; the caller gets Denied."""
+    """Say whether this may be read. Allow, Deny or Ask; the caller gets Denied.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_memory_read(self, event):
+    ...         return None if event.namespace == event.scope.principal else Deny("not yours")
+    """
     raise AssertionError(event)
 
 
 @_hook(HookKind.TRANSFORM)
 def transform_memory_result(event: e.MemoryResultEvent) -> MaybeAsync[Sequence[MemoryItem] | None]:
-    """Return other items (fewer, or changed) to be handed to the reader, or None."""
+    """Return other items (fewer, or changed) to be handed to the reader, or None.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def transform_memory_result(self, event):
+    ...         return [item for item in event.items if not item.key.startswith("draft-")]
+    """
     raise AssertionError(event)
 
 
@@ -491,6 +585,11 @@ def resolve_approval(event: e.ApprovalEvent) -> MaybeAsync[bool | None]:
 
     Fires when a decision is Ask. Only plugins that the operator lists under ``approvers`` are asked;
     a refusal is final. Nobody answering is a denial that says so.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     async def resolve_approval(self, event):
+    ...         return await ask_in_chat(event.rendered, event.asks)
     """
     raise AssertionError(event)
 
@@ -501,5 +600,10 @@ def observe(event: e.Observation) -> MaybeAsync[None]:
 
     Subscribe with ``@hookimpl(events=(ToolFinished, DecisionMade))``. Events come in order,
     after they passed the result hooks; a slow observer never delays a turn and may miss events.
+
+    >>> class Plugin:
+    ...     @hookimpl(events=(e.ToolFinished,))
+    ...     def observe(self, event):
+    ...         count(event.capability, event.elapsed_s)
     """
     raise AssertionError(event)

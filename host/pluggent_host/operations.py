@@ -207,6 +207,7 @@ class Operations:
     async def ask(self, asked: Asked[E, R]) -> Decided[E, R] | None:
         """Put *asked* to the approvers in order. None: nobody was there to answer."""
         operation, event = asked.operation, asked.event
+        started = perf_counter()
         answer = await self._resolve(operation, event, asked.verdict)
         match answer:
             case None:
@@ -216,7 +217,16 @@ class Operations:
             case (by, None) if asked.verdict.respond is not None:
                 return Answered(operation, event, by, asked.verdict.respond.value)
             case _:
-                return Ready(_MADE_BY_DECIDE, operation, event, asked.asks)
+                ready = Ready(_MADE_BY_DECIDE, operation, event, asked.asks)
+                return ready if perf_counter() - started <= STALE_S else await self._still(ready)
+
+    async def _still(self, ready: Ready[E, R]) -> Decided[E, R]:
+        """Decide again after a person has thought for long: policies may have changed meanwhile."""
+        decided = await self.confirm(ready)
+        if isinstance(decided, Asked):
+            deny = Deny("a policy asks about something else now; the approval does not cover it")
+            return Denied(ready.operation, ready.event, decided.verdict.by, deny)
+        return decided
 
     async def _resolve(self, what: Recorded, event: Any, verdict: Verdict) -> tuple[str, Deny | None] | None:
         question = ApprovalEvent(

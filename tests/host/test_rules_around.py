@@ -87,7 +87,8 @@ async def test_an_approval_holds_for_every_attempt_at_the_same_request(monkeypat
 async def test_a_new_ask_is_not_covered_by_the_old_approval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 11: an approval answers exactly the asks recorded."""
     monkeypatch.setattr("pluggent_host.operations.STALE_S", -1.0)
-    plugins = [Twice(), deciding("decide_tool_call", Ask("may I?"), Ask("may I really?"))]
+    first = Ask("may I?")  # decided, decided again after the approval, and then for another attempt
+    plugins = [Twice(), deciding("decide_tool_call", first, first, Ask("may I really?"))]
 
     assert (await reach("say", plugins, approver=yes)).ran == ("x",)
 
