@@ -8,6 +8,7 @@ import attrs
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.events import PluginStateChanged
+from pluggent_hookspecs.tools import Effect
 
 from pluggent_host.calling import Caller
 from pluggent_host.capabilities import Capabilities
@@ -101,7 +102,7 @@ def look_around(
         f"there are settings for '{id}', which is not installed{nearest(id, ids)}"
         for id in sorted(settings.plugins.keys() - ids)
     ]
-    problems += _unknown_ids(settings, ids)
+    problems += [*_unknown_ids(settings, ids), *_unknown_effects(settings)]
     for record in known.available("hooks"):
         if acknowledged is not None and not acknowledged(record):
             problems.append(
@@ -122,6 +123,13 @@ def _unknown_ids(settings: HostSettings, installed: Collection[str]) -> Iterator
             id = plugin_of(name)
             if not id.startswith(APP) and id not in installed:
                 yield f"{place} names '{name}', which is not installed{nearest(id, installed)}"
+
+
+def _unknown_effects(settings: HostSettings) -> Iterator[str]:
+    for tool, effects in settings.effects.items():
+        for effect in effects:
+            if effect not in tuple(Effect) and not effect.startswith("x:"):
+                yield f"[effects] {tool}: there is no effect '{effect}'{nearest(effect, tuple(Effect))}"
 
 
 def _check_required(settings: HostSettings, plugins: PluginSet) -> None:

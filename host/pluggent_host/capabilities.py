@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import attrs
-from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.errors import ConfigError, NameTaken
 from pluggent_hookspecs.memory import MemoryStore
 from pluggent_hookspecs.models import Provider
 from pluggent_hookspecs.plans import PlanParser
@@ -63,12 +63,16 @@ class Capabilities:
     async def _find(self, kind: str, name: str) -> tuple[Offer, Any]:
         known = self._plugins.catalog.available(kind)
         records: tuple[PluginRecord, ...] = ()
-        if not any(name in (record.name, record.id) for record in known):
-            # A plugin with settings may provide more names than its entry point has.
+        if not any(name in (record.name, record.id) for record in self._plugins.catalog.by_kind(kind)):
+            # A plugin with settings may provide more names than its entry point has, if nobody bears them.
             records = tuple(record for record in known if record.id in self._settings.plugins)
-        for offer in await self._plugins.offers(kind, records):
-            if (thing := _called(name, offer.things)) is not None:
-                return offer, thing
+        offers = [(offer, _called(name, offer.things)) for offer in await self._plugins.offers(kind, records)]
+        found = [(offer, thing) for offer, thing in offers if thing is not None]
+        if len(found) > 1:
+            others = " and ".join(offer.plugin for offer, _ in found)
+            raise NameTaken(found[0][0].plugin, "", f"offers the {kind} '{name}', and so do others: {others}")
+        if found:
+            return found[0]
         in_code = [thing.name for offer in await self._plugins.offers(kind, ()) for thing in offer.things]
         if in_code and not any(name in (record.name, record.id) for record in self._plugins.catalog.by_kind(kind)):
             have = [*in_code, *(record.name for record in known)]

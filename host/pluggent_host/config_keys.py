@@ -176,9 +176,10 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "on_ask": Key(_choice("console", "deny"), tighten=_towards("console", "deny")),
         "stream": Key(_choice("held", "provisional"), tighten=_towards("provisional", "held")),
         "fsync": Key(_choice("off", "effects"), tighten=_towards("off", "effects")),
-        "selection.mode": Key(_choice("all", "allow", "safe"), tighten=_towards("all", "allow", "safe")),
+        # Fewer plugins may mean fewer policies, so an untrusted file has no say in who runs.
+        "selection.mode": Key(_choice("all", "allow", "safe")),
         "selection.allow": Key(_LISTABLE),
-        "selection.block": Key(_LISTABLE, _union, _union),
+        "selection.block": Key(_LISTABLE, _union),
         "selection.any_version": Key(_BOOLEAN),
         "grants.security": Key(_NAMES),
         "grants.may_allow": Key(_NAMES),

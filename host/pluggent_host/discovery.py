@@ -9,6 +9,7 @@ the matches alone. What may run is decided in catalog.py, not here.
 # and pathlib costs 4 ms to import and several times os.path's time for each file:
 # ruff: noqa: PTH110, PTH112, PTH113, PTH119, PTH123, PTH208
 
+import codecs
 import os
 import site
 import sys
@@ -179,7 +180,8 @@ class _Search:
                 name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info", "EGG-INFO"))
             )
         except OSError as error:
-            self.problems.append(Problem(folder, f"cannot be listed: {error.strerror}"))
+            # A policy may be in there, and Python can import from a folder that it cannot list.
+            self.problems.append(Problem(folder, f"cannot be listed: {error.strerror}", fatal=True))
             return
         for name in names:
             if name.startswith("~") or (name == "EGG-INFO" and not folder.endswith(".egg")):
@@ -256,11 +258,12 @@ class _Search:
     def _read(self, path: str) -> bytes:
         try:
             with open(path, "rb", buffering=0) as file:
-                return file.readall()
+                return file.readall().removeprefix(codecs.BOM_UTF8)
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as error:
-            self.problems.append(Problem(path, f"cannot be read: {error.strerror}"))
+            hides = path.endswith("entry_points.txt")  # a policy, perhaps
+            self.problems.append(Problem(path, f"cannot be read: {error.strerror}", fatal=hides))
             return b""
 
     def _entry_points(self, path: str, text: str) -> tuple[EntryPoint, ...]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import attrs
 from pluggent_hookspecs._frozen import Json
@@ -170,7 +170,7 @@ class Session:
         origin: str,
         feed: Feed | None,
     ) -> TurnResult:
-        message = content if isinstance(content, Message) else Message.user(content)
+        message = _message(content)
         if not message.content:
             raise SessionError("there is nothing to say: the message is empty")
         if message.role is not Role.USER or message.tool_calls:
@@ -263,6 +263,19 @@ class TurnStream:
             yield event
         await asyncio.wait((self._task,))
         self._task.result()
+
+
+def _message(content: Content) -> Message:
+    given: object = content
+    if isinstance(given, Message):
+        return given
+    parts = content if isinstance(content, tuple) else (content,)
+    if not isinstance(given, str) and not all(isinstance(part, _PARTS) for part in parts):
+        raise TypeError(f"expected text, a part, a tuple of parts or a Message, got {type(given).__name__}")
+    return Message.user(given)
+
+
+_PARTS = get_args(Part)
 
 
 async def _to_its_end(awaitable: Awaitable[Any]) -> None:

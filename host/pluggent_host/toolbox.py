@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, cast
 
 import attrs
-from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginLoadError
+from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
 from pluggent_hookspecs.tools import Tool, ToolSource
 
 from pluggent_host.arguments import ArgumentProblems
@@ -111,7 +111,7 @@ class Toolbox:
         for offer in await self._plugins.offers("tools", records):
             try:
                 found += await self._tools(offer)
-            except PluggentError as error:
+            except PluginError as error:
                 log.warning("%s", error)
         return tuple(found)
 
@@ -131,7 +131,13 @@ class Toolbox:
         names = [item.tool.spec.name for item in made]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise PluginLoadError(offer.plugin, "", f"offers two tools called {', '.join(map(repr, twice))}")
+        self._check_effects(offer.plugin, [item.capability for item in made])
         return tuple(made)
+
+    def _check_effects(self, plugin: str, capabilities: list[str]) -> None:
+        mine = [key for key in self._settings.effects if plugin_of(key) == plugin]
+        if missed := [key for key in mine if key not in capabilities]:
+            raise ConfigError("effects", [f"'{key}' is no tool of it{nearest(key, capabilities)}" for key in missed])
 
     async def _from_source(self, offer: Offer, source: ToolSource) -> tuple[Tool, ...]:
         limit = self._settings.timeouts.source_s

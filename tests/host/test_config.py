@@ -136,9 +136,6 @@ def test_an_untrusted_file_can_tighten(place):
     place.project.write_text("""
         strict = true
         on_ask = "deny"
-        [selection]
-        mode = "safe"
-        block = ["b"]
         [limits]
         asks = 1
         tokens = 5
@@ -146,11 +143,17 @@ def test_an_untrusted_file_can_tighten(place):
     """)
     settings, origins, notes = place.load()
 
-    assert (settings.strict, settings.on_ask, settings.selection.mode) == (True, "deny", "safe")
-    assert settings.selection.block == ("a", "b")
+    assert (settings.strict, settings.on_ask) == (True, "deny")
     assert (settings.limits.asks, settings.limits.tokens, settings.limits.wall_s) == (1, 5, 60.0)
     assert origins["limits.asks"] == str(place.project)
     assert notes == ()
+
+
+def test_an_untrusted_file_has_no_say_in_which_plugins_run(place):  # fewer plugins may be fewer policies
+    place.project.write_text('[selection]\nmode = "safe"\nblock = ["a-policy"]\n')
+    settings, _, notes = place.load()
+    assert (settings.selection.mode, settings.selection.block) == ("all", ())
+    assert "selection.mode, selection.block" in notes[0]
 
 
 def test_an_untrusted_file_can_loosen_nothing_and_is_told_what_was_ignored(place):

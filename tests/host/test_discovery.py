@@ -375,3 +375,24 @@ def test_listing_imports_nothing_heavy_and_no_plugin(site: Path) -> None:
     third_party = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names - {"pluggent_host"}
     assert third_party == set()
     assert loaded.isdisjoint({"asyncio", "dataclasses", "importlib.metadata", "inspect", "json", "pathlib", "hashlib"})
+
+
+def test_a_policy_whose_entry_points_cannot_be_read_is_not_passed_over(site: Path) -> None:
+    folder = install(site, "acme", POLICY)
+    (folder / "entry_points.txt").unlink()
+    (folder / "entry_points.txt").mkdir()
+
+    (problem,) = discover([str(site)]).problems
+
+    assert problem.fatal
+    assert str(folder) in problem.path
+
+
+def test_a_byte_order_mark_hides_no_policy(site: Path) -> None:
+    folder = install(site, "acme", POLICY)
+    file = folder / "entry_points.txt"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+
+    (found,) = discover([str(site)]).distributions
+
+    assert found.entry_points == (EntryPoint("pluggent.hooks", "guard", "acme.plugin:Guard"),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
 
 from pluggent_hookspecs import ConfigError, Delta, ModelRequest, ModelResponse, ProviderErrorKind, Secret
 
@@ -106,12 +107,12 @@ class ChatCompletions:
             headers["openai-organization"] = server.organization
         if server.project is not None:
             headers["openai-project"] = server.project
-        secrets = tuple(server.headers.values())
+        secrets = _secret_in(server)
         if server.api_key is not None:
             key = self._key(server.api_key)
             headers["authorization"] = f"Bearer {key}"
             secrets = (key, *secrets)
-        secrets = tuple(secret for secret in secrets if len(secret) >= _SECRET_CHARS)
+        secrets = tuple(sorted({s for s in secrets if len(s) >= _SECRET_CHARS}, key=len, reverse=True))
         return headers, Faults(self._name, self._target, request.model, secrets)
 
     def _key(self, secret: Secret) -> str:
@@ -126,6 +127,13 @@ class ChatCompletions:
             problem = f"{secret!r} holds no API key: it is empty or has characters that no header can carry"
             raise faults.error(ProviderErrorKind.AUTHENTICATION, problem)
         return key
+
+
+def _secret_in(server: Server) -> tuple[str, ...]:
+    """Return what nobody is to read of a server's settings: header values, their words, the query."""
+    words = [word for value in server.headers.values() for word in (value, *value.split())]
+    query = urlsplit(server.base_url or "").query
+    return (*words, *(value for _, value in parse_qsl(query)), *(p.partition("=")[2] for p in query.split("&")))
 
 
 async def _check(answer: Answer, faults: Faults) -> None:

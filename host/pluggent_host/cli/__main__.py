@@ -2,6 +2,10 @@
 
 import sys
 
+if not sys.flags.safe_path:
+    # Python has put the working directory first: a folder there must not stand in for a plugin.
+    del sys.path[0]
+
 from pluggent_host.cli.main import main
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pluggent_hookspecs.commands import Command
 from pluggent_hookspecs.errors import PluggentError, PluginError, PluginLoadError
 from pluggent_hookspecs.events import ProvideEvent
 
+from pluggent_host.calling import said
 from pluggent_host.catalog import PluginRecord
 from pluggent_host.cli.assembling import Setup, prepare
 from pluggent_host.cli.failures import record as record_states
@@ -48,10 +49,16 @@ def _loaded(setup: Setup, record: PluginRecord, name: str) -> Command:
     except PluginLoadError as error:
         record_states(setup.state_dir, [(record, "failed", error.problem)])
         raise
+    try:
+        offered: list[Command] = [
+            command for commands in manager.hook.provide_commands(event=ProvideEvent(VERSION)) for command in commands
+        ]
+    except Exception as error:
+        problem = f"failed in provide_commands: {said(error)}"
+        record_states(setup.state_dir, [(record, "failed", problem)])
+        about = f"{record.distribution.shown_name} {record.version}"
+        raise PluginLoadError(record.id, about, problem) from error
     record_states(setup.state_dir, [(record, "active", "")])
-    offered: list[Command] = [
-        command for commands in manager.hook.provide_commands(event=ProvideEvent(VERSION)) for command in commands
-    ]
     for command in offered:
         if command.name == name:
             return command

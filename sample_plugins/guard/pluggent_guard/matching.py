@@ -9,13 +9,13 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from pluggent_hookspecs import Json, thaw
+from pluggent_hookspecs import Json
 
 Condition: TypeAlias = Callable[[Mapping[str, Json]], bool]
 
 
-def condition(path: str, patterns: tuple[str, ...]) -> Condition:
-    """Return a test: does a value at *path* match one of *patterns*?
+def condition(path: str, patterns: tuple[str, ...], *, every: bool = False) -> Condition:
+    """Return a test: does a value at *path* match one of *patterns*? With *every*: do all values there?
 
     ``*``, ``?`` and ``[abc]`` are wild. Upper and lower case are the same, and so are the
     forms of one character that Unicode calls compatible: a policy is not passed by
@@ -27,8 +27,9 @@ def condition(path: str, patterns: tuple[str, ...]) -> Condition:
     tests = [re.compile(fnmatch.translate(_folded(pattern))) for pattern in patterns]
 
     def holds(arguments: Mapping[str, Json]) -> bool:
-        texts = [_folded(_text(value)) for value in values_at(arguments, path)]
-        return any(test.match(text) for test in tests for text in texts)
+        texts = [_folded(text_of(value)) for value in values_at(arguments, path)]
+        matched = [any(test.match(text) for test in tests) for text in texts]
+        return bool(matched) and all(matched) if every else any(matched)
 
     return holds
 
@@ -53,10 +54,22 @@ def values_at(value: Json, path: str) -> Iterator[Json]:
                 yield from values_at(item, rest)
 
 
-def _text(value: Json) -> str:
+def text_of(value: Json) -> str:
+    """Return what patterns are held against: text as it is, everything else as JSON, 5.0 as 5."""
     if isinstance(value, str):
         return value
-    return json.dumps(thaw(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(_whole(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _whole(value: Json) -> Json:
+    """Return *value* with every whole number written without a point, however it was given."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, Mapping):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(item) for item in value]
+    return value
 
 
 def _folded(text: str) -> str:

@@ -30,7 +30,9 @@ class BoundRule:
 
 def bind(rule: Rule, index: int, tools: Iterable[str]) -> BoundRule:
     """Return *rule* for the *tools* that its name stands for."""
-    conditions = tuple(condition(path, patterns) for path, patterns in rule.when.items())
+    # To deny or to ask, one bad value among several is enough; to allow, every one has to be good.
+    every = rule.action is Action.ALLOW
+    conditions = tuple(condition(path, patterns, every=every) for path, patterns in rule.when.items())
     return BoundRule(rule, index, frozenset(tools), conditions)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -10,6 +9,8 @@ from typing import Any, NoReturn, cast
 
 import attrs
 from pluggent_hookspecs import EMPTY, Json, freeze_object
+
+from pluggent_guard.matching import text_of
 
 
 class Action(StrEnum):
@@ -43,7 +44,7 @@ def _pattern(path: str, value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
-        return json.dumps(value)
+        return text_of(value)
     raise ValueError(f"when.{path}: expected a pattern or a list of them, not {value!r}")
 
 
