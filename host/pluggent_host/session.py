@@ -266,13 +266,12 @@ class TurnStream:
 
 
 def _message(content: Content) -> Message:
-    given: object = content
-    if isinstance(given, Message):
-        return given
-    parts = content if isinstance(content, tuple) else (content,)
-    if not isinstance(given, str) and not all(isinstance(part, _PARTS) for part in parts):
-        raise TypeError(f"expected text, a part, a tuple of parts or a Message, got {type(given).__name__}")
-    return Message.user(given)
+    if isinstance(content, Message):
+        return content
+    given: tuple[object, ...] = content if isinstance(content, tuple) else (content,)
+    if not isinstance(content, str) and not all(isinstance(part, _PARTS) for part in given):
+        raise TypeError(f"expected text, a part, a tuple of parts or a Message, got {type(content).__name__}")
+    return Message.user(content)
 
 
 _PARTS = get_args(Part)
