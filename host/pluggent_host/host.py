@@ -111,6 +111,7 @@ class Host:
 
         Raises ConfigError and PluginError, before anything has run.
         """
+        _check_types(tools=tools, limits=limits, config=config, settings=settings)
         merged = _merged(config or HostSettings(), model, system, limits, strict=strict, plugins=settings)
         found = look_around(merged, installed=installed, acknowledged=acknowledged)
         in_code = [*plugins, *policies, *([_Approver(approver)] if approver is not None else [])]
@@ -176,6 +177,7 @@ class Host:
         ConfigError for an unknown model or tool, SessionError if another process has the session.
         """
         self._alive()
+        _check_types(tools=tools, limits=limits, config=None, settings=None)
         parts, settings = self._parts, self._parts.services.settings
         toolset = await parts.toolbox.toolset(self._defaults.tools if tools is None else tuple(tools))
         id = id or f"s{int(time()):x}-{secrets.token_hex(4)}"
@@ -274,6 +276,18 @@ class _HostJournal:
 
     def record(self, decision: DecisionMade) -> None:
         """Nothing but observers keeps what belongs to no session."""
+
+
+def _check_types(*, tools: object, limits: object, config: object, settings: object) -> None:
+    """Raise TypeError for the mistakes of a caller without a type checker that would else be told late or oddly."""
+    if isinstance(tools, str):
+        raise TypeError(f"tools: expected several, got the text {tools!r}; write tools=[{tools!r}]")
+    if limits is not None and not isinstance(limits, Limits):
+        raise TypeError(f"limits: expected Limits(…), got {type(limits).__name__}")
+    if config is not None and not isinstance(config, HostSettings):
+        raise TypeError(f"config: expected HostSettings(…), got {type(config).__name__}")
+    if settings is not None and not isinstance(settings, Mapping):
+        raise TypeError(f"settings: expected {{plugin id: its settings}}, got {type(settings).__name__}")
 
 
 def _whole(history: Iterable[Message]) -> tuple[Message, ...]:
