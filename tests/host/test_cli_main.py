@@ -269,6 +269,19 @@ def test_a_command_that_fails_blames_its_plugin(greeter):
     assert "Traceback" in greeter("greet", "nobody", PLUGGENT_DEBUG="1").err
 
 
+def test_a_plugin_that_fails_while_it_offers_its_commands_is_blamed(cli):
+    offers = "        return [Command"
+    source = GREETER.replace(offers, f"        raise RuntimeError('no commands today')\n{offers}")
+    install(cli.site, "acme-greet", {"commands/greet": "acme_greet:Plugin"}, modules={"acme_greet": source})
+
+    code, _, err = cli("greet")
+
+    assert code == 5
+    assert "acme-greet" in err
+    assert "no commands today" in err
+    assert "a fault in pluggent" not in err
+
+
 def test_a_command_that_is_announced_and_not_provided_is_refused(cli):
     install(cli.site, "acme-greet", {"commands/wave": "acme_greet:Plugin"}, modules={"acme_greet": GREETER})
 

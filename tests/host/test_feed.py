@@ -49,6 +49,7 @@ async def test_a_feed_with_room_holds_nobody_up():
     feed = Feed()
     feed.put(shown(0))
 
+    assert not feed.full
     await asyncio.wait_for(feed.room(), WAIT_S)
 
 
@@ -84,9 +85,11 @@ async def test_a_consumer_that_has_gone_holds_nobody_up():
         feed.put(shown(number))
     waiting = asyncio.create_task(feed.room())
     await asyncio.sleep(0)
+    assert not waiting.done()
     feed.abandon()
 
-    await waiting
+    await asyncio.wait_for(waiting, WAIT_S)
+    assert not feed.full
 
 
 async def test_nothing_is_kept_for_a_consumer_that_has_gone():

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import traceback
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -208,3 +209,12 @@ def test_cattrs_is_imported_only_for_settings(site: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
 
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_no_traceback_of_wrong_settings_repeats_their_values(site: Path, manager: pluggy.PluginManager) -> None:
+    literal = "sk-secret-0123456789"
+
+    with pytest.raises(ConfigError) as caught:
+        load(record_of(site, SETTINGS), manager, {"mode": literal})
+
+    assert literal not in "".join(traceback.format_exception(caught.value))
