@@ -98,7 +98,7 @@ def sorted_json(value: object) -> bytes:
         return _sorted(value)
     except TypeError:
         # Keys that are no strings (dict[int, str]) can be written, but not sorted as they are.
-        return _sorted(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain))
+        return _sorted(msgspec.to_builtins(value, str_keys=True, order="sorted", enc_hook=_plain))
 
 
 class Checker:

@@ -139,6 +139,20 @@ def test_the_schema_of_every_supported_type_is_valid_and_fits_the_arguments():
     assert Checker(made.spec.parameters).problems(msgspec.json.decode(made.normalise(SINK))) == ()
 
 
+def test_a_set_is_in_order_also_beside_a_mapping_with_integer_keys():
+    def pick(names: frozenset[str], seats: dict[int, str]) -> str:
+        """Pick."""
+        return ", ".join([*sorted(names), *seats.values()])
+
+    names = [f"name-{number:02}" for number in range(30)]
+    made = function_tool(pick)
+
+    normal = made.normalise({"names": names[::-1], "seats": {"2": "b", "10": "a"}})
+
+    assert msgspec.json.decode(normal)["names"] == names
+    assert made.normalise(msgspec.json.decode(normal)) == normal
+
+
 def test_normal_arguments_are_a_fixed_point():
     made = function_tool(kitchen_sink)
     once = made.normalise(SINK)
