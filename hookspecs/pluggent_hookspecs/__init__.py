@@ -117,11 +117,15 @@ if TYPE_CHECKING:
         Text as Text,
         ToolCall as ToolCall,
         Usage as Usage,
+        VendorPart as VendorPart,
     )
     from pluggent_hookspecs.models import (
+        AllowedTools as AllowedTools,
         Delta as Delta,
         Finished as Finished,
         FinishReason as FinishReason,
+        ListsModels as ListsModels,
+        ModelInfo as ModelInfo,
         ModelParameters as ModelParameters,
         ModelRequest as ModelRequest,
         ModelResponse as ModelResponse,
@@ -274,11 +278,15 @@ _ROOMS = {
         "Text",
         "ToolCall",
         "Usage",
+        "VendorPart",
     ),
     "models": (
+        "AllowedTools",
         "Delta",
         "FinishReason",
         "Finished",
+        "ListsModels",
+        "ModelInfo",
         "ModelParameters",
         "ModelRequest",
         "ModelResponse",
@@ -324,7 +332,7 @@ _WHERE = {name: room for room, names in _ROOMS.items() for name in names}
 __all__ = [  # noqa: PLE0604 (strings, from the table above)
     "__version__",
     *_WHERE,
-]  # pyright: ignore[reportUnsupportedDunderAll] (a test compares it with the typed names above)
+]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

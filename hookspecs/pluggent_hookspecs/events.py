@@ -14,12 +14,16 @@ from typing import TypeAlias, cast
 
 import attrs
 
-from pluggent_hookspecs._frozen import Json, freeze
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Part, Usage
 from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse
 from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
+
+
+def _to_metadata(value: Mapping[str, str]) -> Mapping[str, str]:
+    return cast("Mapping[str, str]", freeze_object(value))
 
 
 @attrs.frozen
@@ -28,7 +32,8 @@ class Scope:
 
     ``origin`` is the way in: cli, api, stream, resume, plan, mcp, tool, … ``principal`` is
     whoever the application says is asking. ``operation_id`` of an outer operation is
-    ``parent_id`` below it.
+    ``parent_id`` below it. ``metadata`` is the application's own, of the session and the turn.
+    In a ``dry_run`` everything is decided and recorded, and nothing with effects is executed.
     """
 
     session_id: str = ""
@@ -41,6 +46,7 @@ class Scope:
     workspace: str = ""
     parent_id: str = ""
     dry_run: bool = False
+    metadata: Mapping[str, str] = attrs.field(default=cast("Mapping[str, str]", EMPTY), converter=_to_metadata)
 
 
 @attrs.frozen

@@ -32,12 +32,13 @@ class Text:
 
 @attrs.frozen
 class Image:
-    """A picture: either ``url`` or ``data`` (base64, with its ``media_type``)."""
+    """A picture: ``url``, ``data`` (base64, with its ``media_type``), or ``file_id`` of one that the vendor holds."""
 
     url: str | None = None
     data: str | None = None
     media_type: str = "image/png"
     detail: str | None = None
+    file_id: str | None = None
 
 
 @attrs.frozen
@@ -51,12 +52,13 @@ class Audio:
 
 @attrs.frozen
 class File:
-    """A document: ``data`` is base64, or ``file_id`` names one that the vendor holds."""
+    """A document: ``data`` is base64; or ``url``, or ``file_id`` of one that the vendor holds."""
 
     data: str | None = None
     file_id: str | None = None
     filename: str | None = None
     media_type: str = "application/octet-stream"
+    url: str | None = None
 
 
 @attrs.frozen
@@ -74,7 +76,18 @@ class Reasoning:
     signature: str | None = None
 
 
-Part: TypeAlias = Text | Image | Audio | File | Refusal | Reasoning
+@attrs.frozen
+class VendorPart:
+    """A part that only ``vendor`` has a meaning for: kept, and handed back to that vendor as it is.
+
+    ``vendor`` names the wire format, as in Message.extra. Others leave the part out.
+    """
+
+    vendor: str
+    value: Mapping[str, Json] = attrs.field(converter=freeze_object)
+
+
+Part: TypeAlias = Text | Image | Audio | File | Refusal | Reasoning | VendorPart
 
 
 @attrs.frozen
@@ -83,12 +96,13 @@ class ToolCall:
 
     ``arguments`` is JSON text exactly as the model wrote it. The host parses it, once and
     strictly, before any policy or tool sees it: they get objects. A provider neither
-    parses nor repairs it.
+    parses nor repairs it. ``extra`` is as in Message: vendor fields under the vendor's name.
     """
 
     id: str
     name: str
     arguments: str = "{}"
+    extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
 
 
 def _to_parts(value: Iterable[Part]) -> tuple[Part, ...]:
@@ -104,7 +118,9 @@ class Message:
     """One entry of a conversation. ``content`` is empty where a reply has only calls.
 
     ``tool_call_id``, ``name`` and ``is_error`` belong to role ``tool``. ``extra`` carries
-    vendor fields that have no place of their own; it is kept and sent back unchanged.
+    vendor fields that have no place of their own, under the name of the wire format that they
+    belong to: ``{"openai": {"name": "ann"}}``. They are kept and sent back to servers of that
+    format, and left out for others: one conversation may go from one vendor to the next.
 
     >>> Message.user("hello").text
     'hello'
@@ -171,9 +187,10 @@ def _parts(content: str | Part | tuple[Part, ...]) -> tuple[Part, ...]:
 class Usage:
     """Tokens as the vendor counted them; None is unknown, which is not zero.
 
-    ``input`` includes ``cached``; ``output`` includes ``reasoning`` and ``audio``.
-    ``cost_usd`` is filled by whoever knows prices, never by guessing. ``estimated`` says
-    that some of it was counted by the host, because a stream broke before the vendor told.
+    ``input`` includes ``cached`` (read from the vendor's cache), ``cache_write`` (stored in
+    it) and ``input_audio``; ``output`` includes ``reasoning`` and ``audio``. ``cost_usd`` is
+    filled by whoever knows prices, never by guessing. ``estimated`` says that some of it was
+    counted by the host, because a stream broke before the vendor told.
 
     >>> (Usage(input=3) + Usage(input=4, output=5)).total
     12
@@ -186,6 +203,8 @@ class Usage:
     audio: int | None = None
     cost_usd: float | None = None
     estimated: bool = False
+    cache_write: int | None = None
+    input_audio: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -196,6 +215,8 @@ class Usage:
             _sum(self.audio, other.audio),
             None if self.cost_usd is None and other.cost_usd is None else (self.cost_usd or 0) + (other.cost_usd or 0),
             self.estimated or other.estimated,
+            _sum(self.cache_write, other.cache_write),
+            _sum(self.input_audio, other.input_audio),
         )
 
     @property

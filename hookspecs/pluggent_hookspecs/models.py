@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import attrs
 
@@ -17,12 +17,34 @@ from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.tools import ToolSpec
 
-ToolChoice: TypeAlias = Literal["auto", "none", "required"] | str
-"""``auto``, ``none``, ``required``, or the name of the one tool to be called."""
+
+def _to_names(value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError(f"names: expected several, got the text {value!r}; write names=({value!r},)")
+    return tuple(value)
+
+
+@attrs.frozen
+class AllowedTools:
+    """Of the offered tools only ``names`` may be called; one of them must be if ``required``.
+
+    The other tools stay in the request where the vendor can say so: its cache stays valid.
+    """
+
+    names: tuple[str, ...] = attrs.field(converter=_to_names)
+    required: bool = False
+
+
+ToolChoice: TypeAlias = Literal["auto", "none", "required"] | str | AllowedTools
+"""``auto``, ``none``, ``required``, the name of the one tool to be called, or AllowedTools."""
 
 
 def _to_stop(value: Iterable[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _to_metadata(value: Mapping[str, str]) -> Mapping[str, str]:
+    return cast("Mapping[str, str]", freeze_object(value))
 
 
 def _to_messages(value: Iterable[Message]) -> tuple[Message, ...]:
@@ -37,8 +59,15 @@ def _to_specs(value: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
 class ModelParameters:
     """How to answer. None means the vendor's default.
 
+    ``logprobs`` asks for the log-probability of every token of the reply, beside that many of
+    its most likely alternatives (0: none); they come back in ModelResponse.extra. ``user`` is
+    an id of the person at the other end, for the vendor's abuse detection; it should not tell
+    who that is. ``metadata`` is kept by the vendor with the request. ``output_schema`` is a JSON
+    Schema that the text of the reply has to follow.
+
+    What a vendor has no word for is refused by its provider, never silently left out.
     ``extra`` goes into the request as it is, under the vendor's own names; a name that the
-    provider already sets from a field above is refused by it, not silently replaced.
+    provider already sets from a field above is refused by it too.
     """
 
     temperature: float | None = None
@@ -53,6 +82,11 @@ class ModelParameters:
     parallel_tool_calls: bool | None = None
     output_schema: Mapping[str, Json] | None = attrs.field(default=None, converter=freeze_maybe)
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    top_k: int | None = None
+    logprobs: int | None = None
+    service_tier: str | None = None
+    user: str | None = None
+    metadata: Mapping[str, str] = attrs.field(default=cast("Mapping[str, str]", EMPTY), converter=_to_metadata)
 
 
 @attrs.frozen
@@ -66,12 +100,17 @@ class ModelRequest:
 
 
 class FinishReason(StrEnum):
-    """Why a reply ended."""
+    """Why a reply ended.
+
+    ``paused``: the vendor interrupted a long reply of its own; asked again with it at the end
+    of the conversation, the model goes on.
+    """
 
     STOP = "stop"
     LENGTH = "length"
     TOOL_CALLS = "tool_calls"
     CONTENT_FILTER = "content_filter"
+    PAUSED = "paused"
     OTHER = "other"
 
 
@@ -96,7 +135,7 @@ class TextDelta:
 
 @attrs.frozen
 class ReasoningDelta:
-    """More thinking."""
+    """More thinking. ``signature`` ends a block of it: what comes next is a Reasoning part of its own."""
 
     text: str
     signature: str | None = None
@@ -114,13 +153,14 @@ class ToolCallDelta:
     """More of one call. ``index`` tells calls apart and is the provider's to keep straight.
 
     ``id`` and ``name`` are given once, in the call's first delta; ``arguments`` of all
-    deltas of one index are joined.
+    deltas of one index are joined. ``extra`` is that of the call, given once.
     """
 
     index: int
     id: str = ""
     name: str = ""
     arguments: str = ""
+    extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
 
 
 @attrs.frozen
@@ -186,9 +226,34 @@ class Provider(Protocol):
         ...
 
 
+@attrs.frozen
+class ModelInfo:
+    """A model as its vendor lists it; None is what the vendor does not say.
+
+    ``id`` is what ModelRequest.model takes, ``created`` seconds since 1970, the sizes are tokens.
+    """
+
+    id: str
+    name: str = ""
+    created: float | None = None
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+
+
+@runtime_checkable
+class ListsModels(Protocol):
+    """A Provider that can say which models it has. Offering this is up to the provider."""
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        """Return the models that can be asked for now. Raises ProviderError."""
+        ...
+
+
 class Reply:
     """Collects the deltas of one stream; ``response()`` is the reply they make.
 
+    Parts keep the order in which they began: text after thinking after text are three.
     ``usage`` is what is known of it so far.
 
     >>> reply = Reply()
@@ -198,12 +263,11 @@ class Reply:
     """
 
     def __init__(self) -> None:
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._refusal: list[str] = []
         self._parts: list[Part] = []
-        self._calls: dict[int, list[str]] = {}
-        self._signature: str | None = None
+        self._kind: type[Text | Reasoning | Refusal] | None = None
+        self._pieces: list[str] = []
+        self._calls: dict[int, ToolCallDelta] = {}
+        self._arguments: dict[int, list[str]] = {}
         self._finished: Finished | None = None
         self.usage: Usage = Usage()
 
@@ -217,18 +281,18 @@ class Reply:
         for delta in batch:
             match delta:
                 case TextDelta(text):
-                    self._text.append(text)
-                case ToolCallDelta(index, id, name, arguments):
-                    call = self._calls.setdefault(index, ["", "", ""])
-                    call[0] = call[0] or id
-                    call[1] = call[1] or name
-                    call[2] += arguments
+                    self._more(Text, text)
+                case ToolCallDelta():
+                    self._call(delta)
                 case ReasoningDelta(text, signature):
-                    self._reasoning.append(text)
-                    self._signature = signature or self._signature
+                    self._more(Reasoning, text)
+                    if signature:
+                        self._parts.append(Reasoning("".join(self._pieces), signature))
+                        self._kind = None
                 case RefusalDelta(text):
-                    self._refusal.append(text)
+                    self._more(Refusal, text)
                 case PartDelta(part):
+                    self._end_part()
                     self._parts.append(part)
                 case UsageDelta(usage):
                     self.usage = usage
@@ -239,19 +303,13 @@ class Reply:
     def message(self) -> Message:
         """Return what has come so far, whole or not; unfinished calls are left out."""
         calls = tuple(
-            ToolCall(id, name, arguments or "{}")
-            for _, (id, name, arguments) in sorted(self._calls.items())
+            ToolCall(call.id, call.name, "".join(self._arguments[index]) or "{}", call.extra)
+            for index, call in sorted(self._calls.items())
             if self._finished is not None
         )
-        content: list[Part] = []
-        if self._reasoning or self._signature:
-            content.append(Reasoning("".join(self._reasoning), self._signature))
-        if text := "".join(self._text):
-            content.append(Text(text))
-        if refusal := "".join(self._refusal):
-            content.append(Refusal(refusal))
+        content = (*self._parts, *self._open_part())
         extra = EMPTY if self._finished is None else self._finished.message_extra
-        return Message(Role.ASSISTANT, (*content, *self._parts), calls, extra=extra)
+        return Message(Role.ASSISTANT, content, calls, extra=extra)
 
     def response(self) -> ModelResponse:
         """Return the reply. Raises ProviderError ``stream_broken`` if it is not complete."""
@@ -259,6 +317,31 @@ class Reply:
         if done is None:
             raise ProviderError(ProviderErrorKind.STREAM_BROKEN, "the stream ended before the reply was complete")
         return ModelResponse(self.message(), done.reason, self.usage, done.model, done.id, done.extra)
+
+    def _more(self, kind: type[Text | Reasoning | Refusal], text: str) -> None:
+        if kind is not self._kind:
+            self._end_part()
+            self._kind, self._pieces = kind, []
+        self._pieces.append(text)
+
+    def _open_part(self) -> tuple[Part, ...]:
+        text = "".join(self._pieces) if self._kind is not None else ""
+        return (self._kind(text),) if self._kind is not None and text else ()
+
+    def _end_part(self) -> None:
+        self._parts += self._open_part()
+        self._kind = None
+
+    def _call(self, delta: ToolCallDelta) -> None:
+        index = delta.index
+        known = self._calls.get(index)
+        if known is None:
+            self._calls[index], self._arguments[index] = delta, [delta.arguments]
+            return
+        self._arguments[index].append(delta.arguments)
+        if delta.id or delta.name or delta.extra:
+            extra = {**known.extra, **delta.extra}
+            self._calls[index] = ToolCallDelta(index, known.id or delta.id, known.name or delta.name, "", extra)
 
 
 async def collect(batches: AsyncIterator[Sequence[Delta]]) -> ModelResponse:
@@ -283,7 +366,7 @@ def deltas(response: ModelResponse) -> tuple[Delta, ...]:
             case _:
                 out.append(PartDelta(part))
     for index, call in enumerate(response.message.tool_calls):
-        out.append(ToolCallDelta(index, call.id, call.name, call.arguments))
+        out.append(ToolCallDelta(index, call.id, call.name, call.arguments, call.extra))
     out.append(
         Finished(
             response.finish_reason, response.usage, response.model, response.id, response.extra, response.message.extra

@@ -65,7 +65,8 @@ class ToolSpec:
     ``parameters`` is a JSON Schema (2020-12) of type object. ``effects`` None is
     undeclared. ``timeout_s`` None means the host's limit. ``idempotent``: repeating a call
     changes nothing more. ``exclusive``: runs alone. ``concurrent``: may run beside other
-    calls although it has writing effects.
+    calls although it has writing effects. ``extra`` holds what only one vendor's declaration
+    of tools knows, under the name of its wire format: ``{"openai": {"strict": True}}``.
     """
 
     name: str
@@ -80,6 +81,7 @@ class ToolSpec:
     idempotent: bool = False
     exclusive: bool = False
     concurrent: bool = False
+    extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     _memo: dict[Any, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def memo(self, key: object, make: Callable[[ToolSpec], Any]) -> Any:
@@ -227,6 +229,7 @@ class ToolMark:
     idempotent: bool
     exclusive: bool
     concurrent: bool
+    extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
 
 
 TOOL_MARK = "__pluggent_tool__"
@@ -270,6 +273,7 @@ def tool(
     idempotent: bool = False,
     exclusive: bool = False,
     concurrent: bool = False,
+    extra: Mapping[str, Json] = EMPTY,
 ) -> Callable[[F], F]: ...
 def tool(
     function: F | None = None,
@@ -286,6 +290,7 @@ def tool(
     idempotent: bool = False,
     exclusive: bool = False,
     concurrent: bool = False,
+    extra: Mapping[str, Json] = EMPTY,
 ) -> F | Callable[[F], F]:
     """Mark a typed, documented function, sync or async, as a tool. It stays an ordinary function.
 
@@ -303,7 +308,7 @@ def tool(
     """
     mark = ToolMark(
         name, description, compact_description, effects, tags, category, version,
-        timeout_s, idempotent, exclusive, concurrent,
+        timeout_s, idempotent, exclusive, concurrent, extra,
     )  # fmt: skip
 
     def write(marked: F) -> F:

@@ -20,7 +20,9 @@ from pluggent_host.arguments import ArgumentProblems, Checker, canonical, sorted
 from pluggent_host.signatures import Signature, read_signature
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SHARED = ("tags", "category", "version", "compact_description", "timeout_s", "idempotent", "exclusive", "concurrent")
+_SHARED = (
+    "tags", "category", "version", "compact_description", "timeout_s", "idempotent", "exclusive", "concurrent", "extra",
+)  # fmt: skip
 _DIGEST = object()
 
 
@@ -68,7 +70,7 @@ def definition_digest(spec: ToolSpec) -> str:
 def _digest(spec: ToolSpec) -> str:
     flags = (spec.idempotent, spec.exclusive, spec.concurrent)
     effects = None if spec.effects is None else sorted(spec.effects)
-    shown = (spec.name, spec.description, spec.parameters, effects, spec.timeout_s, flags)
+    shown = (spec.name, spec.description, spec.parameters, effects, spec.timeout_s, flags, spec.extra)
     return hashlib.sha256(canonical(shown)).hexdigest()
 
 

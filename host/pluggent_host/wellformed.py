@@ -6,9 +6,12 @@ Half characters are replaced, calls get ids of their own.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from typing import cast
 
 import attrs
-from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Text, ToolCall
+from pluggent_hookspecs import Json
+from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Text, ToolCall, VendorPart
 
 HALF = " (half a character was sent here)"
 """Stands behind arguments that cannot be written down, so that they are no JSON and are refused."""
@@ -25,8 +28,23 @@ def clean(text: str) -> str:
     return text
 
 
+def clean_json(value: Json) -> Json:
+    """Return *value* with every text in it clean, keys included."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(key): clean_json(item) for key, item in value.items()}
+    return [clean_json(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _clean_extra(extra: Mapping[str, Json]) -> Mapping[str, Json]:
+    return cast("Mapping[str, Json]", clean_json(extra)) if extra else extra
+
+
 def clean_part(part: Part) -> Part:
     """Return *part* with its text clean."""
+    if isinstance(part, VendorPart):
+        return VendorPart(clean(part.vendor), _clean_extra(part.value))
     if isinstance(part, Text | Refusal | Reasoning) and (text := clean(part.text)) != part.text:
         return attrs.evolve(part, text=text)
     return part
@@ -36,19 +54,20 @@ def clean_message(message: Message) -> Message:
     """Return *message* with every text in it clean; the same object if nothing was wrong."""
     content = tuple(clean_part(part) for part in message.content)
     calls = tuple(_clean_call(call) for call in message.tool_calls)
-    if content == message.content and calls == message.tool_calls:
+    extra = _clean_extra(message.extra)
+    if content == message.content and calls == message.tool_calls and extra == message.extra:
         return message
-    return attrs.evolve(message, content=content, tool_calls=calls)
+    return attrs.evolve(message, content=content, tool_calls=calls, extra=extra)
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
-    if call.id.isascii() and call.name.isascii() and call.arguments.isascii():
+    if call.id.isascii() and call.name.isascii() and call.arguments.isascii() and not call.extra:
         return call
     arguments = clean(call.arguments)
     if arguments != call.arguments:
         # Not to be mended in silence: a policy and the tool would see what the model did not write.
         arguments += HALF
-    return ToolCall(clean(call.id), clean(call.name), arguments)
+    return ToolCall(clean(call.id), clean(call.name), arguments, _clean_extra(call.extra))
 
 
 def with_distinct_ids(message: Message, round: int) -> Message:
