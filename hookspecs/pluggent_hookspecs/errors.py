@@ -142,6 +142,7 @@ class ToolErrorKind(StrEnum):
     RESULT = "unusable_result"
     CANCELLED = "cancelled"
     NOT_RUN = "not_run"
+    LIMIT = "limit"
     OUTCOME_UNKNOWN = "outcome_unknown"
 
 

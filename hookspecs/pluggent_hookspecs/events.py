@@ -458,6 +458,13 @@ class TurnEnded:
     detail: str = ""
 
 
+@attrs.frozen
+class EventsDropped:
+    """Whoever follows a stream of events was too slow for it, and ``count`` of them are not here."""
+
+    count: int
+
+
 Observation: TypeAlias = (
     SessionOpened
     | SessionClosed
@@ -476,4 +483,5 @@ Observation: TypeAlias = (
     | PluginStateChanged
     | HookFailed
     | TurnEnded
+    | EventsDropped
 )

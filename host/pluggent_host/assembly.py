@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import attrs
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.events import PluginStateChanged
+from pluggent_hookspecs.events import Observation, PluginStateChanged
 from pluggent_hookspecs.tools import Effect
 
 from pluggent_host.calling import Caller
@@ -25,6 +25,7 @@ from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.threads import Threads
 from pluggent_host.toolbox import Toolbox
 from pluggent_host.version import VERSION
+from pluggent_host.watchers import Watchers
 
 
 @attrs.frozen(eq=False)
@@ -36,6 +37,7 @@ class Parts:
     observers: Observers
     toolbox: Toolbox
     capabilities: Capabilities
+    watchers: Watchers
 
 
 async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[object]) -> Parts:
@@ -59,7 +61,13 @@ def _put_together(settings: HostSettings, found: Catalog, plugins: PluginSet, to
     threads = Threads()
     caller = Caller(threads)
     observers = Observers(chains["observe"], caller, settings.timeouts.observe_s)
-    operations = Operations(chains, caller, settings, observers.tell)
+    watchers = Watchers()
+
+    def tell(event: Observation) -> None:
+        observers.tell(event)
+        watchers.tell(event)
+
+    operations = Operations(chains, caller, settings, tell)
     capabilities = Capabilities(plugins, settings)
     services = Services(
         operations,
@@ -67,15 +75,17 @@ def _put_together(settings: HostSettings, found: Catalog, plugins: PluginSet, to
         threads,
         chains,
         settings,
-        observers.tell,
+        tell,
         lambda store, journal, scope, numbers, ask: Memory(
             lambda: capabilities.store(store), operations, journal, scope, numbers, ask
         ),
+        watchers,
+        capabilities.model,
     )
-    parts = Parts(plugins, services, observers, toolbox, capabilities)
-    plugins.tell = observers.tell
+    parts = Parts(plugins, services, observers, toolbox, capabilities, watchers)
+    plugins.tell = tell
     for name, (state, reason) in plugins.states.items():
-        observers.tell(PluginStateChanged(name, state, reason))
+        tell(PluginStateChanged(name, state, reason))
     return parts
 
 
@@ -84,6 +94,7 @@ async def take_apart(parts: Parts) -> None:
     close_s = parts.services.settings.timeouts.close_s
     await parts.observers.close(close_s)
     await parts.plugins.aclose()
+    parts.watchers.close()
     await parts.services.caller.close(close_s)
     parts.services.threads.close()
 

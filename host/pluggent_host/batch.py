@@ -30,6 +30,8 @@ from pluggent_host.transcript import Dispatched, Settled, close_call
 
 NOBODY = "This call needs a person's approval, and nobody was there to give it. It was not run."
 
+WOULD_ASK = "Dry run: '{}' would need a person's approval ({}) and was not run. Go on as if it had been."
+
 REFUSED = "a person has already refused exactly this call"
 
 
@@ -46,6 +48,7 @@ class _Slot:
     """How many calls of the batch had taken effect when this one was decided."""
     asked: bool = False
     unanswered: str = ""
+    note: str = ""
     denied: bool = False
     ends_turn: bool = False
     output: ToolOutput | None = None
@@ -140,12 +143,15 @@ class _Batch:
             except ArgumentProblems as error:
                 problem = f"Error: invalid arguments for '{call.name}': {'; '.join(error.problems)}"
                 kind = ToolErrorKind.ARGUMENTS
-        turn = self._turn
+        turn, note = self._turn, ""
+        if not problem:
+            taken = turn.quota.take(tool)
+            problem, note, kind = taken.refusal, taken.note, ToolErrorKind.LIMIT
         operation = ToolCallOperation(
             turn.runner, turn, turn.scope, tool, call.id, arguments, self._round, index,
-            turn.left_s(turn.limits.tool_timeout_s),
+            turn.left_s(turn.quota.timeout_s(tool)),
         )  # fmt: skip
-        slot = _Slot(call, operation, effects_seen=turn.effects)
+        slot = _Slot(call, operation, effects_seen=turn.effects, note=note)
         if problem:
             operation.kind = kind
             output = await turn.operations.finish(operation, operation.event, ToolOutput.error(problem))
@@ -175,7 +181,7 @@ class _Batch:
 
     async def _dispatch(self, slots: Sequence[_Slot]) -> None:
         risky = [slot for slot in slots if not slot.operation.tool.repeatable]
-        if not risky:
+        if not risky or self._turn.scope.dry_run:
             return
         entries = tuple(
             (slot.call.id, self.key(slot), slot.operation.fingerprint(slot.decided.event))
@@ -282,6 +288,8 @@ class _Batch:
                 await self._deny(slot, deny)
             case Asked():
                 await self._deny(slot, Deny("a policy asks about something else now; the approval does not cover it"))
+            case None if self._turn.scope.dry_run:
+                await self._settle(slot, ToolOutput(WOULD_ASK.format(slot.call.name, asked.verdict.reason)))
             case None:
                 slot.unanswered = f"'{slot.call.name}' needs approval: {asked.verdict.reason}"
                 await self._fail(slot, NOBODY)
@@ -295,14 +303,19 @@ class _Batch:
     async def _fail(self, slot: _Slot, text: str) -> None:
         slot.denied = True
         slot.operation.kind = ToolErrorKind.DENIED
+        if not slot.begun:
+            self._turn.quota.give_back(slot.operation.tool)
+            slot.note = ""
         await self._settle(slot, ToolOutput.error(text))
 
     async def _settle(self, slot: _Slot, output: ToolOutput) -> None:
         turn, operation = self._turn, slot.operation
-        output, whole = fit(output, turn.limits.result_bytes)
+        output, whole = fit(output, turn.quota.result_bytes(operation.tool))
         content: tuple[Part, ...] = (
             (Text(output.for_model),) if isinstance(output.for_model, str) else tuple(output.for_model)
         )
+        if slot.note:
+            content = (*content, Text(f"\n\n{slot.note}"))
         message = Message.tool(slot.call, content, is_error=output.is_error)
         outcome = ToolErrorKind.OUTCOME_UNKNOWN if operation.unsure else operation.kind or ""
         turn.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole))

@@ -10,6 +10,7 @@ from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.operation import Journal
 from pluggent_host.operations import Asked, Decided, Operations
+from pluggent_host.quota import Quota
 from pluggent_host.settings import Limits
 from pluggent_host.toolcalls import Runner, ToolCallOperation
 from pluggent_host.transcript import Entry
@@ -26,6 +27,8 @@ class BatchTurn(Journal, Protocol):
     def runner(self) -> Runner: ...
     @property
     def limits(self) -> Limits: ...
+    @property
+    def quota(self) -> Quota: ...
 
     effects: int
     """How many calls that may change something have run in this turn, nested ones included."""

@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -184,3 +184,15 @@ def being_cancelled() -> bool:
     """Whether somebody has cancelled the current task and it has not ended yet."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+async def uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run what a cancelled turn still has to do in a task that is not cancelled itself."""
+    task = asyncio.create_task(coroutine)
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error

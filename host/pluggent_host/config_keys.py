@@ -12,10 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from pluggent_hookspecs.errors import ConfigError
-
 from pluggent_host.nearest import nearest
-from pluggent_host.settings import NOTHING
+from pluggent_host.settings import NOTHING, ToolLimits
 
 _NUMBER_MAX = 1e12
 _SHOWN = 60
@@ -116,6 +114,19 @@ def _table(entry: Kind) -> Kind:
     return Kind("a table", _is_table, MappingProxyType, entry=entry)
 
 
+def _limits_of_a_tool() -> Kind:
+    kinds = {"calls": _whole(0), "timeout_s": _above_zero("a number of seconds"), "result_bytes": _whole(256)}
+
+    def fits(value: Any) -> bool:
+        return _is_table(value) and all(name in kinds and kinds[name].fits(each) for name, each in value.items())
+
+    def make(value: Any) -> ToolLimits:
+        return ToolLimits(**{name: kinds[name].make(each) for name, each in value.items()})
+
+    expected = ", ".join(f"{name} ({kind.expected})" for name, kind in kinds.items())
+    return Kind(f"a table of {expected}", fits, make)
+
+
 _TEXT = Kind("text", _is_text, parse=str)
 _BOOLEAN = Kind("true or false", _is_boolean, parse=_boolean)
 _NAMES = Kind("a list of names", _is_names, _distinct)
@@ -151,6 +162,14 @@ def _least(old: float | None, new: float | None) -> float | None:
     return new if old is None else old if new is None else min(old, new)
 
 
+def _least_of_tools(old: Mapping[str, ToolLimits], new: Mapping[str, ToolLimits]) -> Mapping[str, ToolLimits]:
+    return _entries(old, {name: _least_of_tool(old.get(name, ToolLimits()), limits) for name, limits in new.items()})
+
+
+def _least_of_tool(old: ToolLimits, new: ToolLimits) -> ToolLimits:
+    return ToolLimits(*cast("Any", map(_least, old, new)))
+
+
 def _towards(*tighter: str) -> Callable[[str, str], str]:
     """Return a tightening along *tighter*, loosest first."""
     return lambda old, new: max(old, new, key=tighter.index)
@@ -162,6 +181,11 @@ class Key(NamedTuple):
     kind: Kind
     merge: Callable[[Any, Any], Any] = _later
     tighten: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether a later source adds to the value instead of replacing it."""
+        return self.merge is _union
 
 
 def _limit(kind: Kind) -> Key:
@@ -199,6 +223,8 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "limits.asks": _limit(_whole(0)),
         "limits.denials": _limit(_whole(0)),
         "limits.delegation_depth": _limit(_whole(0)),
+        "limits.repairs": _limit(_whole(0)),
+        "limits.per_tool": Key(_table(_limits_of_a_tool()), _entries, _least_of_tools),
         "timeouts.provide_s": Key(_SECONDS),
         "timeouts.hook_s": Key(_SECONDS),
         "timeouts.observe_s": Key(_SECONDS),
@@ -220,26 +246,30 @@ SECTIONS = frozenset(path.partition(".")[0] for path in KEYS if "." in path)
 # ---- checking --------------------------------------------------------------------------
 
 
-def checked(where: str, values: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
-    """Return *values* (dotted keys) as settings hold them.
+def sifted(values: Iterable[tuple[str, Any]]) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """Return those of *values* (dotted keys) that are right, as settings hold them, and all problems.
 
-    Raises ConfigError with all that is wrong in *where*: unknown keys, wrong types, numbers out of range.
+    Problems are unknown keys, wrong types, and numbers out of range.
     """
     problems: list[str] = []
     made: dict[str, Any] = {}
     for path, value in values:
-        if path in KEYS:
-            made[path] = _made(path, value, KEYS[path].kind, problems)
-        else:
+        before = len(problems)
+        if path not in KEYS:
             problems.append(_unknown(path))
-    if problems:
-        raise ConfigError(where, problems)
-    return made
+            continue
+        one = _made(path, value, KEYS[path].kind, problems)
+        if len(problems) == before:
+            made[path] = one
+    return made, problems
 
 
 def _made(path: str, value: Any, kind: Kind, problems: list[str]) -> Any:
     if not kind.fits(value):
-        problems.append(f"{path}: expected {kind.expected}, got {_shown(value)}")
+        # What is written where a plugin's settings belong may be a secret.
+        hidden = path.startswith("plugins.") and isinstance(value, str)
+        got = "text" if hidden else _shown(value)
+        problems.append(f"{path}: expected {kind.expected}, got {got}")
         return None
     if kind.entry:
         make = partial(_made, kind=kind.entry, problems=problems)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from time import time
+from typing import Any
 
 import attrs
 from pluggent_hookspecs.events import Observation, Scope
@@ -17,10 +19,12 @@ from pluggent_host.chains import Chains
 from pluggent_host.memories import AskSomebody
 from pluggent_host.operation import Journal
 from pluggent_host.operations import Operations
+from pluggent_host.outputs import OutputForm
 from pluggent_host.settings import HostSettings, Limits
 from pluggent_host.threads import Threads
 from pluggent_host.toolset import Toolset
-from pluggent_host.transcript import Entry, Transcript
+from pluggent_host.transcript import Entry, Transcript, TurnBegan
+from pluggent_host.watchers import Watchers
 
 
 @attrs.frozen(eq=False)
@@ -34,6 +38,8 @@ class Services:
     settings: HostSettings
     tell: Callable[[Observation], None]
     memory: Callable[[str, Journal, Scope, Iterator[int], AskSomebody], MemoryAccess]
+    watchers: Watchers
+    model: Callable[[str], Awaitable[Model]]
 
 
 @attrs.frozen(eq=False)
@@ -47,6 +53,7 @@ class Agent:
     limits: Limits
     workspace: Path | None
     protected: tuple[str, ...] = ()
+    form: OutputForm[Any] | None = None
 
 
 class Conversation:
@@ -66,3 +73,9 @@ class Conversation:
         """Take *messages* into the conversation."""
         if messages:
             self.messages = (*self.messages, *messages)
+
+
+def began(scope: Scope, services: Services) -> TurnBegan:
+    """Return the first entry of a turn."""
+    chains = services.chains.digest
+    return TurnBegan(scope.turn_id, time(), scope.origin, chains, scope.dry_run, scope.metadata)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from time import time
 
 from pluggent_hookspecs._frozen import Json, thaw
 from pluggent_hookspecs.events import Scope
@@ -12,8 +11,8 @@ from pluggent_hookspecs.messages import Message, ToolCall
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.batch import run_batch
-from pluggent_host.conversation import Agent, Conversation, Services
-from pluggent_host.transcript import TurnBegan, TurnOver
+from pluggent_host.conversation import Agent, Conversation, Services, began
+from pluggent_host.transcript import TurnOver
 from pluggent_host.turn import Turn
 
 
@@ -35,7 +34,7 @@ async def call_directly(
     """Run one call as a batch of one and return its output, failures and denials included."""
     text = arguments if isinstance(arguments, str) else json.dumps(thaw(arguments), ensure_ascii=False)
     turn = _DirectTurn(services, conversation, agent, scope, None)
-    turn.append(TurnBegan(scope.turn_id, time(), scope.origin, services.chains.digest))
+    turn.append(began(scope, services))
     try:
         run = await run_batch(turn, agent.tools, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0)
     finally:

@@ -28,11 +28,15 @@ from pluggent_host.chains import Chains
 from pluggent_host.conversation import Agent, Conversation
 from pluggent_host.discovery import Discovery
 from pluggent_host.loading import registered_name
+from pluggent_host.modellists import Models, models_of
+from pluggent_host.quota import check_names
+from pluggent_host.saying import check_limits, checked_metadata
 from pluggent_host.session import Session
 from pluggent_host.settings import HostSettings, Limits
 from pluggent_host.toolbox import ToolChoice
 from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, check_given, rebuild
-from pluggent_host.turn import TurnResult
+from pluggent_host.turn_result import TurnResult
+from pluggent_host.watchers import EventStream
 
 DEFAULT_MODEL = "offline/demo"
 """What answers where no model is configured: no network, no key, and it says so."""
@@ -132,7 +136,7 @@ class Host:
         await take_apart(self._parts)
 
     @classmethod
-    def run_sync(cls, prompt: str, **options: Any) -> TurnResult:
+    def run_sync(cls, prompt: str, **options: Any) -> TurnResult[Any]:
         """Open a host with *options* (see ``open``), run one turn, close it, return the result.
 
         For scripts without an event loop. Raises SessionError inside a running one.
@@ -146,7 +150,7 @@ class Host:
                 "Host.run_sync() was called inside a running event loop; use `await session.say(…)` there"
             )
 
-        async def main() -> TurnResult:
+        async def main() -> TurnResult[Any]:
             async with cls.open(**options) as host, await host.session() as session:
                 return await session.say(prompt)
 
@@ -164,6 +168,8 @@ class Host:
         parameters: ModelParameters | None = None,
         limits: Limits | None = None,
         history: Iterable[Message] = (),
+        metadata: Mapping[str, str] | None = None,
+        dry_run: bool = False,
         origin: str = "api",
         agent: str = "",
         principal: str = "",
@@ -173,13 +179,16 @@ class Host:
         """Open a session. With ``state_dir``, an *id* that exists goes on where it stopped.
 
         *model*, *system* and *tools* default to the host's; *history* precedes the first turn of
-        a new session. A call that a crash interrupted is closed, never repeated. Raises
+        a new session. *metadata* and *dry_run* hold for every turn of it, see TurnOptions; metadata
+        is kept with the session. A call that a crash interrupted is closed, never repeated. Raises
         ConfigError for an unknown model or tool, SessionError if another process has the session.
         """
         self._alive()
         _check_types(tools=tools, limits=limits, config=None, settings=None)
+        checked_metadata(metadata)
         parts, settings = self._parts, self._parts.services.settings
         toolset = await parts.toolbox.toolset(self._defaults.tools if tools is None else tuple(tools))
+        check_names((limits or settings.limits).per_tool, toolset)
         id = id or f"s{int(time()):x}-{secrets.token_hex(4)}"
         transcript = self._transcript(id)
         try:
@@ -187,7 +196,8 @@ class Host:
             name = model or past.model or settings.model or DEFAULT_MODEL
             found = await parts.capabilities.model(name)
             text = system if system is not None else past.system or settings.system
-            began = () if past.began else (SessionBegan(id, time(), name, text),)
+            about = {**past.metadata, **(metadata or {})}
+            began = () if past.began else (SessionBegan(id, time(), name, text, metadata=about),)
             given = () if past.began else _whole(history)
             transcript.append(*began, *((Given(given),) if given else ()), *past.closing)
         except BaseException:
@@ -202,7 +212,10 @@ class Host:
             self._defaults.workspace,
             self._defaults.protected(),
         )
-        scope = Scope(id, "", origin, agent, principal, channel, chat_id, str(self._defaults.workspace or ""))
+        scope = Scope(
+            id, "", origin, agent, principal, channel, chat_id, str(self._defaults.workspace or ""),
+            dry_run=dry_run, metadata=about,
+        )  # fmt: skip
         conversation = Conversation(transcript, (*past.messages, *given), past.unsure)
         session = Session(parts.services, conversation, who, scope, past.turns, past.usage, self._sessions.discard)
         self._sessions.add(session)
@@ -217,6 +230,17 @@ class Host:
 
         return FileTranscript(self._defaults.state_dir / "sessions", id)
 
+    def events(self, *kinds: type[Observation]) -> EventStream:
+        """Follow what happens in this host, all of its sessions: events of these *kinds* (default: all).
+
+        >>> async def watch(host):
+        ...     async with host.events(TurnEnded) as events:
+        ...         async for event in events:
+        ...             print(event.scope.session_id, event.why)
+        """
+        self._alive()
+        return self._parts.watchers.stream(kinds)
+
     # ---- capabilities --------------------------------------------------------------------
 
     def memory(self, store: str = "", *, principal: str = "") -> MemoryAccess:
@@ -227,12 +251,30 @@ class Host:
         services = self._parts.services
         return services.memory(store, journal, scope, self._numbers, services.operations.ask)
 
+    async def models(self, provider: str = "", *, timeout_s: float | None = None) -> Mapping[str, Models]:
+        """Return which models *provider* has, or every provider, under its name.
+
+        The value is what it says, in its order, or the error that kept it from saying so:
+        NoModelList where it never does. All are asked side by side, each for *timeout_s* seconds
+        (default: the settings' ``timeouts.source_s``). Raises ConfigError or PluginError for a
+        named *provider* that there is not, or that cannot be used.
+        """
+        self._alive()
+        services = self._parts.services
+        limit_s = services.settings.timeouts.source_s if timeout_s is None else timeout_s
+        return await models_of(await self._parts.capabilities.providers(provider), services.caller, limit_s)
+
     async def parse_plan(self, text: str, goal: str = "", *, parser: str = "json") -> Plan:
         """Return the plan in *text*, read by the installed parser called *parser*. Raises PlanParseError."""
         self._alive()
         return (await self._parts.capabilities.parser(parser)).parse(text, goal)
 
     # ---- looking in ----------------------------------------------------------------------
+
+    async def load_all(self) -> None:
+        """Load every plugin that may run now instead of when it is needed; ``plugins`` says what became of each."""
+        self._alive()
+        await self._parts.plugins.load_all()
 
     @property
     def plugins(self) -> tuple[tuple[PluginRecord, str, str], ...]:
@@ -282,8 +324,7 @@ def _check_types(*, tools: object, limits: object, config: object, settings: obj
     """Raise TypeError for the mistakes of a caller without a type checker that would else be told late or oddly."""
     if isinstance(tools, str):
         raise TypeError(f"tools: expected several, got the text {tools!r}; write tools=[{tools!r}]")
-    if limits is not None and not isinstance(limits, Limits):
-        raise TypeError(f"limits: expected Limits(…), got {type(limits).__name__}")
+    check_limits(limits)
     if config is not None and not isinstance(config, HostSettings):
         raise TypeError(f"config: expected HostSettings(…), got {type(config).__name__}")
     if settings is not None and not isinstance(settings, Mapping):

@@ -104,6 +104,11 @@ class MemoryWriteOperation(_MemoryOperation):
     def diff(self, before: MemoryWriteEvent, after: MemoryWriteEvent) -> Change:
         return Change("", tuple(item.key for item in after.items if item not in before.items))
 
+    async def execute(self, event: MemoryWriteEvent, attempt: Attempt) -> Any:
+        if event.scope.dry_run:
+            return False if event.delete else event.items
+        return await super().execute(event, attempt)
+
     def rendered(self, event: MemoryWriteEvent) -> str:
         saved = [f"save {item.namespace}/{item.key}: {item.text}" for item in event.items]
         return "\n".join(quoted(line) for line in [*saved, *(f"forget {ns}/{key}" for ns, key in event.delete)])

@@ -21,7 +21,7 @@ from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelRespon
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems, canonical
-from pluggent_host.batch import REFUSED
+from pluggent_host.batch import REFUSED, WOULD_ASK
 from pluggent_host.calling import Caller
 from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Services
@@ -29,6 +29,7 @@ from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nearest import nearest
 from pluggent_host.operation import Journal
 from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
+from pluggent_host.quota import Quota
 from pluggent_host.results import fit
 from pluggent_host.settings import Limits
 from pluggent_host.threads import Threads
@@ -48,6 +49,8 @@ class NestingTurn(Journal, Protocol):
     def scope(self) -> Scope: ...
     @property
     def limits(self) -> Limits: ...
+    @property
+    def quota(self) -> Quota: ...
     @property
     def caller(self) -> Caller: ...
     @property
@@ -104,10 +107,13 @@ class NestedCalls:
             prepared = tools[name].prepare(canonical(arguments).decode())
         except ArgumentProblems as error:
             raise errors.ToolError("; ".join(error.problems), tool=name, kind=ToolErrorKind.ARGUMENTS) from error
+        quota = self._turn.quota
+        if refusal := quota.take(tools[name]).refusal:
+            raise errors.ToolError(refusal.removeprefix("Error: "), tool=name, kind=ToolErrorKind.LIMIT)
         id = f"{outer.id}.{next(self._numbers)}"
         call = ToolCallOperation(
             self, self._turn, self._below(outer), tools[name], id, prepared, outer.event.round, outer.event.index,
-            outer.timeout_s, id,
+            min(outer.timeout_s, quota.timeout_s(tools[name])), id,
         )  # fmt: skip
         self._outer[id] = outer
         try:
@@ -137,16 +143,17 @@ class NestedCalls:
     async def _run(self, call: ToolCallOperation, outer: ToolCallOperation) -> ToolOutput:
         agreed = await self._agreed(call, outer)
         if isinstance(agreed, ToolOutput):
+            self._turn.quota.give_back(call.tool)
             return agreed
         turn, name, capability = self._turn, call.tool.spec.name, call.tool.capability
-        risky = isinstance(agreed, Ready) and not call.tool.repeatable
+        risky = isinstance(agreed, Ready) and not call.tool.repeatable and not call.scope.dry_run
         try:
             if risky:
                 key = (call.event.call_id, f"{call.scope.session_id}.{call.id}", call.fingerprint(agreed.event))
                 turn.append(Dispatched(call.scope.turn_id, (key,)))
                 await turn.commit()
             turn.tell(ToolStarted(call.scope, call.event.call_id, name, capability, agreed.event.arguments_json))
-            output, whole = fit(await self._services.operations.perform(agreed), turn.limits.result_bytes)
+            output, whole = fit(await self._services.operations.perform(agreed), turn.quota.result_bytes(call.tool))
         except BaseException:
             if risky:
                 call.unsure = True
@@ -179,6 +186,8 @@ class NestedCalls:
             case Denied(deny=deny):
                 outer.ends_turn = outer.ends_turn or deny.ends_turn
                 return ToolOutput.error(f"Denied: {deny.tell_model}")
+            case Asked() if call.scope.dry_run:
+                return ToolOutput(WOULD_ASK.format(call.tool.spec.name, decided.verdict.reason))
             case Asked():
                 return ToolOutput.error("Denied: this needs a person's approval, and nobody was there to give it")
             case _:

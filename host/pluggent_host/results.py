@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import attrs
 import msgspec
-from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput
+from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput, VendorPart
 
+from pluggent_host.arguments import canonical
 from pluggent_host.wellformed import clean, clean_part
 
 MEDIA_BYTES = 8_388_608
@@ -250,10 +251,14 @@ def _cut_part(part: Part, limit: int) -> Part:
     return attrs.evolve(part, text=part.text.encode(errors="replace")[:limit].decode(errors="ignore"))
 
 
-def _media_bytes(part: Image | Audio | File) -> int:
+def _media_bytes(part: Image | Audio | File | VendorPart) -> int:
+    if isinstance(part, VendorPart):
+        return len(canonical(part.value))
     texts = (getattr(part, name, None) for name in ("data", "url", "transcript"))
     return sum(len(text) for text in texts if text)
 
 
-def _kind(part: Image | Audio | File) -> str:
+def _kind(part: Image | Audio | File | VendorPart) -> str:
+    if isinstance(part, VendorPart):
+        return f"{part.vendor} part"
     return f"audio/{part.format}" if isinstance(part, Audio) else part.media_type

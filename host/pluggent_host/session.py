@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from types import TracebackType
-from typing import Any, Self, get_args
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Self, TypeVar, Unpack, overload
 
 import attrs
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Observation, Scope, SessionClosed
-from pluggent_hookspecs.messages import Message, Part, Role, Usage
-from pluggent_hookspecs.models import ModelParameters
+from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 from pluggent_host.conversation import Agent, Conversation, Services
 from pluggent_host.direct import call_directly
 from pluggent_host.feed import Feed
-from pluggent_host.settings import Limits
-from pluggent_host.transcript import Entry
-from pluggent_host.turn import Turn, TurnResult
+from pluggent_host.saying import Content, How, TurnOptions, user_message
+from pluggent_host.transcript import Entry, ModelChosen, Undone, rebuild
+from pluggent_host.turn import Turn
+from pluggent_host.turn_result import TurnResult
+from pluggent_host.turn_stream import TurnStream, to_its_end
+from pluggent_host.undoing import Exchange, last_exchange
+from pluggent_host.watchers import EventStream
 
-Content = str | Part | tuple[Part, ...] | Message
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -100,30 +102,34 @@ class Session:
         """Return every entry of the transcript so far: messages, decisions, effects."""
         return self._conversation.transcript.entries()
 
-    async def say(
-        self,
-        content: Content,
-        *,
-        parameters: ModelParameters | None = None,
-        limits: Limits | None = None,
-        origin: str = "",
-    ) -> TurnResult:
+    @overload
+    async def say(self, content: Content, **options: Unpack[TurnOptions]) -> TurnResult[None]: ...
+    @overload
+    async def say(self, content: Content, *, output: type[T], **options: Unpack[TurnOptions]) -> TurnResult[T]: ...
+    @overload
+    async def say(self, content: Content, *, output: Any, **options: Unpack[TurnOptions]) -> TurnResult[Any]: ...
+    async def say(self, content: Content, *, output: Any = None, **options: Unpack[TurnOptions]) -> TurnResult[Any]:
         """Run one turn and return what it came to.
+
+        *content* is text, a part (see ``pluggent_host.image``), several of both, or a Message of
+        role user. *output* is the form that the answer has to have: a type (attrs class,
+        dataclass, TypedDict, list, …) or a JSON Schema of an object. The answer is then
+        ``result.output``, checked; one that does not fit is sent back once (``Limits.repairs``).
+        For the *options* see TurnOptions.
 
         A denial, a reached limit or an unanswered approval is a result (``result.why``).
         Raises ProviderError if the model could not be asked, HookError if a plugin that may
         not fail did, SessionError while another turn runs. The conversation stays whole.
         """
-        return await self._turn(content, parameters, limits, origin, None)
+        return await self._turn(content, How(output, **options), None)
 
-    def stream(
-        self,
-        content: Content,
-        *,
-        parameters: ModelParameters | None = None,
-        limits: Limits | None = None,
-        origin: str = "",
-    ) -> TurnStream:
+    @overload
+    def stream(self, content: Content, **options: Unpack[TurnOptions]) -> TurnStream[None]: ...
+    @overload
+    def stream(self, content: Content, *, output: type[T], **options: Unpack[TurnOptions]) -> TurnStream[T]: ...
+    @overload
+    def stream(self, content: Content, *, output: Any, **options: Unpack[TurnOptions]) -> TurnStream[Any]: ...
+    def stream(self, content: Content, *, output: Any = None, **options: Unpack[TurnOptions]) -> TurnStream[Any]:
         """Run one turn and watch it: an async context manager that is an async iterator of events.
 
         >>> async def watch(session):
@@ -132,17 +138,62 @@ class Session:
         ...             print(event)
         ...     return events.result
         """
-        feed = Feed()
-        return TurnStream(feed, lambda: self._turn(content, parameters, limits, origin or "stream", feed))
+        feed, how = Feed(), How(output, **options).by("stream")
+        return TurnStream(feed, lambda: self._turn(content, how, feed))
 
-    async def call_tool(self, name: str, arguments: str | Mapping[str, Json], *, origin: str = "api") -> ToolOutput:
+    def events(self, *kinds: type[Observation]) -> EventStream:
+        """Follow what happens in this session, all of its turns: events of these *kinds* (default: all).
+
+        >>> async def watch(session):
+        ...     async with session.events(DecisionMade) as events:
+        ...         async for event in events:
+        ...             print(event.verdict)
+        """
+        return self._services.watchers.stream(kinds, self.id)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: str | Mapping[str, Json],
+        *,
+        origin: str = "api",
+        metadata: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> ToolOutput:
         """Call one tool, without a model, under all policies of a tool call.
 
         *arguments* is JSON text or a mapping. A denial is an output with ``is_error``.
         Nothing joins the conversation; decisions and effects are recorded.
         """
-        async with self._turn_scope(origin) as scope:
+        async with self._turn_scope(How(origin=origin, metadata=metadata, dry_run=dry_run)) as scope:
             return await call_directly(self._services, self._conversation, self._agent, scope, name, arguments)
+
+    async def use(self, *, model: str) -> None:
+        """Let *model* (``provider/model``) answer from the next turn on; a session that is resumed goes on with it.
+
+        Raises ConfigError for an unknown model, SessionError in the middle of a turn.
+        """
+        found = await self._services.model(model)
+        async with self._alone():
+            self._conversation.append(ModelChosen(model))
+            self._agent = attrs.evolve(self._agent, model=found)
+
+    async def undo(self) -> Exchange | None:
+        """Take back the last message said and everything after it; return what that was, None if nothing is left.
+
+        Durable like all else. What was spent stays counted, what tools did stays done: look at
+        ``effects``. A history that the session was given is not taken back. Raises SessionError
+        in the middle of a turn.
+        """
+        async with self._alone():
+            transcript = self._conversation.transcript
+            entries = await self._services.threads.run(transcript.entries)
+            exchange = last_exchange(entries)
+            if exchange is not None:
+                undone = Undone(exchange.turn_id)
+                self._conversation.append(undone)
+                self._conversation.messages = rebuild((*entries, undone)).messages
+            return exchange
 
     async def aclose(self) -> None:
         """End a turn that still runs, close the session, give up its transcript. Safe twice."""
@@ -151,7 +202,7 @@ class Session:
             task = self._task
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
-                await _to_its_end(self._idle.wait())
+                await to_its_end(self._idle.wait())
             self._conversation.transcript.close()
             self._services.tell(SessionClosed(self._scope))
             self._on_close(self)
@@ -162,23 +213,10 @@ class Session:
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
 
-    async def _turn(
-        self,
-        content: Content,
-        parameters: ModelParameters | None,
-        limits: Limits | None,
-        origin: str,
-        feed: Feed | None,
-    ) -> TurnResult:
-        message = _message(content)
-        if not message.content:
-            raise SessionError("there is nothing to say: the message is empty")
-        if message.role is not Role.USER or message.tool_calls:
-            raise SessionError(f"only a user's message can be said, not one of role {message.role} or with tool calls")
-        agent = attrs.evolve(
-            self._agent, parameters=parameters or self._agent.parameters, limits=limits or self._agent.limits
-        )
-        async with self._turn_scope(origin) as scope:
+    async def _turn(self, content: Content, how: How, feed: Feed | None) -> TurnResult[Any]:
+        message = user_message(content)
+        agent = how.agent(self._agent)
+        async with self._turn_scope(how) as scope:
             turn = Turn(self._services, self._conversation, agent, scope, feed)
             try:
                 return await turn.run(message)
@@ -186,16 +224,23 @@ class Session:
                 self._usage += turn.usage
 
     @contextlib.asynccontextmanager
-    async def _turn_scope(self, origin: str) -> AsyncGenerator[Scope]:
+    async def _turn_scope(self, how: How) -> AsyncGenerator[Scope]:
+        async with self._alone():
+            scope = how.scope(self._scope, f"t{self._turns + 1}")
+            self._turns += 1
+            yield scope
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[None]:
+        """Keep the session to the caller. Raises SessionError if it is closed, or in the middle of a turn."""
         if self._closed:
             raise SessionError(f"session '{self.id}' is closed")
         if self._task is not None:
             raise SessionError(f"session '{self.id}' is in the middle of a turn; wait for it, or open another session")
         self._task = asyncio.current_task()
         self._idle.clear()
-        self._turns += 1
         try:
-            yield attrs.evolve(self._scope, turn_id=f"t{self._turns}", origin=origin or self._scope.origin)
+            yield
         except asyncio.CancelledError:
             if not self._closed or self._task is None:
                 raise
@@ -205,86 +250,3 @@ class Session:
         finally:
             self._task = None
             self._idle.set()
-
-
-class TurnStream:
-    """A running turn: enter it, iterate over its events, read ``result`` afterwards.
-
-    Leaving it early cancels the turn and waits until nothing of it runs any more.
-    """
-
-    def __init__(self, feed: Feed, run: Callable[[], Awaitable[TurnResult]]) -> None:
-        self._feed = feed
-        self._run = run
-        self._task: asyncio.Task[TurnResult] | None = None
-
-    @property
-    def result(self) -> TurnResult:
-        """What the turn came to. Raises SessionError before its end, or what the turn raised."""
-        if self._task is None or not self._task.done() or self._task.cancelled():
-            raise SessionError("the turn has no result yet: read its events to the end first")
-        return self._task.result()
-
-    async def __aenter__(self) -> Self:
-        if self._task is not None:
-            raise SessionError("a stream is used once; call session.stream() again")
-        self._task = asyncio.create_task(self._to_the_end(), name="pluggent-turn")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __aiter__(self) -> AsyncIterator[Observation]:
-        return self._events()
-
-    async def aclose(self) -> None:
-        """End the turn if it still runs. Safe twice."""
-        if self._task is None:
-            return
-        if not self._task.done():
-            self._feed.abandon()
-            self._task.cancel()
-        await _to_its_end(self._task)
-        if not self._task.cancelled():
-            self._task.exception()
-
-    async def _to_the_end(self) -> TurnResult:
-        try:
-            return await self._run()
-        finally:
-            self._feed.end()
-
-    async def _events(self) -> AsyncIterator[Observation]:
-        if self._task is None:
-            raise SessionError("enter the stream first: async with session.stream(…) as events")
-        async for event in self._feed.events():
-            yield event
-        await asyncio.wait((self._task,))
-        self._task.result()
-
-
-def _message(content: Content) -> Message:
-    if isinstance(content, Message):
-        return content
-    given: tuple[object, ...] = content if isinstance(content, tuple) else (content,)
-    if not isinstance(content, str) and not all(isinstance(part, _PARTS) for part in given):
-        raise TypeError(f"expected text, a part, a tuple of parts or a Message, got {type(content).__name__}")
-    return Message.user(content)
-
-
-_PARTS = get_args(Part)
-
-
-async def _to_its_end(awaitable: Awaitable[Any]) -> None:
-    """Wait until *awaitable* is done, even if the waiting is cancelled; the cancellation comes after."""
-    waiting = asyncio.ensure_future(awaitable)
-    cancelled: asyncio.CancelledError | None = None
-    while not waiting.done():
-        try:
-            await asyncio.wait((waiting,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled

@@ -14,8 +14,24 @@ Mode = Literal["all", "allow", "safe"]
 OnAsk = Literal["console", "deny"]
 
 
+class ToolLimits(NamedTuple):
+    """Limits of one tool: calls in a turn, seconds of a call, bytes of a result; None is the host's."""
+
+    calls: int | None = None
+    timeout_s: float | None = None
+    result_bytes: int | None = None
+
+
+NO_TOOL_LIMITS: Mapping[str, ToolLimits] = MappingProxyType({})
+
+
 class Limits(NamedTuple):
-    """What ends a turn. Times are seconds, sizes bytes; None is no limit."""
+    """What ends a turn. Times are seconds, sizes bytes; None is no limit.
+
+    Shortly before the end the model is told to come to one. ``repairs`` is how often a reply
+    that is not of the wanted form is sent back. ``per_tool`` goes by capability id, or by the
+    name that the model sees; a call above its limit is refused, and the turn goes on.
+    """
 
     model_calls: int = 50
     tool_rounds: int = 10
@@ -28,6 +44,8 @@ class Limits(NamedTuple):
     asks: int = 5
     denials: int = 10
     delegation_depth: int = 8
+    repairs: int = 1
+    per_tool: Mapping[str, ToolLimits] = NO_TOOL_LIMITS
 
 
 class Timeouts(NamedTuple):

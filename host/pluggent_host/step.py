@@ -14,6 +14,13 @@ from pluggent_hookspecs.messages import Usage
 
 from pluggent_host.settings import Limits
 
+NEARLY = 0.8
+"""The part of a limit from which on the model is warned of it."""
+LAST_ROUND = "No more tool calls are possible in this turn. Answer now with what you have."
+NEARLY_SPENT = "Most of the {} of this turn is used up. Come to an end."
+REPAIR = "Your answer does not have the form that was asked for: {}. Answer again, with nothing but the corrected JSON."
+_WORDS = {"wall_s": "time", "tokens": "token budget", "cost_usd": "money"}
+
 
 class Why(StrEnum):
     """Why a turn ended."""
@@ -25,6 +32,7 @@ class Why(StrEnum):
     LIMIT = "limit"
     CANCELLED = "cancelled"
     FAILED = "failed"
+    INVALID_OUTPUT = "invalid_output"
 
 
 @attrs.frozen
@@ -45,10 +53,16 @@ class Started:
 
 @attrs.frozen
 class Replied:
-    """A model has answered. ``calls`` are (call id, signature of name and arguments)."""
+    """A model has answered. ``calls`` are (call id, signature of name and arguments).
+
+    ``paused``: the vendor interrupted the reply, and the model is to go on with it.
+    ``problems``: why the reply is not of the form that was asked for.
+    """
 
     calls: tuple[tuple[str, str], ...]
     spent: Spent = Spent()
+    paused: bool = False
+    problems: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -90,9 +104,10 @@ Event: TypeAlias = Started | Replied | ToolsSettled | Stopped
 
 @attrs.frozen
 class AskModel:
-    """Ask the model; ``round`` counts from 0."""
+    """Ask the model; ``round`` counts from 0. ``notice`` is what the host has to tell it first."""
 
     round: int
+    notice: str = ""
 
 
 @attrs.frozen
@@ -127,6 +142,8 @@ class State:
     rounds_seen: tuple[str, ...] = ()
     asks: int = 0
     denials: int = 0
+    repairs: int = 0
+    warned: bool = False
     done: bool = False
 
 
@@ -147,22 +164,35 @@ def step(state: State, event: Event) -> tuple[State, Effect]:
             assert_never(event)
 
 
-def _ask(state: State) -> tuple[State, Effect]:
+def _ask(state: State, notice: str = "") -> tuple[State, Effect]:
     if state.model_calls >= state.limits.model_calls:
         return _limit(state, "model_calls", state.limits.model_calls)
-    return attrs.evolve(state, model_calls=state.model_calls + 1), AskModel(state.model_calls)
+    return attrs.evolve(state, model_calls=state.model_calls + 1), AskModel(state.model_calls, notice)
 
 
 def _replied(state: State, event: Replied) -> tuple[State, Effect]:
     state = attrs.evolve(state, open_calls=event.calls)
     if not event.calls:
-        return _end(state, Done(Why.COMPLETED))
+        return _answered(state, event)
     if (over := _overspent(state.limits, event.spent)) is not None:
         return _limit(state, *over)
     if state.tool_rounds >= state.limits.tool_rounds:
         return _limit(state, "tool_rounds", state.limits.tool_rounds)
     after = attrs.evolve(state, tool_rounds=state.tool_rounds + 1)
     return after, RunTools(tuple(id for id, _ in event.calls), state.model_calls - 1)
+
+
+def _answered(state: State, event: Replied) -> tuple[State, Effect]:
+    if not event.paused and not event.problems:
+        return _end(state, Done(Why.COMPLETED))
+    why = "; ".join(event.problems)
+    if not event.paused and state.repairs >= state.limits.repairs:
+        return _end(state, Done(Why.INVALID_OUTPUT, why))
+    if (over := _overspent(state.limits, event.spent)) is not None:
+        return _limit(state, *over)
+    if event.paused:
+        return _ask(state)
+    return _ask(attrs.evolve(state, repairs=state.repairs + 1), REPAIR.format(why))
 
 
 def _settled(state: State, event: ToolsSettled) -> tuple[State, Effect]:
@@ -190,7 +220,24 @@ def _settled(state: State, event: ToolsSettled) -> tuple[State, Effect]:
         return _limit(state, "repeats", state.limits.repeats)
     if (over := _overspent(state.limits, event.spent)) is not None:
         return _limit(state, *over)
-    return _ask(state)
+    notice = _warning(state, event.spent)
+    return _ask(attrs.evolve(state, warned=state.warned or bool(notice)), notice)
+
+
+def _warning(state: State, spent: Spent) -> str:
+    """Return what the model has to know of limits before it goes on."""
+    if state.tool_rounds >= state.limits.tool_rounds or state.model_calls + 1 >= state.limits.model_calls:
+        return LAST_ROUND
+    if state.warned:
+        return ""
+    nearly = attrs.evolve(spent, elapsed_s=spent.elapsed_s / NEARLY, usage=_scaled(spent.usage, 1 / NEARLY))
+    over = _overspent(state.limits, nearly)
+    return "" if over is None else NEARLY_SPENT.format(_WORDS[over[0]])
+
+
+def _scaled(usage: Usage, factor: float) -> Usage:
+    cost = None if usage.cost_usd is None else usage.cost_usd * factor
+    return Usage(input=int(usage.total * factor), cost_usd=cost)
 
 
 def _signature(calls: tuple[tuple[str, str], ...], outcomes: tuple[Outcome, ...]) -> str:

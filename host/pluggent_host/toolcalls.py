@@ -38,6 +38,7 @@ HOOKS = Hooks(
 )
 STOPPING_S = 1.0
 """How long a call that was cancelled or timed out may take to clean up before it is left behind."""
+DRY_RUN = "Dry run: '{}' has effects and was not run. Go on as if it had been."
 
 
 class CallContext(ToolContext, Protocol):
@@ -172,6 +173,11 @@ class ToolCallOperation:
     async def execute(self, event: ToolCallEvent, attempt: Attempt) -> ToolOutput:
         if attempt.number > 1 and self.unsure and not self.tool.repeatable:
             return ToolOutput.error("Error: the first attempt may have taken effect, so it is not repeated.")
+        if event.scope.dry_run and event.effects != frozenset():
+            return ToolOutput(DRY_RUN.format(event.tool.name))
+        return await self._run(event)
+
+    async def _run(self, event: ToolCallEvent) -> ToolOutput:
         started = perf_counter()
         self.kind, self.unsure, self.ran = None, False, True
         self.clock = Deadline(self.timeout_s)

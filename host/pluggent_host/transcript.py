@@ -6,7 +6,7 @@ keeps the same entries on disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -30,6 +30,7 @@ class SessionBegan:
     model: str = ""
     system: str = ""
     version: int = FORMAT
+    metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
 @attrs.frozen
@@ -41,20 +42,27 @@ class Given:
 
 @attrs.frozen
 class TurnBegan:
-    """A turn begins."""
+    """A turn begins. ``metadata`` is that of the session and of the turn together."""
 
     turn_id: str
     at_s: float
     origin: str = "api"
     chains: str = ""
+    dry_run: bool = False
+    metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
 @attrs.frozen
 class Said:
-    """A message joined the conversation; tool results have an entry of their own."""
+    """A message joined the conversation; tool results have an entry of their own.
+
+    ``by`` is "host" for what the host itself said: a warning before a limit, a request for
+    an answer of the right form.
+    """
 
     turn_id: str
     message: Message
+    by: str = ""
 
 
 @attrs.frozen
@@ -107,7 +115,36 @@ class TurnOver:
     usage: Usage = Usage()
 
 
-Entry: TypeAlias = SessionBegan | Given | TurnBegan | Said | Decided | Dispatched | Settled | Spending | TurnOver
+@attrs.frozen
+class ModelChosen:
+    """From here on this model, as ``provider/model``, is asked."""
+
+    model: str
+
+
+@attrs.frozen
+class Undone:
+    """What was said in this turn, and everything after it, is taken back.
+
+    The conversation is shorter; what was spent and what tools did stays as it is.
+    """
+
+    turn_id: str
+
+
+Entry: TypeAlias = (
+    SessionBegan
+    | Given
+    | TurnBegan
+    | Said
+    | Decided
+    | Dispatched
+    | Settled
+    | Spending
+    | TurnOver
+    | ModelChosen
+    | Undone
+)
 
 
 @attrs.frozen
@@ -124,6 +161,7 @@ class Rebuilt:
     usage: Usage = Usage()
     model: str = ""
     system: str = ""
+    metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
     closing: tuple[Entry, ...] = ()
     unsure: frozenset[str] = frozenset()
 
@@ -186,6 +224,7 @@ class _Book:
         self.turns = 0
         self.usage = Usage()
         self.model = self.system = self.turn_id = ""
+        self.metadata: Mapping[str, str] = {}
         self.open: tuple[ToolCall, ...] = ()
         self.results: dict[str, Message] = {}
         self.dispatched: dict[str, str] = {}
@@ -193,11 +232,13 @@ class _Book:
         self.allowed: set[str] = set()
         self.over = True
         self.began = False
+        self.starts: dict[str, int] = {}
+        """Where in the messages those of a turn begin."""
 
-    def read(self, entry: Entry) -> None:  # noqa: C901 (a case an entry)
+    def read(self, entry: Entry) -> None:  # noqa: C901, PLR0912 (a case an entry)
         match entry:
-            case SessionBegan(model=model, system=system):
-                self.began, self.model, self.system = True, model, system
+            case SessionBegan(model=model, system=system, metadata=metadata):
+                self.began, self.model, self.system, self.metadata = True, model, system, metadata
             case Given(messages):
                 self.messages += messages
             case TurnBegan(turn_id):
@@ -205,8 +246,9 @@ class _Book:
                 self.turn_id, self.over, self.turns = turn_id, False, self.turns + 1
             case Said(message=message) if message.tool_call_id in {call.id for call in self.open}:
                 self.results[message.tool_call_id or ""] = message
-            case Said(message=message):
+            case Said(turn_id, message):
                 self._flush()
+                self.starts.setdefault(turn_id, len(self.messages))
                 self.messages.append(message)
                 self.open = message.tool_calls if message.role is Role.ASSISTANT else ()
             case Dispatched(calls=calls):
@@ -223,6 +265,12 @@ class _Book:
             case TurnOver():
                 self._flush()
                 self.over = True
+            case ModelChosen(model):
+                self.model = model
+            case Undone(turn_id):
+                self._flush()
+                del self.messages[self.starts.get(turn_id, len(self.messages)) :]
+                self.starts = {turn: start for turn, start in self.starts.items() if start < len(self.messages)}
             case Decided(decision):
                 self.allowed |= {decision.call_id} if decision.verdict in _GO else set()
 
@@ -255,6 +303,7 @@ class _Book:
             self.usage,
             self.model,
             self.system,
+            self.metadata,
             tuple(closing),
             frozenset(self.unsure),
         )

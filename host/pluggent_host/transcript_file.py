@@ -9,34 +9,19 @@ import errno
 import fcntl
 import json
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pluggent_hookspecs.errors import SessionError
 
 from pluggent_host.codec import from_plain, to_plain
-from pluggent_host.transcript import (
-    Decided,
-    Dispatched,
-    Entry,
-    Given,
-    Said,
-    SessionBegan,
-    Settled,
-    Spending,
-    TurnBegan,
-    TurnOver,
-)
+from pluggent_host.stored import SESSION_ID, SUFFIX
+from pluggent_host.transcript import Entry
 
-SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _BLOCK = 65_536
-_ENTRIES: dict[str, type[Any]] = {
-    cls.__name__: cls
-    for cls in (SessionBegan, Given, TurnBegan, Said, Decided, Dispatched, Settled, Spending, TurnOver)
-}
+_ENTRIES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Entry)}
 
 
 class FileTranscript:
@@ -51,7 +36,7 @@ class FileTranscript:
             raise SessionError(
                 f"session id {session_id!r}: use letters, digits, '.', '_' and '-', 100 at most, no '.' or '-' first"
             )
-        self.path = folder / f"{session_id}.jsonl"
+        self.path = folder / f"{session_id}{SUFFIX}"
         self._id = session_id
         self._fd = -1
         try:
@@ -78,6 +63,8 @@ class FileTranscript:
             raise SessionError(
                 f"session '{self._id}' is in use by another process; wait for it, or start a session of another name"
             ) from None
+        if os.fstat(self._fd).st_nlink == 0:
+            raise SessionError(f"session '{self._id}' was deleted while it was being opened; open it again")
 
     def _mend(self) -> int:
         size = os.fstat(self._fd).st_size

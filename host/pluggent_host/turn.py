@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from time import perf_counter, time
+from time import perf_counter
 from typing import Any, TypeVar, assert_never
 
 import attrs
@@ -24,17 +23,20 @@ from pluggent_hookspecs.events import (
     UserNotified,
 )
 from pluggent_hookspecs.messages import Message, Usage
-from pluggent_hookspecs.models import ModelRequest, ModelResponse
+from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
 
+from pluggent_host.arguments import ArgumentProblems
 from pluggent_host.batch import run_batch
+from pluggent_host.calling import uncancelled
 from pluggent_host.clock import Deadline
-from pluggent_host.conversation import Agent, Conversation, Services
+from pluggent_host.conversation import Agent, Conversation, Services, began
 from pluggent_host.deltas import Deltas, visible
 from pluggent_host.edges import InputOperation, OutputOperation
 from pluggent_host.feed import Feed
 from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nested import NestedCalls
 from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
+from pluggent_host.quota import Quota
 from pluggent_host.selecting import select_tools
 from pluggent_host.step import AskModel, Done, Event, Replied, RunTools, Spent, Started, State, Stopped, Why, step
 from pluggent_host.toolcalls import CallContext, ToolCallOperation
@@ -46,33 +48,16 @@ from pluggent_host.transcript import (
     Entry,
     Said,
     Spending,
-    TurnBegan,
     TurnOver,
     close_call,
 )
+from pluggent_host.turn_result import TurnResult
 from pluggent_host.wellformed import clean_message, with_distinct_ids
 
 E = TypeVar("E")
 R = TypeVar("R")
 
 NOBODY = "a person has to approve this first, and nobody was there to ask"
-
-
-@attrs.frozen
-class TurnResult:
-    """What a turn came to. ``why`` says how it ended, ``detail`` more about it.
-
-    ``text`` is what the person was shown by the model; ``message`` the whole last reply.
-    ``limit`` names the limit that was reached, if one was.
-    """
-
-    text: str
-    why: Why
-    usage: Usage
-    turn_id: str
-    message: Message | None = None
-    detail: str = ""
-    limit: str = ""
 
 
 class Turn:
@@ -84,6 +69,7 @@ class Turn:
         self.scope = scope
         self.operations = services.operations
         self.limits = agent.limits
+        self.quota = Quota(agent.limits)
         self.caller = services.caller
         self.threads = services.threads
         self.protected = agent.protected
@@ -98,6 +84,8 @@ class Turn:
         self._deltas = Deltas(self, scope, feed, services.chains, provisional=provisional) if feed is not None else None
         self._offered = agent.tools
         self._reply: Message | None = None
+        self._value: tuple[Any, ...] = ()
+        self._so_far = ""
         self._notes: list[str] = []
         self.usage = Usage()
         self._started = perf_counter()
@@ -128,11 +116,11 @@ class Turn:
 
     # ---- the turn ------------------------------------------------------------------------
 
-    async def run(self, message: Message) -> TurnResult:
+    async def run(self, message: Message) -> TurnResult[Any]:
         """Run the whole turn. Raises ProviderError and HookError; policies and limits are results."""
         # Its number is taken from here on, whatever comes of it: keys of effects are made of it.
-        self.append(TurnBegan(self.scope.turn_id, time(), self.scope.origin, self._services.chains.digest))
-        operation: InputOperation[TurnResult | Message] = InputOperation(
+        self.append(began(self.scope, self._services))
+        operation: InputOperation[TurnResult[Any] | Message] = InputOperation(
             self, self.scope, clean_message(message), self._run
         )
         decided = await self.operations.decide(operation)
@@ -141,12 +129,12 @@ class Turn:
         if isinstance(decided, Denied):
             return self._over(Done(Why.DENIED, decided.deny.tell_user))
         assert isinstance(decided, Ready | Answered)
-        result: TurnResult | Message = await self.operations.perform(decided)
+        result: TurnResult[Any] | Message = await self.operations.perform(decided)
         if isinstance(result, Message):
             return await self._answered(decided.event, result)
         return result
 
-    async def _run(self, event: InputEvent) -> TurnResult:
+    async def _run(self, event: InputEvent) -> TurnResult[Any]:
         self._begin(event.message)
         state, effect = step(State(self.limits), Started())
         try:
@@ -161,9 +149,12 @@ class Turn:
         self._close(effect)
         return self._over(effect)
 
-    async def _answered(self, event: InputEvent, answer: Message) -> TurnResult:
+    async def _answered(self, event: InputEvent, answer: Message) -> TurnResult[Any]:
         self._begin(event.message)
-        return self._over(Done(Why.COMPLETED) if await self._say(answer) else Done(Why.DENIED, self._last_note()))
+        if not await self._say(answer):
+            return self._over(Done(Why.DENIED, self._last_note()))
+        problems = "; ".join(self._read_output(answer))
+        return self._over(Done(Why.INVALID_OUTPUT, problems) if problems else Done(Why.COMPLETED))
 
     def _begin(self, message: Message) -> None:
         self.append(Said(self.scope.turn_id, message))
@@ -172,7 +163,11 @@ class Turn:
 
     async def _do(self, effect: AskModel | RunTools) -> Event:
         match effect:
-            case AskModel(round):
+            case AskModel(round, notice):
+                if notice:
+                    said = Message.user(notice)
+                    self.append(Said(self.scope.turn_id, said, "host"))
+                    self.add(said)
                 return await self._ask_model(round)
             case RunTools(_, round):
                 assert self._reply is not None
@@ -187,11 +182,16 @@ class Turn:
         self.add(*(entry.message for entry in closing))
         self.append(*closing)
 
-    def _over(self, done: Done) -> TurnResult:
+    def _over(self, done: Done) -> TurnResult[Any]:
         self.append(TurnOver(self.scope.turn_id, done.why, done.detail, self.usage))
-        text = visible(self._reply) if self._reply is not None and done.why is Why.COMPLETED else "\n".join(self._notes)
+        answered = done.why in (Why.COMPLETED, Why.INVALID_OUTPUT)
+        text = self._so_far + visible(self._reply) if answered and self._reply else "\n".join(self._notes)
         self.tell(TurnEnded(self.scope, done.why, text, self.usage, done.detail))
-        return TurnResult(text, done.why, self.usage, self.scope.turn_id, self._reply, done.detail, done.limit)
+        value = self._value if done.why is Why.COMPLETED else ()
+        return TurnResult(
+            text, done.why, self.usage, self.scope.turn_id, self._reply, done.detail, done.limit, *value,
+            has_output=bool(value),
+        )  # fmt: skip
 
     def _spent(self) -> Spent:
         return Spent(perf_counter() - self._started - self._thinking_s, self.usage)
@@ -225,10 +225,26 @@ class Turn:
         message = with_distinct_ids(clean_message(response.message), round)
         if not await self._say(message):
             return Stopped(Why.DENIED, self._last_note())
-        assert self._reply is not None
-        return Replied(
-            tuple((call.id, f"{call.name} {call.arguments}") for call in self._reply.tool_calls), self._spent()
-        )
+        reply = self._reply
+        assert reply is not None
+        paused = response.finish_reason is FinishReason.PAUSED and not reply.tool_calls
+        if paused:
+            self._so_far += visible(reply)
+        elif reply.tool_calls:
+            self._so_far = ""
+        problems = () if paused or reply.tool_calls else self._read_output(reply)
+        calls = tuple((call.id, f"{call.name} {call.arguments}") for call in reply.tool_calls)
+        return Replied(calls, self._spent(), paused, problems)
+
+    def _read_output(self, reply: Message) -> tuple[str, ...]:
+        """Read *reply* in the form that was asked for; return what is wrong with it."""
+        if self._agent.form is None:
+            return ()
+        try:
+            self._value = (self._agent.form.read(self._so_far + reply.text),)
+        except ArgumentProblems as error:
+            return error.problems
+        return ()
 
     async def _select_tools(self, tools: Toolset) -> Toolset:
         hook_s = self._services.settings.timeouts.hook_s
@@ -262,7 +278,7 @@ class Turn:
             raise
         except asyncio.CancelledError:
             error = "cancelled"
-            await _uncancelled(self._keep_partial(operation))
+            await uncancelled(self._keep_partial(operation))
             raise
         finally:
             self.spend(operation.spent)
@@ -344,6 +360,8 @@ class Turn:
     # ---- people --------------------------------------------------------------------------
 
     async def put(self, asked: Asked[E, R]) -> Decided[E, R] | None:
+        if self.scope.dry_run:
+            return None
         started = perf_counter()
         self._asks += 1
         try:
@@ -376,18 +394,6 @@ class Turn:
             self._conversation.unsure.add(call.fingerprint(event))
         elif outcome in SURE:
             self._conversation.unsure.discard(call.fingerprint(event))
-
-
-async def _uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run what a cancelled turn still has to do in a task that is not cancelled itself."""
-    task = asyncio.create_task(coroutine)
-    try:
-        await asyncio.wait((task,))
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    if not task.cancelled() and (error := task.exception()) is not None:
-        raise error
 
 
 def _unasked(asked: Asked[E, R]) -> Denied[E, R]:

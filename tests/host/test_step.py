@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pluggent_hookspecs.messages import Usage
 from pluggent_host.settings import Limits
 from pluggent_host.step import (
+    NEARLY_SPENT,
     AskModel,
     Done,
     Outcome,
@@ -194,7 +195,9 @@ def test_a_little_less_than_the_limit_is_fine():
     limits = Limits(wall_s=2.5, tokens=10, cost_usd=0.5)
     so_far = spent(2.499, input=9, cost_usd=0.499)
 
-    assert after(Replied(CALL, so_far), ToolsSettled(RESULT, spent=so_far), limits=limits)[1] == AskModel(1)
+    effect = after(Replied(CALL, so_far), ToolsSettled(RESULT, spent=so_far), limits=limits)[1]
+
+    assert effect == AskModel(1, NEARLY_SPENT.format("time"))
 
 
 def test_unknown_usage_and_cost_reach_no_limit():

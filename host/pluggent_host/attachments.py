@@ -1,0 +1,114 @@
+"""Makes parts of a message from files: pictures, sound, documents. What a file is, its content says, not its name."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.messages import Audio, File, Image
+
+LIMIT_BYTES = 20 * 1024 * 1024
+"""How large a file may be by default. Vendors take less or more; what none takes need not be sent."""
+
+_HEAD_BYTES = 16
+_IMAGES: Mapping[str, Callable[[bytes], bool]] = {
+    "image/png": lambda head: head.startswith(b"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": lambda head: head.startswith(b"\xff\xd8\xff"),
+    "image/gif": lambda head: head.startswith((b"GIF87a", b"GIF89a")),
+    "image/webp": lambda head: head.startswith(b"RIFF") and head[8:12] == b"WEBP",
+}
+_SOUNDS: Mapping[str, Callable[[bytes], bool]] = {
+    "wav": lambda head: head.startswith(b"RIFF") and head[8:12] == b"WAVE",
+    "flac": lambda head: head.startswith(b"fLaC"),
+    "ogg": lambda head: head.startswith(b"OggS"),
+    "m4a": lambda head: head[4:8] == b"ftyp",
+    "mp3": lambda head: head.startswith(b"ID3") or (head[:1] == b"\xff" and head[1:2] in b"\xfb\xfa\xf3\xf2\xe3\xe2"),
+}
+_PDF = b"%PDF-"
+
+
+def image(path_or_url: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> Image:
+    """Return the picture at a path (PNG, JPEG, GIF or WebP), or at an ``http(s)://`` URL for the vendor to fetch.
+
+    Reads the file, so that it blocks: in async code, ``await asyncio.to_thread(image, path)``.
+    Raises ConfigError, with what to do, for a file that cannot be read, is larger than
+    *limit_bytes* or is no such picture, and for any other kind of URL.
+
+    >>> image("https://example.com/cat.png").url
+    'https://example.com/cat.png'
+    """
+    text = os.fspath(path_or_url)
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme.lower() in ("http", "https"):
+        if not rest or not text.isprintable() or " " in text:
+            raise ConfigError(text, ["is no URL of a picture"])
+        return Image(url=text)
+    if separator and scheme.isalpha() and not Path(text).exists():
+        raise ConfigError(text, ["give the path of a file, or a URL that begins with https:// or http://"])
+    data = _content(text, limit_bytes)
+    media_type = _kind(data, _IMAGES)
+    if media_type is None:
+        raise ConfigError(text, ["is no picture in the format PNG, JPEG, GIF or WebP, whatever its name says"])
+    return Image(data=_encoded(data), media_type=media_type)
+
+
+def audio(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> Audio:
+    """Return the sound in a file: WAV, MP3, FLAC, Ogg or M4A; which of them a vendor takes, it says itself.
+
+    Blocks while it reads. Raises ConfigError as ``image`` does.
+    """
+    text = os.fspath(path)
+    data = _content(text, limit_bytes)
+    format = _kind(data, _SOUNDS)
+    if format is None:
+        raise ConfigError(text, ["is no sound in the format WAV, MP3, FLAC, Ogg or M4A, whatever its name says"])
+    return Audio(_encoded(data), format)
+
+
+def file(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> File:
+    """Return a document with the last part of its path as its name.
+
+    The media type is what the content says for PDF and pictures, otherwise what the name says,
+    ``application/octet-stream`` if nothing does. Blocks while it reads. Raises ConfigError for
+    a file that cannot be read or is larger than *limit_bytes*.
+    """
+    text = os.fspath(path)
+    data = _content(text, limit_bytes)
+    known = "application/pdf" if data.startswith(_PDF) else _kind(data, _IMAGES)
+    name = Path(text).name
+    media_type = known or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return File(data=_encoded(data), filename=name, media_type=media_type)
+
+
+def _kind(data: bytes, kinds: Mapping[str, Callable[[bytes], bool]]) -> str | None:
+    head = data[:_HEAD_BYTES]
+    return next((kind for kind, fits in kinds.items() if fits(head)), None)
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _content(path: str, limit_bytes: int) -> bytes:
+    """Return what is in the file *path*, of *limit_bytes* at most. Waits for no pipe, reads no device."""
+    try:
+        # O_NONBLOCK: opening a pipe would wait for a writer.
+        descriptor = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as opened:
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
+                raise ConfigError(path, ["is a folder" if stat.S_ISDIR(mode) else "is no ordinary file"])
+            data = opened.read(limit_bytes + 1)
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path; a ~user that nobody is
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(path, [f"cannot be read: {reason}"]) from error
+    if len(data) > limit_bytes:
+        raise ConfigError(path, [f"is larger than {limit_bytes:,} bytes; make it smaller"])
+    if not data:
+        raise ConfigError(path, ["is empty"])
+    return data

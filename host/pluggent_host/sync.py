@@ -1,0 +1,374 @@
+"""The same host for programs without an event loop, safe to use from many threads at once.
+
+One thread of its own runs the loop; calls from other threads wait there. Nothing is
+implemented twice: every method does what the one of the same name does in Host and Session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import inspect
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
+
+from pluggent_hookspecs import Json, MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery, Message, Plan, Usage
+from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.events import Observation
+from pluggent_hookspecs.tools import ToolOutput
+
+from pluggent_host.host import Approver, Host
+from pluggent_host.saying import Content, TurnOptions
+from pluggent_host.session import OfferedTool, Session
+from pluggent_host.transcript import Entry
+from pluggent_host.turn_result import TurnResult
+from pluggent_host.undoing import Exchange
+
+T = TypeVar("T")
+ENDING_S = 30.0
+"""How long a call that its caller no longer waits for may take to end, in seconds."""
+WAITING_EVENTS = 1000
+
+
+class _Loop:
+    """A thread with an event loop, in which one host is open."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Host]] = Future()
+        self._closed: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="pluggent-loop", daemon=True)
+
+    def open(self) -> Host:
+        _refuse_running_loop()
+        self._thread.start()
+        self._loop, self._stop, host = self._opened.result()
+        # A program may end without closing; its plugins are closed all the same.
+        atexit.register(self.close)
+        return host
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        if not self._loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # it has closed since
+                self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._closed.result()
+
+    def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in the loop and wait for it; a KeyboardInterrupt here cancels it there."""
+        _refuse_running_loop()
+        ended = threading.Event()
+
+        async def run() -> T:
+            try:
+                return await make()
+            finally:
+                ended.set()
+
+        running = self.start(run)
+        try:
+            return running.result()
+        except CancelledError:
+            raise SessionError("the host was closed in the middle of this call") from None
+        except BaseException:
+            if running.cancel():
+                ended.wait(ENDING_S)
+            raise
+
+    def start(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Run a coroutine in the loop."""
+        if self._stop.is_set() or self._loop.is_closed():
+            raise SessionError("the host is closed; open another one with SyncHost.open(…)")
+        return asyncio.run_coroutine_threadsafe(make(), self._loop)
+
+    def wake(self, event: asyncio.Event) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(event.set)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 (handed to whoever opens or closes)
+            if self._opened.done():
+                self._closed.set_exception(error)
+            else:
+                self._opened.set_exception(error)
+        else:
+            self._closed.set_result(None)
+
+    async def _main(self) -> None:
+        async with Host.open(**self._options) as host:
+            stop = asyncio.Event()
+            self._opened.set_result((asyncio.get_running_loop(), stop, host))
+            await stop.wait()
+
+
+def _refuse_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise SessionError("a SyncHost blocks, and this thread runs an event loop; use `Host.open(…)` and await there")
+
+
+class SyncHost:
+    """A Host for code without an event loop; see Host for what the methods do. Safe from any thread.
+
+    Leave its ``with`` block, or call ``close``, and everything below it is closed.
+
+    >>> with SyncHost.open(model="offline/demo") as host:
+    ...     session = host.session()
+    ...     session.say("hello").why
+    <Why.COMPLETED: 'completed'>
+    """
+
+    def __init__(self, loop: _Loop, host: Host) -> None:
+        self._loop = loop
+        self._host = host
+
+    @classmethod
+    def open(cls, *, approver: Approver | None = None, **options: Any) -> SyncHost:
+        """Open a host with the options of Host.open.
+
+        An *approver* that is no coroutine function may block, say for a person at a keyboard.
+        Raises SessionError in a thread that runs an event loop.
+        """
+        if approver is not None:
+            options["approver"] = _in_thread(approver)
+        loop = _Loop(options)
+        return cls(loop, loop.open())
+
+    def close(self) -> None:
+        """Close every session and every plugin, and end the thread. Safe twice. Raises what closing raised."""
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def session(self, id: str = "", **options: Any) -> SyncSession:
+        """Open a session; see Host.session for the options."""
+        return SyncSession(self._loop, self._loop.call(lambda: self._host.session(id, **options)))
+
+    def memory(self, store: str = "", *, principal: str = "") -> SyncMemory:
+        """Return a memory store; see Host.memory."""
+
+        async def access() -> MemoryAccess:
+            return self._host.memory(store, principal=principal)
+
+        return SyncMemory(self._loop, self._loop.call(access))
+
+    def parse_plan(self, text: str, goal: str = "", *, parser: str = "json") -> Plan:
+        """Return the plan in *text*; see Host.parse_plan."""
+        return self._loop.call(lambda: self._host.parse_plan(text, goal, parser=parser))
+
+    @property
+    def plugins(self) -> tuple[Any, ...]:
+        """Every installed plugin with its state now and the reason for it."""
+        return self._host.plugins
+
+    @property
+    def chains(self) -> Any:
+        """The hook chains in force."""
+        return self._host.chains
+
+
+class SyncSession:
+    """A Session for code without an event loop; see Session for what the methods do."""
+
+    def __init__(self, loop: _Loop, session: Session) -> None:
+        self._loop = loop
+        self._session = session
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._session.id
+
+    @property
+    def model(self) -> str:
+        """The model, as ``provider/model``."""
+        return self._session.model
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """All messages so far."""
+        return self._session.history
+
+    @property
+    def usage(self) -> Usage:
+        """What the session has used so far."""
+        return self._session.usage
+
+    @property
+    def tools(self) -> tuple[OfferedTool, ...]:
+        """The tools that the model may be offered."""
+        return self._session.tools
+
+    def records(self) -> tuple[Entry, ...]:
+        """Return every entry of the transcript so far."""
+
+        async def read() -> tuple[Entry, ...]:
+            return self._session.records()
+
+        return self._loop.call(read)
+
+    @overload
+    def say(self, content: Content, **options: Unpack[TurnOptions]) -> TurnResult[None]: ...
+    @overload
+    def say(self, content: Content, *, output: type[T], **options: Unpack[TurnOptions]) -> TurnResult[T]: ...
+    @overload
+    def say(self, content: Content, *, output: Any, **options: Unpack[TurnOptions]) -> TurnResult[Any]: ...
+    def say(self, content: Content, *, output: Any = None, **options: Unpack[TurnOptions]) -> TurnResult[Any]:
+        """Run one turn and return what it came to. Ctrl-C cancels the turn and keeps the session."""
+        return self._loop.call(lambda: self._session.say(content, output=output, **options))
+
+    @overload
+    def stream(self, content: Content, **options: Unpack[TurnOptions]) -> SyncTurnStream[None]: ...
+    @overload
+    def stream(self, content: Content, *, output: type[T], **options: Unpack[TurnOptions]) -> SyncTurnStream[T]: ...
+    @overload
+    def stream(self, content: Content, *, output: Any, **options: Unpack[TurnOptions]) -> SyncTurnStream[Any]: ...
+    def stream(self, content: Content, *, output: Any = None, **options: Unpack[TurnOptions]) -> SyncTurnStream[Any]:
+        """Run one turn and watch it: a context manager that is an iterator of events."""
+
+        async def follow(put: Callable[[Observation], Coroutine[Any, Any, None]]) -> TurnResult[Any]:
+            async with self._session.stream(content, output=output, **options) as events:
+                async for event in events:
+                    await put(event)
+            return events.result
+
+        return SyncTurnStream(self._loop, follow)
+
+    def call_tool(self, name: str, arguments: str | Mapping[str, Json], **options: Any) -> ToolOutput:
+        """Call one tool, without a model, under all policies of a tool call."""
+        return self._loop.call(lambda: self._session.call_tool(name, arguments, **options))
+
+    def use(self, *, model: str) -> None:
+        """Let *model* answer from the next turn on."""
+        self._loop.call(lambda: self._session.use(model=model))
+
+    def undo(self) -> Exchange | None:
+        """Take back the last message said and everything after it."""
+        return self._loop.call(self._session.undo)
+
+    def close(self) -> None:
+        """End a turn that still runs, close the session. Safe twice, and after the host."""
+        with contextlib.suppress(SessionError):  # the host has closed it
+            self._loop.call(self._session.aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class SyncTurnStream(Generic[T]):
+    """A running turn: enter it, iterate over its events, read ``result`` afterwards.
+
+    Leaving it early cancels the turn and waits until nothing of it runs any more.
+    """
+
+    def __init__(self, loop: _Loop, follow: Callable[[Any], Coroutine[Any, Any, TurnResult[T]]]) -> None:
+        self._loop = loop
+        self._follow = follow
+        self._events: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
+        self._running: Future[TurnResult[T]] | None = None
+        self._space = asyncio.Event()
+        self._ended = threading.Event()
+
+    @property
+    def result(self) -> TurnResult[T]:
+        """What the turn came to. Raises SessionError before its end, or what the turn raised."""
+        if self._running is None or not self._running.done() or self._running.cancelled():
+            raise SessionError("the turn has no result yet: read its events to the end first")
+        return self._running.result()
+
+    def __enter__(self) -> Self:
+        if self._running is not None:
+            raise SessionError("a stream is used once; call session.stream() again")
+        _refuse_running_loop()
+        self._running = self._loop.start(self._pump)
+        return self
+
+    def __iter__(self) -> Iterator[Observation]:
+        if self._running is None:
+            raise SessionError("enter the stream first: with session.stream(…) as events")
+        while (event := self._events.get()) is not None:  # None ends it
+            if self._events.qsize() < WAITING_EVENTS // 2:
+                self._loop.wake(self._space)
+            yield event
+        self._running.result()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._running is not None and not self._running.done():
+            self._running.cancel()
+            self._ended.wait(ENDING_S)
+
+    async def _pump(self) -> TurnResult[T]:
+        async def put(event: Observation) -> None:
+            self._events.put(event)
+            if self._events.qsize() >= WAITING_EVENTS:
+                self._space.clear()
+                await self._space.wait()
+
+        try:
+            return await self._follow(put)
+        finally:
+            self._events.put(None)
+            self._ended.set()
+
+
+class SyncMemory:
+    """A memory store for code without an event loop; see MemoryAccess for what the methods do."""
+
+    def __init__(self, loop: _Loop, memory: MemoryAccess) -> None:
+        self._loop = loop
+        self._memory = memory
+
+    def save(self, items: Sequence[MemoryItem]) -> tuple[MemoryItem, ...]:
+        """Insert or replace all *items*, or none; return them as stored."""
+        return tuple(self._loop.call(lambda: _done(self._memory.save(items))))
+
+    def delete(self, namespace: str, key: str) -> bool:
+        """Forget one item; return whether there was one."""
+        return self._loop.call(lambda: _done(self._memory.delete(namespace, key)))
+
+    def get(self, namespace: str, key: str) -> MemoryItem | None:
+        """Return the item, None if there is none."""
+        return self._loop.call(lambda: _done(self._memory.get(namespace, key)))
+
+    def list(self, query: MemoryQuery) -> MemoryPage:
+        """Return one page."""
+        return self._loop.call(lambda: _done(self._memory.list(query)))
+
+    def search(self, namespace: str, text: str, limit: int = 10) -> Iterable[MemoryHit]:
+        """Return the items that match *text* best, best first."""
+        return self._loop.call(lambda: _done(self._memory.search(namespace, text, limit)))
+
+
+async def _done(awaitable: Awaitable[T]) -> T:
+    return await awaitable
+
+
+def _in_thread(approver: Approver) -> Approver:
+    """Return *approver* so that it may block without holding up the loop."""
+    if inspect.iscoroutinefunction(approver):
+        return approver
+
+    async def approve(event: Any) -> Any:
+        answer = await asyncio.to_thread(approver, event)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return approve

@@ -1,0 +1,52 @@
+"""What the last exchange of a conversation was: the one that can be taken back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.messages import Message, Role
+
+from pluggent_host.transcript import Decided, Dispatched, Entry, Said, Settled, Undone
+
+_NOT_RUN = frozenset({str(ToolErrorKind.NOT_RUN), str(ToolErrorKind.DENIED)})
+
+
+@attrs.frozen
+class Exchange:
+    """What somebody said and everything that came of it.
+
+    ``effects`` are the capability ids of calls that did, or may have done, something to the
+    world, in order; taking the exchange back does not undo them.
+    """
+
+    turn_id: str
+    message: Message
+    effects: tuple[str, ...] = ()
+
+
+def last_exchange(entries: Iterable[Entry]) -> Exchange | None:
+    """Return the last exchange that was not taken back; None if there is none."""
+    exchanges: list[Exchange] = []
+    capabilities: dict[str, str] = {}
+    effects: dict[str, dict[str, str]] = {}
+    for entry in entries:
+        match entry:
+            case Said(turn_id, message) if message.role is Role.USER:
+                exchanges.append(Exchange(turn_id, message))
+            case Decided(decision) if decision.capability:
+                capabilities[decision.call_id] = decision.capability
+            case Dispatched(turn_id, calls):
+                effects.setdefault(turn_id, {}).update({id: capabilities.get(id, id) for id, _, _ in calls})
+            case Settled(turn_id, call_id, outcome=outcome) if outcome in _NOT_RUN:
+                effects.get(turn_id, {}).pop(call_id, None)
+            case Undone(turn_id):
+                turns = [exchange.turn_id for exchange in exchanges]
+                del exchanges[turns.index(turn_id) if turn_id in turns else len(turns) :]
+            case _:
+                pass
+    if not exchanges:
+        return None
+    last = exchanges[-1]
+    return attrs.evolve(last, effects=tuple(effects.get(last.turn_id, {}).values()))

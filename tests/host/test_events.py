@@ -1,0 +1,177 @@
+"""What happens in a host and in a session, as one stream of typed events; metadata travels with them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from pluggent_host import Host
+from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_host.transcript import SessionBegan, TurnBegan
+from pluggent_host.watchers import WAITING_EVENTS
+from pluggent_hookspecs import (
+    DecisionMade,
+    EventsDropped,
+    ModelCalled,
+    SessionClosed,
+    SessionOpened,
+    TextShown,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+    hookimpl,
+    tool,
+)
+from pluggent_hookspecs.errors import SessionError
+from talking import WAIT_S, hosting, talking
+
+
+@tool(effects=())
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+async def gathered(stream: Any) -> list[Any]:
+    return [event async for event in stream]
+
+
+async def test_a_host_tells_of_all_its_sessions_until_it_closes():
+    async with hosting("one", "two") as host, host.events(SessionOpened, TurnEnded, SessionClosed) as events:
+        reading = asyncio.create_task(gathered(events))
+        for name in ("a", "b"):
+            async with await host.session(name) as session:
+                await session.say("hello")
+        await host.aclose()
+        told = await asyncio.wait_for(reading, WAIT_S)
+
+    assert [(type(event).__name__, event.scope.session_id) for event in told] == [
+        (kind, name) for name in ("a", "b") for kind in ("SessionOpened", "TurnEnded", "SessionClosed")
+    ]
+
+
+async def test_a_session_tells_of_itself_alone_until_it_closes():
+    async with hosting("x", call("add", a=1, b=2), "three") as host:
+        other = await host.session("other")
+        session = await host.session("mine")
+        async with session.events() as events:
+            await other.say("hello")
+            await session.say("add")
+            await session.aclose()
+            told = await asyncio.wait_for(gathered(events), WAIT_S)
+
+    assert {event.scope.session_id for event in told} == {"mine"}
+    assert isinstance(told[-1], SessionClosed)
+    kinds = [type(event) for event in told]
+    assert kinds.index(TurnStarted) < kinds.index(ModelCalled) < kinds.index(TurnEnded)
+
+
+async def test_kinds_can_be_chosen_and_several_may_follow():
+    async with talking(call("add", a=1, b=2), "three", tools=[add]) as session:
+        async with session.events(ToolStarted) as started, session.events(DecisionMade, TextShown) as others:
+            await session.say("add")
+            await session.aclose()
+            assert [event.name async for event in started] == ["add"]
+            assert {type(event) async for event in others} == {DecisionMade, TextShown}
+
+
+async def test_nothing_is_told_of_what_was_before_nor_after_leaving():
+    async with talking("one", "two", "three") as session:
+        await session.say("1")
+        async with session.events(TurnStarted) as events:
+            await session.say("2")
+        await session.say("3")
+        assert [event.message.text for event in await gathered(events)] == ["2"]
+
+
+async def test_who_is_too_slow_is_told_how_much_is_missing_and_holds_nobody_up():
+    chunks = WAITING_EVENTS + 50
+    async with talking("x " * chunks) as session:
+        async with session.events(TextShown) as events:
+            async with session.stream("go") as stream:
+                async for _ in stream:
+                    pass
+            await session.aclose()
+            told = await gathered(events)
+
+    assert len(told) == WAITING_EVENTS + 1
+    assert isinstance(told[-1], EventsDropped)
+    assert told[-1].count >= 50
+
+
+async def test_a_stream_of_events_is_used_once_and_inside_its_block():
+    async with hosting() as host:
+        stream = host.events()
+        with pytest.raises(SessionError, match="enter the stream first"):
+            await gathered(stream)
+        async with stream:
+            pass
+        with pytest.raises(SessionError, match="used once"):
+            async with stream:
+                pass
+    with pytest.raises(SessionError, match="the host is closed"):
+        host.events()
+
+
+async def test_metadata_of_session_and_turn_reaches_every_policy_record_and_event(tmp_path: Any):
+    class Policy:
+        seen: list[dict[str, str]] = []
+
+        @hookimpl
+        def decide_model_request(self, event: Any) -> None:
+            self.seen.append(dict(event.scope.metadata))
+
+    policy, recorder = Policy(), Recorder()
+    model = ScriptedModel()
+    options: Any = {"model": "scripted/m", "plugins": [model, policy, recorder], "installed": False}
+    async with Host.open(**options, state_dir=tmp_path) as host:
+        session = await host.session("s", metadata={"tenant": "acme", "plan": "free"})
+        await session.say("a", metadata={"plan": "pro", "request": "17"})
+        await session.say("b")
+        records = session.records()
+    async with Host.open(**options, state_dir=tmp_path) as host:
+        again = await host.session("s")
+        await again.say("c")
+
+    assert policy.seen == [
+        {"tenant": "acme", "plan": "pro", "request": "17"},
+        {"tenant": "acme", "plan": "free"},
+        {"tenant": "acme", "plan": "free"},
+    ]
+    assert [dict(e.metadata) for e in records if isinstance(e, SessionBegan)] == [{"tenant": "acme", "plan": "free"}]
+    assert [dict(e.metadata).get("request") for e in records if isinstance(e, TurnBegan)] == ["17", None]
+    assert recorder.of(TurnStarted)[0].scope.metadata["request"] == "17"
+
+
+async def test_metadata_is_text_and_not_long():
+    async with talking() as session:
+        with pytest.raises(TypeError, match="metadata: expected a mapping of text to text"):
+            await session.say("x", metadata={"n": 1})  # type: ignore[dict-item] # pyright: ignore[reportArgumentType]
+        with pytest.raises(SessionError, match="metadata of 5001 characters is too long: 4096"):
+            await session.say("x", metadata={"n": "x" * 5000})
+        assert session.history == ()
+
+
+async def test_an_option_that_does_not_exist_is_refused():
+    async with talking() as session:
+        with pytest.raises(TypeError, match="temperature"):
+            await session.say("x", temperature=1)  # type: ignore[call-overload] # pyright: ignore
+
+
+async def test_two_agents_of_different_models_live_in_one_host():
+    class Other(ScriptedModel):
+        name = "other"
+
+    first, second = ScriptedModel("I ask", "thanks"), Other("I answer")
+    async with Host.open(plugins=[first, second], installed=False) as host:
+        writer = await host.session(model="scripted/big", system="You ask.", agent="writer", tools=[add])
+        critic = await host.session(model="other/small", system="You answer.", agent="critic")
+        question = await writer.say("go")
+        answer = await critic.say(question.text)
+        await writer.say(answer.text)
+
+    assert [request.messages[0].text for request in (*first.requests, *second.requests)] == [
+        "You ask.", "You ask.", "You answer.",
+    ]  # fmt: skip
+    assert [spec.name for spec in first.requests[0].tools] == ["add"]
+    assert second.requests[0].tools == ()
+    assert second.requests[0].messages[-1].text == "I ask"

@@ -1,0 +1,149 @@
+"""Limits of single tools, and the warning that a model gets before a turn is ended."""
+
+from typing import Any
+
+import pytest
+from pluggent_host import Limits, ToolLimits, Why
+from pluggent_host.step import LAST_ROUND, NEARLY_SPENT
+from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_hookspecs import Deny, ToolContext, Usage, hookimpl, tool
+from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.models import FinishReason, ModelResponse
+from pluggent_hookspecs.messages import Message
+from talking import assert_whole, hosting, talking
+
+
+@tool(effects=())
+def search(text: str) -> str:
+    """Search."""
+    return f"found {text}"
+
+
+def few(calls: int, name: str = "search") -> Limits:
+    return Limits(per_tool={name: ToolLimits(calls=calls)})
+
+
+def results(session: Any) -> list[str]:
+    return [message.text for message in session.history if message.tool_call_id]
+
+
+@pytest.mark.parametrize("name", ["search", "app:tools:tool/search"])
+async def test_calls_above_the_limit_are_refused_and_the_last_one_says_so(name: str):
+    async with talking(call("search", "1", text="a"), call("search", "2", text="b"), call("search", "3", text="c"),
+                       tools=[search], limits=few(2, name)) as session:  # fmt: skip
+        result = await session.say("go")
+
+        assert result.why is Why.COMPLETED
+        assert results(session) == [
+            "found a",
+            "found b\n\n(That was the last call of 'search' in this turn: 2 are allowed.)",
+            "Error: this turn allows 2 calls of 'search', and they are used up. Go on without it.",
+        ]
+        assert_whole(session.history)
+
+
+async def test_parallel_calls_count_in_their_order():
+    calls = tuple(call("search", str(number), text=str(number)) for number in range(3))
+    async with talking(calls, tools=[search], limits=few(1)) as session:
+        await session.say("go")
+
+        assert results(session)[0].startswith("found 0")
+        assert all("used up" in text for text in results(session)[1:])
+
+
+async def test_a_denied_call_does_not_count():
+    class Once:
+        denied = False
+
+        @hookimpl
+        def decide_tool_call(self, event: Any) -> Deny | None:
+            denied, self.denied = self.denied, True
+            return None if denied else Deny("not this one")
+
+    async with talking(call("search", "1", text="a"), call("search", "2", text="b"),
+                       tools=[search], limits=few(1), plugins=[Once()]) as session:  # fmt: skip
+        await session.say("go")
+
+        assert [text.split("\n")[0] for text in results(session)] == ["Denied: not this one", "found b"]
+
+
+async def test_calls_below_a_tool_count_too():
+    @tool(effects=())
+    async def twice(context: ToolContext) -> str:
+        """Search twice."""
+        first = await context.call_tool("search", {"text": "a"})
+        second = await context.call_tool("search", {"text": "b"})
+        return f"{first.for_model} {second.for_model}"
+
+    async with talking(call("twice"), tools=[search, twice], limits=few(1)) as session:
+        await session.say("go")
+
+        assert "used up" in results(session)[0]
+
+
+async def test_every_turn_begins_anew():
+    async with talking(call("search", "1", text="a"), "ok", call("search", "2", text="b"),
+                       tools=[search], limits=few(1)) as session:  # fmt: skip
+        await session.say("go")
+        await session.say("again")
+
+        assert all(text.startswith("found") for text in results(session))
+
+
+async def test_time_and_size_of_one_tool_can_be_set():
+    @tool(effects=(), idempotent=True)
+    async def slow(context: ToolContext) -> str:
+        """Say how long there is."""
+        return f"{context.remaining_s():.0f}"
+
+    limits = Limits(per_tool={"slow": ToolLimits(timeout_s=7.4), "search": ToolLimits(result_bytes=256)})
+    async with talking((call("slow"), call("search", text="x" * 1000)), tools=[slow, search], limits=limits) as session:
+        await session.say("go")
+
+        assert results(session)[0] == "7"
+        assert len(results(session)[1].encode()) <= 256
+
+
+async def test_a_name_that_no_tool_has_is_an_error_where_it_is_given():
+    async with hosting(tools=[search]) as host:
+        with pytest.raises(ConfigError, match="'serch' is no tool of this session; did you mean 'search'"):
+            await host.session(limits=few(1, "serch"))
+        session = await host.session()
+        with pytest.raises(ConfigError, match="serch"):
+            await session.say("x", limits=few(1, "serch"))
+        await session.say("x", limits=few(1, "other-plugin:tool/serch"))
+
+
+async def test_the_model_is_told_before_the_last_request():
+    model = ScriptedModel(call("search", "1", text="a"), call("search", "2", text="b"), "my answer")
+    async with talking(model=model, tools=[search], limits=Limits(tool_rounds=2)) as session:
+        result = await session.say("go")
+
+    assert result.text == "my answer"
+    assert [request.messages[-1].text for request in model.requests] == ["go", "found a", LAST_ROUND]
+
+
+async def test_the_model_is_told_when_the_tokens_are_nearly_spent_and_only_once():
+    def spending(number: int) -> ModelResponse:
+        return ModelResponse(
+            Message.assistant((), (call("search", str(number), text=str(number)),)), usage=Usage(input=30)
+        )
+
+    model = ScriptedModel(*(spending(number) for number in range(3)), "my answer")
+    async with talking(model=model, tools=[search], limits=Limits(tokens=105)) as session:
+        result = await session.say("go")
+
+    last = [request.messages[-1].text for request in model.requests]
+    assert result.text == "my answer"
+    assert last == ["go", "found 0", "found 1", NEARLY_SPENT.format("token budget")]
+
+
+async def test_a_paused_reply_is_gone_on_with():
+    paused = ModelResponse(Message.assistant("first half,"), FinishReason.PAUSED, Usage(input=1))
+    model = ScriptedModel(paused, " second half")
+    async with talking(model=model) as session:
+        result = await session.say("go")
+
+        assert [message.text for message in session.history] == ["go", "first half,", " second half"]
+    assert (result.why, result.text) == (Why.COMPLETED, "first half, second half")
+    assert [message.text for message in model.requests[1].messages] == ["go", "first half,"]

@@ -1,0 +1,240 @@
+"""A reply in the form that was asked for: session.say(…, output=Type)."""
+
+import json
+from typing import Annotated, Any, Literal, TypedDict
+
+import attrs
+import pytest
+from pluggent_host import Limits, Why
+from pluggent_host.outputs import output_form
+from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_hookspecs import Deny, Message, ModelParameters, Param, hookimpl
+from pluggent_hookspecs.errors import SessionError
+from talking import hosting, shape, talking
+
+
+@attrs.frozen
+class Stop:
+    city: str
+    days: Annotated[int, Param(ge=1)] = 1
+
+
+@attrs.frozen
+class Trip:
+    """A journey."""
+
+    stops: list[Stop]
+    by: Literal["train", "ship"]
+
+
+TRIP = '{"stops": [{"city": "Oslo", "days": 2}], "by": "train"}'
+
+
+def rain(city: str) -> str:
+    """Say whether it rains."""
+    return f"rain in {city}"
+
+
+async def test_the_answer_arrives_as_a_value_of_the_type():
+    model = ScriptedModel(TRIP)
+    async with talking(model=model) as session:
+        result = await session.say("plan", output=Trip)
+
+    assert result.output == Trip([Stop("Oslo", 2)], "train")
+    assert result.value == result.output
+    assert result.why is Why.COMPLETED
+    schema = model.requests[0].parameters.output_schema
+    assert schema is not None
+    assert (schema["title"], schema["description"], schema["required"]) == ("Trip", "A journey.", ("stops", "by"))
+
+
+async def test_tools_can_be_called_on_the_way_and_every_request_carries_the_schema():
+    model = ScriptedModel(call("rain", city="Oslo"), TRIP)
+    async with talking(model=model, tools=[rain]) as session:
+        result = await session.say("plan", output=Trip)
+
+    assert result.output.by == "train"
+    assert all(request.parameters.output_schema is not None for request in model.requests)
+
+
+async def test_an_answer_of_another_form_is_sent_back_once_with_all_that_is_wrong():
+    model = ScriptedModel('{"stops": [{"city": 3}], "by": "car"}', TRIP)
+    async with talking(model=model) as session:
+        result = await session.say("plan", output=Trip)
+
+        assert result.output.stops[0].city == "Oslo"
+        assert len(session.history) == 4
+        asked = session.history[2].text
+    assert '$.stops[0].city: 3 is not of type "string"' in asked
+    assert "$.by" in asked
+
+
+async def test_an_answer_that_stays_wrong_is_a_result_and_no_value():
+    async with talking("no", "still no") as session:
+        result = await session.say("plan", output=Trip)
+
+        assert result.why is Why.INVALID_OUTPUT
+        assert "not valid JSON" in result.detail
+        assert result.value is None
+        with pytest.raises(SessionError, match="ended as invalid_output: not valid JSON"):
+            _ = result.output
+        assert (await session.say("go on")).text == "done"
+
+
+async def test_how_often_it_is_sent_back_can_be_set():
+    async with talking("1", "2", "3", TRIP, limits=Limits(repairs=3)) as session:
+        assert (await session.say("plan", output=Trip)).output.by == "train"
+    async with talking("1", TRIP, limits=Limits(repairs=0)) as session:
+        assert (await session.say("plan", output=Trip)).why is Why.INVALID_OUTPUT
+
+
+async def test_the_repair_is_an_ordinary_model_call_under_all_policies():
+    class OneCall:
+        calls = 0
+
+        @hookimpl
+        def decide_model_request(self, event: Any) -> Deny | None:
+            self.calls += 1
+            return Deny("one call is enough") if self.calls > 1 else None
+
+    async with talking("no", TRIP, plugins=[OneCall()]) as session:
+        result = await session.say("plan", output=Trip)
+
+    assert (result.why, result.detail) == (Why.DENIED, "one call is enough")
+
+
+async def test_the_repair_counts_as_a_model_call_of_the_limit():
+    async with talking("no", TRIP, limits=Limits(model_calls=1)) as session:
+        assert (await session.say("plan", output=Trip)).limit == "model_calls"
+
+
+async def test_what_is_read_is_what_the_output_policies_let_pass():
+    class Redactor:
+        @hookimpl
+        def transform_output(self, event: Any) -> Message:
+            return Message.assistant(event.message.text.replace("Oslo", "[city]"))
+
+    async with talking(TRIP, plugins=[Redactor()]) as session:
+        assert (await session.say("plan", output=Trip)).output.stops[0].city == "[city]"
+
+
+async def test_a_turn_that_a_policy_answers_is_read_too():
+    class Cache:
+        @hookimpl
+        async def around_turn(self, event: Any, call_next: Any) -> str:
+            return TRIP
+
+    async with talking(plugins=[Cache()]) as session:
+        assert (await session.say("plan", output=Trip)).output.by == "train"
+
+
+async def test_a_stream_has_the_value_in_its_result():
+    async with talking("x", TRIP) as session, session.stream("plan", output=Trip) as events:
+        async for _ in events:
+            pass
+
+    assert events.result.output.by == "train"
+
+
+async def test_a_schema_gives_a_dict():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    async with talking('{"n": "one"}', '{"n": 1}') as session:
+        assert (await session.say("count", output=schema)).output == {"n": 1}
+
+
+async def test_types_that_are_no_object_stand_in_one():
+    async with talking('{"value": [1, 2]}') as session:
+        result = await session.say("count", output=list[int])
+
+    assert result.output == [1, 2]
+
+
+async def test_nothing_can_be_the_value():
+    async with talking('{"value": null}', "plain") as session:
+        result = await session.say("who?", output=str | None)
+        plain = await session.say("go on")
+
+    assert result.output is None
+    with pytest.raises(SessionError, match="the turn ended as completed"):
+        _ = plain.output
+
+
+async def test_the_note_of_the_host_is_marked_in_the_transcript():
+    recorder = Recorder()
+    async with hosting("no", TRIP, plugins=[recorder]) as host, await host.session() as session:
+        await session.say("plan", output=Trip)
+        by = [getattr(entry, "by", "") for entry in session.records() if type(entry).__name__ == "Said"]
+
+    assert by == ["", "", "host", ""]
+
+
+async def test_two_schemas_at_once_are_refused():
+    async with talking() as session:
+        with pytest.raises(SessionError, match="both given"):
+            await session.say("x", output=Trip, parameters=ModelParameters(output_schema={"type": "object"}))
+
+
+async def test_a_type_that_cannot_be_described_is_told_before_anything_runs():
+    model = ScriptedModel()
+    async with talking(model=model) as session:
+        with pytest.raises(TypeError, match="output: type TestError is not supported"):
+            await session.say("x", output=type("TestError", (), {}))
+        with pytest.raises(TypeError, match="that of an object"):
+            await session.say("x", output={"type": "array"})
+        assert shape(session.history) == []
+    assert model.requests == []
+
+
+class Movie(TypedDict):
+    title: str
+    year: int
+
+
+@attrs.frozen
+class Node:
+    name: str
+    inside: list["Node"] = attrs.field(factory=list)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "value"),
+    [
+        (Stop, '{"city": "Oslo"}', Stop("Oslo")),
+        (Stop, '```json\n{"city": "Oslo"}\n```', Stop("Oslo")),
+        (Stop, '  ```\n{"city": "Oslo"}\n```\n', Stop("Oslo")),
+        (Movie, '{"title": "Ran", "year": 1985}', {"title": "Ran", "year": 1985}),
+        (Node, '{"name": "a", "inside": [{"name": "b"}]}', Node("a", [Node("b")])),
+        (int, '{"value": 3}', 3),
+        (str | None, '{"value": null}', None),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+    ],
+)
+def test_a_form_reads_what_it_describes(wanted: Any, text: str, value: Any) -> None:
+    assert output_form(wanted).read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "problem"),
+    [
+        (Stop, "", "$.city: is required"),
+        (Stop, '{"city": "Oslo", "days": 0}', "$.days: 0 is less than the minimum of 1"),
+        (Stop, '{"city": "Oslo", "country": "NO"}', "$.country: is not a known property"),
+        (Stop, 'Here it is: {"city": "Oslo"}', "not valid JSON"),
+        (Stop, '{"city": NaN}', "not valid JSON"),
+        (Stop, "[" * 100_000, "nested more than 64 levels deep"),
+        (list[int], '{"value": ["a"]}', '$.value[0]: "a" is not of type "integer"'),
+        (list[int], "[1]", "expected a JSON object, got an array"),
+    ],
+)
+def test_a_form_says_what_is_wrong_and_where(wanted: Any, text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match="^") as caught:
+        output_form(wanted).read(text)
+
+    assert problem in str(caught.value)
+
+
+def test_a_schema_of_a_class_that_contains_itself_refers_to_what_is_there() -> None:
+    schema = json.loads(json.dumps(output_form(Node).schema, default=lambda value: dict(value)))
+
+    assert schema["properties"]["inside"]["items"] == {"$ref": "#/$defs/Node"}
+    assert set(schema["$defs"]) == {"Node"}

@@ -1,0 +1,251 @@
+"""The host for programs without an event loop, from one thread and from many."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import attrs
+import pytest
+from pluggent_host import SyncHost, SyncSession, Why
+from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_hookspecs import Ask, MemoryItem, MemoryQuery, TextShown, ToolContext, ToolStarted, hookimpl, tool
+from pluggent_hookspecs.errors import ConfigError, ProviderError, SessionError
+from talking import WAIT_S
+
+
+@tool(effects=())
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def opened(*replies: Any, **options: Any) -> Any:
+    plugins = [ScriptedModel(*replies), *options.pop("plugins", ())]
+    return SyncHost.open(model="scripted/m", plugins=plugins, installed=False, **options)
+
+
+def test_a_conversation_over_several_turns_needs_no_loop():
+    with opened(call("add", a=1, b=2), "three", "bye", tools=[add]) as host, host.session("s") as session:
+        first = session.say("1 + 2?")
+        second = session.say("bye")
+
+        assert (first.text, second.text) == ("three", "bye")
+        assert (session.id, session.model) == ("s", "scripted/m")
+        assert len(session.history) == 6
+        assert [offered.name for offered in session.tools] == ["add"]
+        assert session.usage.input == 30
+        assert len(session.records()) > 6
+
+
+def test_structured_output_comes_as_in_the_other_api():
+    @attrs.frozen
+    class Sum:
+        value: int
+
+    with opened('{"value": 3}') as host:
+        assert host.session().say("1 + 2?", output=Sum).output == Sum(3)
+
+
+def test_a_turn_can_be_watched():
+    with opened(call("add", a=1, b=2), "it is three", tools=[add]) as host:
+        session = host.session()
+        with session.stream("1 + 2?") as events:
+            told = list(events)
+
+        assert [type(event) for event in told if isinstance(event, ToolStarted)] == [ToolStarted]
+        assert "".join(event.text for event in told if isinstance(event, TextShown)) == "it is three"
+        assert events.result.text == "it is three"
+
+
+def test_leaving_a_stream_early_cancels_the_turn_and_keeps_the_session():
+    with opened("a b c " * 5000, "next") as host:
+        session = host.session()
+        with session.stream("go") as events:
+            for event in events:
+                if isinstance(event, TextShown):
+                    break
+
+        with pytest.raises(SessionError, match="no result yet"):
+            _ = events.result
+        assert session.say("again").text == "next"
+
+
+def test_many_threads_may_ask_at_once():
+    def talk(number: int) -> str:
+        with host.session() as session:
+            return session.say(f"number {number}").text
+
+    echo = ScriptedModel(*[lambda request: request.messages[-1].text] * 32)
+    with SyncHost.open(model="scripted/m", plugins=[echo], installed=False) as host, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(talk, range(32)))
+
+    assert sorted(answers) == sorted(f"number {number}" for number in range(32))
+
+
+def test_one_session_has_one_turn_at_a_time():
+    hold = asyncio.Event()
+    model = ScriptedModel("a", "b", hold=hold)
+    with SyncHost.open(model="scripted/m", plugins=[model], installed=False) as host, ThreadPoolExecutor(1) as pool:
+        session = host.session()
+        running = pool.submit(session.say, "first")
+        while not model.requests:
+            host.session().close()
+        with pytest.raises(SessionError, match="in the middle of a turn"):
+            session.say("second")
+        hold._loop.call_soon_threadsafe(hold.set)  # type: ignore[attr-defined] # pyright: ignore
+        assert running.result(WAIT_S).text == "a"
+
+
+def test_errors_arrive_as_they_are():
+    with opened(ProviderError("timeout", "too late")) as host:
+        session = host.session()
+        with pytest.raises(ProviderError, match="too late"):
+            session.say("x")
+        with pytest.raises(ConfigError, match="no provider .nobody."):
+            host.session(model="nobody/m")
+        assert session.say("x").why is Why.COMPLETED
+    with pytest.raises(ConfigError), SyncHost.open(installed=False, settings={"nope": {}}):
+        pass
+
+
+def test_a_host_that_is_closed_says_so():
+    with opened() as host:
+        session = host.session()
+    for use in (lambda: session.say("x"), host.session, session.records, lambda: session.stream("x").__enter__()):
+        with pytest.raises(SessionError, match=r"the host is closed; open another one with SyncHost\.open"):
+            use()
+    session.close()
+
+
+def test_closing_the_host_ends_a_turn_in_another_thread():
+    model = ScriptedModel(hold=asyncio.Event())
+    with ThreadPoolExecutor(1) as pool:
+        with SyncHost.open(model="scripted/m", plugins=[model], installed=False) as host:
+            running = pool.submit(host.session().say, "x")
+            while not model.requests:
+                host.session().close()
+        with pytest.raises(SessionError, match="closed in the middle"):
+            running.result(WAIT_S)
+
+
+async def test_inside_an_event_loop_it_is_refused_and_not_deadlocked():
+    with pytest.raises(SessionError, match=r"use `Host\.open"), SyncHost.open(installed=False):
+        pass
+
+
+def test_an_async_tool_that_calls_it_is_refused_and_a_blocking_one_is_not():
+    sessions: list[SyncSession] = []
+
+    @tool(effects=())
+    async def wrong() -> str:
+        """Ask from the loop."""
+        return sessions[0].say("inner").text
+
+    @tool(effects=())
+    def right() -> str:
+        """Ask from a thread of the pool."""
+        return sessions[0].say("inner").text
+
+    with opened(call("wrong"), "one", call("right"), "inner answer", "two", tools=[wrong, right]) as host:
+        sessions.append(host.session())
+        outer = host.session()
+        outer.say("go")
+        assert "this thread runs an event loop" in outer.history[2].text
+        outer.say("go")
+        assert outer.history[6].text == "inner answer"
+
+
+def test_an_approver_may_block_while_others_go_on():
+    class Asks:
+        @hookimpl
+        def decide_tool_call(self, event: Any) -> Ask:
+            return Ask("?")
+
+    seen: list[bool] = []
+
+    def approve(event: Any) -> bool:
+        with host.session() as other:
+            seen.append(other.say("meanwhile").text == "meanwhile")
+        return True
+
+    model = ScriptedModel(call("add", a=1, b=2), lambda request: request.messages[-1].text, "three")
+    with SyncHost.open(
+        model="scripted/m", plugins=[model, Asks()], installed=False, tools=[add], approver=approve
+    ) as host:
+        assert host.session().say("go").text == "three"
+    assert seen == [True]
+
+
+def test_memory_and_plans_are_there_too():
+    with SyncHost.open() as host:
+        memory = host.memory()
+        memory.save([MemoryItem("n", "k", "the tea is green")])
+
+        found = memory.get("n", "k")
+        assert found is not None
+        assert found.text == "the tea is green"
+        assert [hit.item.key for hit in memory.search("n", "tea")] == ["k"]
+        assert [item.key for item in memory.list(MemoryQuery("n")).items] == ["k"]
+        assert memory.delete("n", "k") is True
+        assert len(host.parse_plan('["buy tea", "drink it"]', "tea").steps) == 2
+        assert any(record.id == "pluggent-offline" for record, _, _ in host.plugins)
+
+
+def test_context_goes_on_through_tools():
+    @tool(effects=())
+    def where(context: ToolContext) -> str:
+        """Name the session."""
+        return context.session_id
+
+    with opened(call("where"), tools=[where]) as host:
+        session = host.session("here")
+        assert session.call_tool("where", {}).for_model == "here"
+
+
+def test_ctrl_c_cancels_the_turn_and_keeps_the_session():
+    model = ScriptedModel("first", "second", hold=asyncio.Event())
+
+    def interrupt() -> None:
+        model_asked.wait(WAIT_S)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    model_asked = threading.Event()
+    ask = model._next
+
+    async def told(request: Any) -> Any:
+        model_asked.set()
+        return await ask(request)
+
+    model._next = told  # type: ignore[method-assign]
+    with SyncHost.open(model="scripted/m", plugins=[model], installed=False) as host:
+        session = host.session()
+        helper = threading.Thread(target=interrupt)
+        helper.start()
+        with pytest.raises(KeyboardInterrupt):
+            session.say("x")
+        helper.join()
+        model._hold = None
+
+        assert session.say("y").text == "second"
+        assert [message.text for message in session.history] == ["x", "y", "second"]
+
+
+def test_a_program_that_forgets_to_close_still_ends():
+    program = (
+        "from pluggent_host import SyncHost\n"
+        "from pluggent_hookspecs import SessionClosed, hookimpl\n"
+        "class Observer:\n"
+        "    @hookimpl\n"
+        "    def observe(self, event):\n"
+        "        print(type(event).__name__) if isinstance(event, SessionClosed) else None\n"
+        "host = SyncHost.open(plugins=[Observer()])\n"
+        "print(host.session().say('hello').why)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (ended.returncode, ended.stdout.strip()) == (0, "completed\nSessionClosed")
+    assert ended.stderr == ""
