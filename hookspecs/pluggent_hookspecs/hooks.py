@@ -148,9 +148,15 @@ class CallNext(Protocol[T_co]):
 
     Call it once; plugins that the operator lists as retriers may call it again. ``shown``
     says whether text of this attempt has reached anybody, ``discard()`` voids it.
+
+    ``reissue`` sends another request in place of that of a model call, to *model*, as
+    ``provider/model``, if another one is to be asked. It is an operation of its own below this
+    hook, transformed and decided anew, with an approval of its own if one is needed. For
+    retriers, 3 times an operation. Raises Denied if a policy says no.
     """
 
     async def __call__(self) -> T_co: ...
+    async def reissue(self, changed: ModelRequest, *, model: str = "") -> T_co: ...
     @property
     def shown(self) -> bool: ...
     def discard(self, why: str = "") -> None: ...
@@ -357,7 +363,8 @@ def decide_model_request(event: e.ModelRequestEvent) -> MaybeAsync[Decision | No
 async def around_model_call(event: e.ModelRequestEvent, call_next: CallNext[ModelResponse]) -> ModelResponse:
     """Run code around one model call; return a reply.
 
-    For timing, and (if the operator lists the plugin under ``retriers``) for calling again.
+    For timing, and (if the operator lists the plugin under ``retriers``) for calling again or
+    asking another model.
     Returning without ``call_next`` counts as a Respond and needs its grant.
 
     >>> class Plugin:

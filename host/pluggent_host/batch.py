@@ -20,8 +20,8 @@ from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 from pluggent_host.arguments import ArgumentProblems, Checker
 from pluggent_host.batch_turn import BatchTurn
+from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.nearest import nearest
-from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.results import fit
 from pluggent_host.step import Outcome, Spent, ToolsSettled
 from pluggent_host.toolcalls import ToolCallOperation

@@ -8,8 +8,9 @@ from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.tools import ToolOutput
 
+from pluggent_host.decided import Asked, Decided
 from pluggent_host.operation import Journal
-from pluggent_host.operations import Asked, Decided, Operations
+from pluggent_host.operations import Operations
 from pluggent_host.quota import Quota
 from pluggent_host.settings import Limits
 from pluggent_host.toolcalls import Runner, ToolCallOperation

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
-from pluggent_hookspecs.errors import ConfigError, NameTaken
+from pluggent_hookspecs.errors import ConfigError, NameTaken, PluggentError
 from pluggent_hookspecs.memory import MemoryStore
 from pluggent_hookspecs.models import Provider
 from pluggent_hookspecs.plans import PlanParser
@@ -43,6 +43,28 @@ class Capabilities:
             offer, thing = await self._find("provider", provider)
             self._models[name] = Model(thing, f"{offer.plugin}:provider/{provider}", own)
         return self._models[name]
+
+    async def providers(self, name: str = "") -> Mapping[str, Provider | PluggentError]:
+        """Return the provider *name*, or all, by their names; what keeps one from being used in its place.
+
+        Raises ConfigError or PluginError if *name* is given and cannot be used.
+        """
+        if name:
+            return {name: (await self._find("provider", name))[1]}
+        offers = [*await self._plugins.offers("provider", ())]
+        found: dict[str, Provider | PluggentError] = {}
+        for record in self._plugins.catalog.available("provider"):
+            try:
+                offers.append(await self._plugins.offer(record))
+            except PluggentError as error:
+                found[record.name if record.name not in found else record.capability] = error
+        owners: dict[str, str] = {}
+        for offer in offers:
+            for thing in offer.things:
+                other = owners.setdefault(thing.name, offer.plugin)
+                taken = f"offers the provider '{thing.name}', and so does {other}, so it means neither"
+                found[thing.name] = thing if other == offer.plugin else NameTaken(offer.plugin, "", taken)
+        return dict(sorted(found.items()))
 
     async def store(self, name: str = "") -> tuple[str, MemoryStore]:
         """Return the memory store *name* (default: the only one) and its capability id."""

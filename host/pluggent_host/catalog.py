@@ -14,7 +14,15 @@ from pluggent_host.discovery import CONTRACT, GROUPS, Discovery, Distribution, P
 from pluggent_host.nearest import nearest
 from pluggent_host.settings import NOTHING, Selection
 
-BUILT_IN = frozenset({"pluggent-memory-inmemory", "pluggent-offline", "pluggent-openai", "pluggent-plan-json"})
+BUILT_IN = frozenset(
+    {
+        "pluggent-anthropic",
+        "pluggent-memory-inmemory",
+        "pluggent-offline",
+        "pluggent-openai",
+        "pluggent-plan-json",
+    }
+)
 """What ``safe`` mode leaves running."""
 
 FIRST_PARTY = BUILT_IN | {"pluggent-guard", "pluggent-weather"}

@@ -10,19 +10,21 @@ import os
 import stat
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from pluggent_hookspecs.errors import ConfigError
 
-from pluggent_host.config_keys import KEYS, SECTIONS, Kind, checked
+from pluggent_host.config_keys import KEYS, SECTIONS, Kind, sifted
 from pluggent_host.nearest import nearest
+from pluggent_host.origins import Origin, lines_of
 from pluggent_host.settings import NOTHING, HostSettings
 
 FILE_NAME = "pluggent.toml"
 MAX_BYTES = 1_048_576
+COMMAND_LINE = "the command line"
 _PREFIX = "PLUGGENT_"
 _VARIABLES: Mapping[str, str] = MappingProxyType(
     {
@@ -49,8 +51,19 @@ class Loaded(NamedTuple):
     """
 
     settings: HostSettings
-    origins: Mapping[str, str]
+    origins: Mapping[str, Origin]
     notes: tuple[str, ...]
+
+
+class Source(NamedTuple):
+    """A file of settings that counts, whether it is there or not.
+
+    ``role``: the user's own, the one that was named on the command line, or that of the working
+    directory, which has to be trusted.
+    """
+
+    path: Path
+    role: Literal["user", "named", "project"]
 
 
 def load_settings(
@@ -70,16 +83,39 @@ def load_settings(
     Raises ConfigError, with all problems of one source, for a file that cannot be read or is no
     TOML, unknown keys, wrong types and numbers out of range.
     """
+    loaded, errors = read_settings(config=config, environ=environ, flags=flags, cwd=cwd, trust=trust)
+    for error in errors:
+        raise error
+    return loaded
+
+
+def read_settings(
+    *,
+    config: Path | None = None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, object] = NOTHING,
+    cwd: Path,
+    trust: Trust | None = None,
+) -> tuple[Loaded, tuple[ConfigError, ...]]:
+    """Return what ``load_settings`` would, of all settings that are right, and an error for each source with others."""
     book = _Book()
-    _add_file(book, user_config(environ))
-    if config is not None:
-        book.add(str(config), _read(config, _load(config)))
-    else:
-        _add_file(book, cwd / FILE_NAME, trust or _NoTrust())
-    for variable, values in _environment(environ, book.notes):
-        book.add(variable, values)
-    book.add("the command line", checked("the command line", _flag_values(flags)))
-    return book.loaded()
+    errors: list[ConfigError] = []
+    for source in sources(config=config, environ=environ, cwd=cwd):
+        try:
+            _add_file(book, source, trust or _NoTrust())
+        except ConfigError as error:
+            errors.append(error)
+    for variable, path, text in _variables(environ, book.notes):
+        book.add(Origin("variable", variable), *sifted([(path, _from_text(KEYS[path].kind, text))]))
+    book.add(Origin("flag", COMMAND_LINE), *sifted(_flag_values(flags)))
+    errors += (ConfigError(where, problems) for where, problems in book.problems.items())
+    return book.loaded(), tuple(errors)
+
+
+def sources(*, config: Path | None = None, environ: Mapping[str, str], cwd: Path) -> tuple[Source, ...]:
+    """Return the files that are read, in order; see ``load_settings``. Reads none of them."""
+    second = Source(cwd / FILE_NAME, "project") if config is None else Source(config, "named")
+    return (Source(user_config(environ), "user"), second)
 
 
 def user_config(environ: Mapping[str, str]) -> Path:
@@ -118,15 +154,25 @@ class _Book:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {path: _default(path) for path in KEYS}
-        self.origins: dict[str, str] = {}
+        self.origins: dict[str, Origin] = {}
         self.notes: list[str] = []
+        self.problems: dict[str, Sequence[str]] = {}
 
-    def add(self, where: str, values: Mapping[str, Any]) -> None:
+    def add(
+        self, origin: Origin, values: Mapping[str, Any], problems: Sequence[str], lines: Mapping[str, int] = NOTHING
+    ) -> None:
+        self._complain(origin, problems)
         for path, value in values.items():
+            before = self.origins.get(path) if KEYS[path].adds_up else None
+            also = (*before.also, before._replace(also=())) if before else ()
             self.values[path] = KEYS[path].merge(self.values[path], value)
-            self.origins |= dict.fromkeys(_spots(path, value), where)
+            for spot in _spots(path, value):
+                self.origins[spot] = origin._replace(line=lines.get(spot), also=also)
 
-    def tighten(self, where: Path, values: Mapping[str, Any]) -> None:
+    def tighten(
+        self, origin: Origin, values: Mapping[str, Any], problems: Sequence[str], lines: Mapping[str, int]
+    ) -> None:
+        self._complain(origin, problems)
         ignored: list[str] = []
         for path, value in values.items():
             tighten = KEYS[path].tighten
@@ -134,14 +180,19 @@ class _Book:
             new = tighten(old, value) if tighten else old
             if new != old:
                 self.values[path] = new
-                self.origins[path] = str(where)
+                for spot in _spots(path, value):
+                    self.origins[spot] = origin._replace(line=lines.get(spot))
             elif value != old:
                 ignored += _spots(path, value)
         if ignored:
             self.notes.append(
-                f"{where} is not trusted, so it may only tighten; ignored: {', '.join(ignored)}."
-                f" Read it, then accept it: pluggent trust {where}"
+                f"{origin.where} is not trusted, so it may only tighten; ignored: {', '.join(ignored)}."
+                f" Read it, then accept it: pluggent trust {origin.where}"
             )
+
+    def _complain(self, origin: Origin, problems: Sequence[str]) -> None:
+        if problems:
+            self.problems[origin.where] = problems
 
     def loaded(self) -> Loaded:
         changed: dict[str, Any] = {}
@@ -176,23 +227,26 @@ def _spots(path: str, value: Any) -> list[str]:
 # ---- files -----------------------------------------------------------------------------
 
 
-def _add_file(book: _Book, path: Path, trust: Trust | None = None) -> None:
-    """Add a file that need not be there; *trust* says whether it may do more than tighten."""
+def _add_file(book: _Book, source: Source, trust: Trust) -> None:
+    """Add a file; only one that was named has to be there."""
+    path = source.path
     try:
-        content = _load(path)
+        content = load_bytes(path)
     except ConfigError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if source.role != "named" and isinstance(error.__cause__, FileNotFoundError):
             return
         raise
-    values = _read(path, content)
+    document, lines = _read(path, content)
+    origin = Origin("file", str(path))
     # The same bytes are judged and used: the file may change meanwhile.
-    if trust is None or trust.is_trusted(path, content):
-        book.add(str(path), values)
+    if source.role != "project" or trust.is_trusted(path, content):
+        book.add(origin, *sifted(_document_values(document)), lines)
     else:
-        book.tighten(path, values)
+        book.tighten(origin, *sifted(_document_values(document)), lines)
 
 
-def _load(path: Path) -> bytes:
+def load_bytes(path: Path) -> bytes:
+    """Return what is in a file of settings. Raises ConfigError for what cannot be one."""
     try:
         # Without O_NONBLOCK a named pipe lying there would be waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -209,9 +263,10 @@ def _load(path: Path) -> bytes:
     return content
 
 
-def _read(path: Path, content: bytes) -> Mapping[str, Any]:
+def _read(path: Path, content: bytes) -> tuple[Mapping[str, Any], Mapping[str, int]]:
     try:
-        document = tomllib.loads(content.decode("utf-8-sig"))
+        text = content.decode("utf-8-sig")
+        document = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), [f"is not UTF-8 text (byte {error.start})"]) from error
     except tomllib.TOMLDecodeError as error:
@@ -219,7 +274,7 @@ def _read(path: Path, content: bytes) -> Mapping[str, Any]:
         raise ConfigError(str(path), [f"{place or 'somewhere'}: {why}"]) from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(str(path), [f"is not usable TOML: {error}"]) from error
-    return checked(str(path), _document_values(document))
+    return document, lines_of(text)
 
 
 def _document_values(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -236,11 +291,11 @@ def _document_values(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 # ---- environment and flags -------------------------------------------------------------
 
 
-def _environment(environ: Mapping[str, str], notes: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _variables(environ: Mapping[str, str], notes: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield each variable that is set, with the dotted key that it means and its text."""
     for variable in sorted(name for name in environ if name.startswith(_PREFIX) and environ[name]):
         if variable in _VARIABLES:
-            path = _VARIABLES[variable]
-            yield variable, checked(variable, [(path, _from_text(KEYS[path].kind, environ[variable]))])
+            yield variable, _VARIABLES[variable], environ[variable]
         elif variable not in _OTHER_VARIABLES and (meant := nearest(variable[len(_PREFIX) :], _WORDS)):
             meant = meant.replace("'", f"'{_PREFIX}", 1)
             notes.append(f"{variable} is set, but no such variable is known{meant}")

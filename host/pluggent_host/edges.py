@@ -56,6 +56,12 @@ class _Edge:
     def may_respond(self, plugin: str) -> bool:
         return False
 
+    async def reissued(self, changed: Any, model: str, number: int) -> Any:
+        raise ValueError("only a model call can be reissued")
+
+    def absorb(self, child: Any) -> None:
+        raise AssertionError("an edge is never reissued")
+
     def result_event(self, event: Any, result: Any) -> Any:
         raise AssertionError("an edge has no result hooks")
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import attrs
 from pluggent_hookspecs.errors import SessionError
@@ -37,6 +37,8 @@ from pluggent_host.toolbox import ToolChoice
 from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, check_given, rebuild
 from pluggent_host.turn_result import TurnResult
 from pluggent_host.watchers import EventStream
+
+K = TypeVar("K")
 
 DEFAULT_MODEL = "offline/demo"
 """What answers where no model is configured: no network, no key, and it says so."""
@@ -230,7 +232,11 @@ class Host:
 
         return FileTranscript(self._defaults.state_dir / "sessions", id)
 
-    def events(self, *kinds: type[Observation]) -> EventStream:
+    @overload
+    def events(self) -> EventStream[Observation]: ...
+    @overload
+    def events(self, *kinds: type[K]) -> EventStream[K]: ...
+    def events(self, *kinds: type[Any]) -> EventStream[Any]:
         """Follow what happens in this host, all of its sessions: events of these *kinds* (default: all).
 
         >>> async def watch(host):

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
 import attrs
@@ -61,20 +61,33 @@ def load(
     Raises ConfigError naming every problem of *settings*, and PluginLoadError for anything else
     that goes wrong, SystemExit included; the manager is then as it was.
     """
-    entry = f"{record.name} = {record.value} [{record.group}]"
-    blame = functools.partial(_blamed, functools.partial(_load_error, record, entry))
-    started = time.perf_counter()
-    with blame("could not be imported from"):
-        target = _imported(record.value)
-    import_ms = (time.perf_counter() - started) * 1000
-    with blame("cannot be made by"):
-        names_settings = _settings_class(target)
-    arguments = settings_for(record.id, names_settings, settings)
-    with blame("cannot be made by"):
+    target, arguments, import_ms = _prepared(record, settings)
+    with _blame(record)("cannot be made by"):
         plugin = target if inspect.ismodule(target) else _made(cast("Callable[..., object]", target), arguments)
-    with blame("is refused, loaded from"):
+    with _blame(record)("is refused, loaded from"):
         hooks = register_checked(manager, registered_name(record), plugin, (record.kind,))
     return Loaded(record, plugin, import_ms, hooks)
+
+
+def check_settings(record: PluginRecord, settings: Mapping[str, Any] | object | None) -> None:
+    """Import *record* and structure its *settings* as ``load`` does, and make no plugin. Raises as ``load``."""
+    _prepared(record, settings)
+
+
+def _prepared(record: PluginRecord, settings: object) -> tuple[object, tuple[object, ...], float]:
+    """Return what *record* names, the arguments to make the plugin with, and how long importing took."""
+    started = time.perf_counter()
+    with _blame(record)("could not be imported from"):
+        target = _imported(record.value)
+    import_ms = (time.perf_counter() - started) * 1000
+    with _blame(record)("cannot be made by"):
+        names_settings = _settings_class(target)
+    return target, settings_for(record.id, names_settings, settings), import_ms
+
+
+def _blame(record: PluginRecord) -> Callable[[str], AbstractContextManager[None]]:
+    entry = f"{record.name} = {record.value} [{record.group}]"
+    return functools.partial(_blamed, functools.partial(_load_error, record, entry))
 
 
 def register(

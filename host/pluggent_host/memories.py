@@ -14,8 +14,9 @@ from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
 from pluggent_hookspecs.events import Change, MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 
+from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.operation import Attempt, Hooks, Journal
-from pluggent_host.operations import Answered, Asked, Decided, Denied, Operations, Ready
+from pluggent_host.operations import Operations
 from pluggent_host.quoting import quoted
 
 T = TypeVar("T")
@@ -71,6 +72,12 @@ class _MemoryOperation:
             raise MemoryStoreError(
                 MemoryStoreErrorKind.UNAVAILABLE, f"{self._capability} did not answer within {OPERATION_S:g} s"
             ) from error
+
+    async def reissued(self, changed: Any, model: str, number: int) -> Any:
+        raise AssertionError("memory has no around hooks")
+
+    def absorb(self, child: Any) -> None:
+        raise AssertionError("memory has no around hooks")
 
     def result_event(self, event: Any, result: Any) -> Any:
         raise AssertionError("a write has no result hooks")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Protocol, cast, get_args
@@ -16,7 +16,7 @@ import msgspec
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
-from pluggent_hookspecs.events import Change, ModelRequestEvent, ModelResponseEvent, Scope
+from pluggent_hookspecs.events import Change, ModelRequestEvent, ModelResponseEvent, ModelRetried, Scope
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.models import (
     Delta,
@@ -30,6 +30,7 @@ from pluggent_hookspecs.models import (
 )
 
 from pluggent_host.calling import being_cancelled, said
+from pluggent_host.capabilities import Model
 from pluggent_host.functions import definition_digest
 from pluggent_host.operation import Attempt, Hooks, Journal
 from pluggent_host.quoting import quoted
@@ -69,6 +70,9 @@ def message_digest(message: Message) -> bytes:
     return hashlib.sha256(_encoder.encode(fields)).digest()
 
 
+FindModel = Callable[[str], Awaitable[Model]]
+
+
 class ShowDeltas(Protocol):
     """Where the text of a stream goes, batch by batch; told what of it is void."""
 
@@ -96,7 +100,7 @@ class ModelCallOperation:
 
     def __init__(
         self, journal: Journal, scope: Scope, provider: Provider, capability: str, request: ModelRequest,
-        offered: Toolset, round: int, attempt_s: float, deltas: ShowDeltas | None, id: str = "",
+        offered: Toolset, round: int, attempt_s: float, deltas: ShowDeltas | None, find: FindModel, id: str = "",
     ) -> None:  # fmt: skip
         self.journal = journal
         self.scope = scope
@@ -107,6 +111,7 @@ class ModelCallOperation:
         self._capability = capability
         self._attempt_s = attempt_s
         self._deltas = deltas
+        self._find = find
         self.event = ModelRequestEvent(scope, request, capability, provider.target, round)
 
     # ---- the request ---------------------------------------------------------------------
@@ -174,10 +179,31 @@ class ModelCallOperation:
             f" the last: {quoted(last)}"
         )
 
+    async def reissued(self, changed: Any, model: str, number: int) -> ModelCallOperation:
+        """Return the call that makes *changed*, of *model* if it is named. Raises ValueError and ConfigError."""
+        request: ModelRequest = self.changed(self.event, changed, "").request
+        provider, capability = self._provider, self._capability
+        if model:
+            found = await self._find(model)
+            provider, capability, request = found.provider, found.capability, attrs.evolve(request, model=found.name)
+        return ModelCallOperation(
+            self.journal, self.scope, provider, capability, request, self.offered, self.event.round,
+            self._attempt_s, self._deltas, self._find, f"{self.id}.r{number}",
+        )  # fmt: skip
+
+    def absorb(self, child: Any) -> None:
+        self.spent += child.spent
+        self.offered = child.offered
+        self.partial = child.partial or self.partial
+
     # ---- asking --------------------------------------------------------------------------
 
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
         started = perf_counter()
+        if attempt.number > 1:
+            name = f"{self._provider.name}/{event.request.model}"
+            retried = ModelRetried(self.scope, name, attempt.number, attempt.waited_s, attempt.failure)
+            self.journal.tell(retried)
         try:
             async with asyncio.timeout(self._attempt_s) as limit:
                 if self._deltas is None:

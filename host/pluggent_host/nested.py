@@ -25,10 +25,10 @@ from pluggent_host.batch import REFUSED, WOULD_ASK
 from pluggent_host.calling import Caller
 from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Services
+from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nearest import nearest
 from pluggent_host.operation import Journal
-from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.quota import Quota
 from pluggent_host.results import fit
 from pluggent_host.settings import Limits
@@ -214,7 +214,7 @@ class NestedCalls:
         scope = self._below(outer)
         call = ModelCallOperation(
             turn, scope, agent.model.provider, agent.model.capability, request, Toolset(), outer.event.round,
-            self._services.settings.timeouts.model_s, None, f"{outer.id}.{next(self._numbers)}",
+            self._services.settings.timeouts.model_s, None, self._services.model, f"{outer.id}.{next(self._numbers)}",
         )  # fmt: skip
         decided = await self._services.operations.decide(call)
         if isinstance(decided, Asked):

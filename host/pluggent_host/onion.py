@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 
 import attrs
@@ -46,6 +47,8 @@ class Around(Generic[E, R]):
     answered: Callable[[str], None]
     failed: Failed
     limit_s: float
+    reissue: Callable[[Any, str, Sequence[Layer]], Awaitable[R]]
+    """Does another request in place of this one, inside the layers given."""
 
     async def run(self, layers: Sequence[Layer]) -> R:
         """Run *layers*, the first one outermost; return what comes out.
@@ -55,16 +58,20 @@ class Around(Generic[E, R]):
         """
         current = Current(self.innermost)
         call: Callable[[], Awaitable[R]] = current.execute
-        for layer in reversed(layers):
-            call = self._wrapped(layer, call, current)
+        for depth in reversed(range(len(layers))):
+            call = self._wrapped(layers[depth], call, current, layers[depth + 1 :])
         return await call()
 
     def _wrapped(
-        self, layer: Layer, inner: Callable[[], Awaitable[R]], current: Current[R]
+        self, layer: Layer, inner: Callable[[], Awaitable[R]], current: Current[R], below: Sequence[Layer]
     ) -> Callable[[], Awaitable[R]]:
         async def call() -> R:
             clock = Deadline(self.limit_s)
-            rest = Rest(inner, current, clock, retries=layer.retries)
+
+            async def again(changed: Any, model: str) -> R:
+                return await self.reissue(changed, model, below)
+
+            rest = Rest(inner, current, clock, again, retries=layer.retries)
             try:
                 running = layer.function(self.event, rest)
                 result = await self.caller.bounded(running, clock.left, stopping_s=STOPPING_S)
@@ -106,23 +113,41 @@ class Current(Generic[R]):
 
     def __init__(self, innermost: Callable[[Attempt], Awaitable[R]]) -> None:
         self._innermost = innermost
+        self._failure = ""
+        self._ended = 0.0
         self.attempt: Attempt | None = None
 
     async def execute(self) -> R:
         """Make another attempt."""
-        self.attempt = Attempt(1 if self.attempt is None else self.attempt.number + 1)
-        return await self._innermost(self.attempt)
+        if self.attempt is None:
+            self.attempt = Attempt(1)
+        else:
+            self.attempt = Attempt(self.attempt.number + 1, self._failure, perf_counter() - self._ended)
+        try:
+            return await self._innermost(self.attempt)
+        except Exception as error:
+            self._failure = str(error)
+            raise
+        finally:
+            self._ended = perf_counter()
 
 
 class Rest(Generic[R]):
     """``call_next`` of one around implementation."""
 
     def __init__(
-        self, inner: Callable[[], Awaitable[R]], current: Current[R], clock: Deadline, *, retries: bool
+        self,
+        inner: Callable[[], Awaitable[R]],
+        current: Current[R],
+        clock: Deadline,
+        reissue: Callable[[Any, str], Awaitable[R]],
+        *,
+        retries: bool,
     ) -> None:
         self._inner = inner
         self._current = current
         self._clock = clock
+        self._reissue = reissue
         self._retries = retries
         self.calls = 0
         self.last: R | None = None
@@ -130,17 +155,26 @@ class Rest(Generic[R]):
 
     async def __call__(self) -> R:
         """Run the rest of the operation and return what it came to."""
-        if self.over:
-            raise RuntimeError("call_next() after the hook has returned")
         if self.calls and not self._retries:
             raise RuntimeError("call_next() a second time needs the operator's grant [grants] retriers")
+        return await self._inside(self._inner)
+
+    async def reissue(self, changed: Any, *, model: str = "") -> R:
+        """Do *changed* in place of the request, as an operation of its own; return what it came to."""
+        if not self._retries:
+            raise RuntimeError("call_next.reissue() needs the operator's grant [grants] retriers")
+        return await self._inside(lambda: self._reissue(changed, model))
+
+    async def _inside(self, inner: Callable[[], Awaitable[R]]) -> R:
+        if self.over:
+            raise RuntimeError("call_next() after the hook has returned")
         if being_cancelled():
             # The hook swallowed its cancellation: that is no consent.
             raise asyncio.CancelledError
         self.calls += 1
         self._clock.stop()
         try:
-            self.last = await self._inner()
+            self.last = await inner()
         finally:
             self._clock.start()
         return self.last

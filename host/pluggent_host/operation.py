@@ -15,12 +15,17 @@ R = TypeVar("R")
 
 
 class Attempt:
-    """One try at executing. A stream notes here whether anybody has seen some of it."""
+    """One try at executing. A stream notes here whether anybody has seen some of it.
 
-    __slots__ = ("number", "on_discard", "shown")
+    ``failure`` is what the attempt before this one came to, ``waited_s`` how long ago.
+    """
 
-    def __init__(self, number: int) -> None:
+    __slots__ = ("failure", "number", "on_discard", "shown", "waited_s")
+
+    def __init__(self, number: int, failure: str = "", waited_s: float = 0.0) -> None:
         self.number = number
+        self.failure = failure
+        self.waited_s = waited_s
         self.shown = False
         self.on_discard: Callable[[str], None] | None = None
 
@@ -97,6 +102,14 @@ class Operation(Recorded, Protocol[E, R]):
 
     def may_respond(self, plugin: str) -> bool: ...
     def response(self, value: object) -> R: ...
+    async def reissued(self, changed: Any, model: str, number: int) -> Operation[E, R]:
+        """Return the operation that does *changed* in place of this one. Raises ValueError."""
+        ...
+
+    def absorb(self, child: Operation[E, R]) -> None:
+        """Take over what *child*, which was reissued for this one, has used."""
+        ...
+
     async def execute(self, event: E, attempt: Attempt) -> R: ...
     def result_event(self, event: E, result: R) -> Any: ...
     def changed_result(self, event: Any, value: Any, plugin: str) -> Any: ...

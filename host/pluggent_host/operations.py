@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Ask, Decision, Deny
+from pluggent_hookspecs.decisions import Decision, Deny
 from pluggent_hookspecs.events import (
     ApprovalEvent,
     Change,
@@ -31,9 +31,9 @@ from pluggent_hookspecs.events import (
 from pluggent_host.calling import NOTHING, Caller, being_cancelled
 from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains
+from pluggent_host.decided import MADE_BY_DECIDE, Answered, Asked, Decided, Denied, Ready, Release
 from pluggent_host.onion import Around, Layer
 from pluggent_host.operation import Attempt, Operation, Recorded, record_of
-from pluggent_host.quoting import quoted
 from pluggent_host.settings import HostSettings
 from pluggent_host.verdicts import HOST, Verdict, ballot, combine
 
@@ -42,62 +42,25 @@ log = logging.getLogger("pluggent.operations")
 STALE_S: Final = 5.0
 """A decision older than this is made again before another attempt."""
 
+MAX_REISSUES: Final = 3
+"""How many times an operation may be replaced by another one, from within around hooks."""
+
 E = TypeVar("E")
 R = TypeVar("R")
 
 
-_MADE_BY_DECIDE: Final = object()
+class Reissues:
+    """How many more times one operation, its reissued ones included, may be reissued."""
 
+    def __init__(self) -> None:
+        self._number = 0
 
-@final
-class Ready(Generic[E, R]):
-    """The right to execute one frozen request once. Made by ``Operations`` alone."""
-
-    __slots__ = ("approved", "decided_at", "event", "operation", "used")
-
-    def __init__(
-        self, key: object, operation: Operation[E, R], event: E, approved: tuple[tuple[str, Ask], ...] = ()
-    ) -> None:
-        if key is not _MADE_BY_DECIDE:
-            raise TypeError("a Ready comes from Operations.decide, nowhere else")
-        self.operation = operation
-        self.event = event
-        self.approved = approved
-        self.decided_at = perf_counter()
-        self.used = False
-
-
-@attrs.frozen
-class Denied(Generic[E, R]):
-    """A policy, or the host, said no."""
-
-    operation: Operation[E, R]
-    event: E
-    by: str
-    deny: Deny
-
-
-@attrs.frozen
-class Asked(Generic[E, R]):
-    """A person has to agree first. ``respond`` is the answer that would be given then."""
-
-    operation: Operation[E, R]
-    event: E
-    asks: tuple[tuple[str, Ask], ...]
-    verdict: Verdict
-
-
-@attrs.frozen
-class Answered(Generic[E, R]):
-    """A policy answered in place of executing."""
-
-    operation: Operation[E, R]
-    event: E
-    by: str
-    value: object
-
-
-Decided = Ready[E, R] | Denied[E, R] | Asked[E, R] | Answered[E, R]
+    def take(self) -> int:
+        """Return the number of the next one. Raises LimitReached."""
+        if self._number >= MAX_REISSUES:
+            raise errors.LimitReached("reissues", MAX_REISSUES)
+        self._number += 1
+        return self._number
 
 
 class Operations:
@@ -127,7 +90,7 @@ class Operations:
         decided = await self._vote(before.operation, before.event, (), perf_counter())
         approved = before.approved if isinstance(before, Ready) else ()
         if isinstance(decided, Asked) and set(decided.asks) <= set(approved):
-            return Ready(_MADE_BY_DECIDE, before.operation, before.event, approved)
+            return Ready(MADE_BY_DECIDE, before.operation, before.event, approved)
         return decided
 
     async def _transform(self, operation: Operation[E, R], deadline: float) -> tuple[E, tuple[Change, ...]]:
@@ -165,7 +128,7 @@ class Operations:
             return Denied(operation, event, HOST, unrecorded)
         match verdict.outcome:
             case "allow":
-                return Ready(_MADE_BY_DECIDE, operation, event)
+                return Ready(MADE_BY_DECIDE, operation, event)
             case "deny":
                 assert verdict.deny is not None
                 return Denied(operation, event, verdict.by, verdict.deny)
@@ -207,6 +170,8 @@ class Operations:
     async def ask(self, asked: Asked[E, R]) -> Decided[E, R] | None:
         """Put *asked* to the approvers in order. None: nobody was there to answer."""
         operation, event = asked.operation, asked.event
+        if operation.scope.dry_run:
+            return None
         started = perf_counter()
         answer = await self._resolve(operation, event, asked.verdict)
         match answer:
@@ -217,7 +182,7 @@ class Operations:
             case (by, None) if asked.verdict.respond is not None:
                 return Answered(operation, event, by, asked.verdict.respond.value)
             case _:
-                ready = Ready(_MADE_BY_DECIDE, operation, event, asked.asks)
+                ready = Ready(MADE_BY_DECIDE, operation, event, asked.asks)
                 return ready if perf_counter() - started <= STALE_S else await self._still(ready)
 
     async def _still(self, ready: Ready[E, R]) -> Decided[E, R]:
@@ -274,7 +239,7 @@ class Operations:
             if ready.used:
                 raise RuntimeError("a Ready was used twice")
             ready.used = True
-            result = await self._around(ready)
+            result = await self._around(ready, self._layers(operation), Reissues())
         return await self.finish(operation, event, result)
 
     async def finish(self, operation: Operation[E, R], event: E, result: R) -> R:
@@ -306,7 +271,7 @@ class Operations:
         seen = attrs.evolve(seen, digest=hashlib.sha256(repr(seen).encode("utf-8", "surrogatepass")).hexdigest())
         ballots = await self._ballots(operation, hook, seen, started + self._hook_s, responding=False)
         verdict = combine(ballots, None, self._grants)
-        release = _Release(operation, event)
+        release = Release(operation, event)
         record = record_of(release, seen, verdict.outcome, verdict.by, verdict.reason, verdict.votes, (), started)
         deny = self._write(release, record) or verdict.deny
         if deny is None and verdict.outcome == "ask":
@@ -317,7 +282,46 @@ class Operations:
                 deny = answered[1]
         return operation.withheld(event, deny) if deny is not None else operation.result(seen)
 
-    async def _around(self, ready: Ready[E, R]) -> R:
+    def _layers(self, operation: Operation[E, R]) -> tuple[Layer, ...]:
+        chain = self._chains[operation.hooks.around] if operation.hooks.around else ()
+        return tuple(
+            Layer(
+                impl.plugin,
+                impl.function,
+                retries=impl.plugin in self._grants.retriers or impl.plugin.startswith(APP),
+                answers=self._may_answer(operation, impl.plugin),
+            )
+            for impl in chain
+        )
+
+    async def _reissue(
+        self, operation: Operation[E, R], changed: Any, model: str, below: Sequence[Layer], reissues: Reissues
+    ) -> R:
+        """Decide about *changed* and do it in place of *operation*, inside the layers *below*."""
+        number = reissues.take()
+        try:
+            child = await operation.reissued(changed, model, number)
+        except ValueError as error:
+            raise errors.SessionError(f"reissue: {error}") from error
+        decided = await self.decide(child)
+        if isinstance(decided, Asked):
+            decided = await self.ask(decided) or decided
+        match decided:
+            case Denied(by=by, deny=deny):
+                raise errors.Denied(by, deny.tell_user, child.digest(decided.event))
+            case Asked(verdict=verdict):
+                reason = f"{verdict.reason}: a person has to approve this first, and nobody was there to ask"
+                raise errors.Denied(verdict.by, reason, child.digest(decided.event))
+            case Answered(value=value):
+                return child.response(value)
+            case Ready():
+                decided.used = True
+        try:
+            return await self._around(decided, below, reissues)
+        finally:
+            operation.absorb(child)
+
+    async def _around(self, ready: Ready[E, R], layers: Sequence[Layer], reissues: Reissues) -> R:
         operation, event = ready.operation, ready.event
 
         async def innermost(attempt: Attempt) -> R:
@@ -335,19 +339,13 @@ class Operations:
             if (unrecorded := self._write(operation, record)) is not None:
                 raise errors.Denied(HOST, unrecorded.tell_user, operation.digest(event))
 
-        chain = self._chains[operation.hooks.around] if operation.hooks.around else ()
-        if not chain:
+        if not layers:
             return await innermost(Attempt(1))
-        layers = [
-            Layer(
-                impl.plugin,
-                impl.function,
-                retries=impl.plugin in self._grants.retriers or impl.plugin.startswith(APP),
-                answers=self._may_answer(operation, impl.plugin),
-            )
-            for impl in chain
-        ]
-        onion = Around(operation, event, self._caller, innermost, answered, self._failed, operation.limit_s)
+
+        async def reissue(changed: Any, model: str, below: Sequence[Layer]) -> R:
+            return await self._reissue(operation, changed, model, below, reissues)
+
+        onion = Around(operation, event, self._caller, innermost, answered, self._failed, operation.limit_s, reissue)
         return await onion.run(layers)
 
     def _may_answer(self, operation: Operation[Any, Any], plugin: str) -> bool:
@@ -375,24 +373,3 @@ def _usable(operation: Operation[Any, Any], verdict: Verdict) -> Verdict:
         deny = Deny("a policy failed, so this was not done", tell_user=f"policy '{verdict.by}' {error}")
         return attrs.evolve(verdict, outcome="deny", reason=deny.tell_user, deny=deny, asks=(), respond=None)
     return verdict
-
-
-class _Release:
-    """The result of an operation, asking to be let out: recorded and asked about like a request."""
-
-    def __init__(self, operation: Recorded, event: Any) -> None:
-        self._operation = operation
-        self._event = event
-        self.name = f"{operation.name}_result"
-        self.scope = operation.scope
-        self.id = operation.id
-        self.journal = operation.journal
-
-    def capability(self) -> str:
-        return self._operation.capability()
-
-    def digest(self, event: Any) -> str:
-        return str(event.digest)
-
-    def rendered(self, event: Any) -> str:
-        return f"{self._operation.rendered(self._event)}\nits result is to be released: {quoted(repr(event))}"

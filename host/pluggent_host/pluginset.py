@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fnmatch
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -147,6 +148,13 @@ class PluginSet:
         if isinstance(known, PluggentError):
             raise known
         return known
+
+    async def load_all(self) -> None:
+        """Load and open every plugin that may run; ``states`` says what became of each."""
+        for record in self.catalog.records:
+            if record.state == "available" and record.kind != "hooks":
+                with contextlib.suppress(PluggentError):  # its state says so
+                    await self.offer(record)
 
     async def _loaded(self, record: PluginRecord) -> Offer | PluggentError:
         name = registered_name(record)

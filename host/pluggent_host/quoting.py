@@ -1,5 +1,8 @@
 """Text of models, tools and plugins for a person's eyes: what cannot be seen is escaped."""
 
+_BREAKS = frozenset("\n\t")
+_REDIRECTING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
 
 def quoted(text: str) -> str:
     r"""Return *text* with everything escaped that is no visible character, line breaks included.
@@ -13,3 +16,22 @@ def quoted(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def harmless(text: str) -> str:
+    r"""Return *text* for a terminal: lines stay lines, control and direction characters are escaped.
+
+    >>> print(harmless("two\nlines\x1b]0;title"))
+    two
+    lines\x1b]0;title
+    """
+    if text.isprintable():
+        return text
+    return "".join(c.encode("unicode_escape", "surrogatepass").decode() if _is_harmful(c) else c for c in text)
+
+
+def _is_harmful(character: str) -> bool:
+    if character in _BREAKS:
+        return False
+    is_control = character < " " or "\x7f" <= character < "\xa0" or "\ud800" <= character <= "\udfff"
+    return is_control or character in _REDIRECTING

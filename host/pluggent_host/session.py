@@ -26,6 +26,7 @@ from pluggent_host.undoing import Exchange, last_exchange
 from pluggent_host.watchers import EventStream
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 @attrs.frozen
@@ -141,7 +142,11 @@ class Session:
         feed, how = Feed(), How(output, **options).by("stream")
         return TurnStream(feed, lambda: self._turn(content, how, feed))
 
-    def events(self, *kinds: type[Observation]) -> EventStream:
+    @overload
+    def events(self) -> EventStream[Observation]: ...
+    @overload
+    def events(self, *kinds: type[K]) -> EventStream[K]: ...
+    def events(self, *kinds: type[Any]) -> EventStream[Any]:
         """Follow what happens in this session, all of its turns: events of these *kinds* (default: all).
 
         >>> async def watch(session):

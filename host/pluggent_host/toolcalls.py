@@ -168,6 +168,12 @@ class ToolCallOperation:
             + "\n".join(quoted(line) for line in arguments.split("\n"))
         )
 
+    async def reissued(self, changed: Any, model: str, number: int) -> ToolCallOperation:
+        raise ValueError("only a model call can be reissued; other arguments are for transform_tool_call")
+
+    def absorb(self, child: object) -> None:
+        raise AssertionError("a tool call is never reissued")
+
     # ---- running -------------------------------------------------------------------------
 
     async def execute(self, event: ToolCallEvent, attempt: Attempt) -> ToolOutput:

@@ -30,12 +30,12 @@ from pluggent_host.batch import run_batch
 from pluggent_host.calling import uncancelled
 from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Conversation, Services, began
+from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.deltas import Deltas, visible
 from pluggent_host.edges import InputOperation, OutputOperation
 from pluggent_host.feed import Feed
 from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nested import NestedCalls
-from pluggent_host.operations import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.quota import Quota
 from pluggent_host.selecting import select_tools
 from pluggent_host.step import AskModel, Done, Event, Replied, RunTools, Spent, Started, State, Stopped, Why, step
@@ -187,11 +187,12 @@ class Turn:
         answered = done.why in (Why.COMPLETED, Why.INVALID_OUTPUT)
         text = self._so_far + visible(self._reply) if answered and self._reply else "\n".join(self._notes)
         self.tell(TurnEnded(self.scope, done.why, text, self.usage, done.detail))
-        value = self._value if done.why is Why.COMPLETED else ()
-        return TurnResult(
-            text, done.why, self.usage, self.scope.turn_id, self._reply, done.detail, done.limit, *value,
-            has_output=bool(value),
-        )  # fmt: skip
+        result: TurnResult[Any] = TurnResult(
+            text, done.why, self.usage, self.scope.turn_id, self._reply, done.detail, done.limit
+        )
+        if not self._value or done.why is not Why.COMPLETED:
+            return result
+        return attrs.evolve(result, value=self._value[0], has_output=True)
 
     def _spent(self) -> Spent:
         return Spent(perf_counter() - self._started - self._thinking_s, self.usage)
@@ -216,7 +217,7 @@ class Turn:
         )
         operation = ModelCallOperation(
             self, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
-            self.left_s(self._services.settings.timeouts.model_s), self._deltas,
+            self.left_s(self._services.settings.timeouts.model_s), self._deltas, self._services.model,
         )  # fmt: skip
         response = await self._called(operation)
         if isinstance(response, Stopped):
@@ -360,8 +361,6 @@ class Turn:
     # ---- people --------------------------------------------------------------------------
 
     async def put(self, asked: Asked[E, R]) -> Decided[E, R] | None:
-        if self.scope.dry_run:
-            return None
         started = perf_counter()
         self._asks += 1
         try:

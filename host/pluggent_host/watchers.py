@@ -6,27 +6,29 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self, TypeVar, cast
 
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import EventsDropped, Observation, Scope, SessionClosed
+
+K = TypeVar("K")
 
 WAITING_EVENTS = 10_000
 """How many events wait for a consumer before newer ones are dropped."""
 
 
-class EventStream:
+class EventStream(Generic[K]):
     """Events as they happen: an async context manager that is an async iterator.
 
     It begins when it is entered, and ends with the host or the session. A consumer that falls
     more than 10,000 events behind misses some, and gets an EventsDropped in their place.
     """
 
-    def __init__(self, streams: set[EventStream], kinds: tuple[type[Observation], ...], session_id: str) -> None:
+    def __init__(self, streams: set[EventStream[Any]], kinds: tuple[type[Any], ...], session_id: str) -> None:
         self._streams = streams
         self._kinds = (*kinds, EventsDropped) if kinds else ()
         self._session_id = session_id
-        self._events: deque[Observation] = deque()
+        self._events: deque[K] = deque()
         self._news = asyncio.Event()
         self._missed = 0
         self._entered = self._ended = False
@@ -39,7 +41,7 @@ class EventStream:
             if self._missed or len(self._events) >= WAITING_EVENTS:
                 self._missed += 1
             else:
-                self._events.append(event)
+                self._events.append(cast("K", event))
             self._news.set()
         if self._session_id and isinstance(event, SessionClosed):
             self.end()
@@ -62,7 +64,7 @@ class EventStream:
         self._streams.discard(self)
         self.end()
 
-    async def __aiter__(self) -> AsyncIterator[Observation]:
+    async def __aiter__(self) -> AsyncIterator[K | EventsDropped]:
         if not self._entered:
             raise SessionError("enter the stream first: async with host.events() as events")
         while True:
@@ -82,14 +84,14 @@ class Watchers:
     """All streams of events of one host."""
 
     def __init__(self) -> None:
-        self._streams: set[EventStream] = set()
+        self._streams: set[EventStream[Any]] = set()
 
     def tell(self, event: Observation) -> None:
         """Give *event* to every stream that wants it."""
         for stream in self._streams:
             stream.put(event)
 
-    def stream(self, kinds: tuple[type[Observation], ...], session_id: str = "") -> EventStream:
+    def stream(self, kinds: tuple[type[Any], ...], session_id: str = "") -> EventStream[Any]:
         """Return a stream of events of these *kinds* (default: all), of one session if it is named."""
         return EventStream(self._streams, kinds, session_id)
 

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from pluggent_hookspecs import Allow, Ask, Deny, MemoryItem, ToolContext, ToolFinished, hookimpl, tool
 from pluggent_host import Host, Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_hookspecs import Allow, Ask, Deny, MemoryItem, ToolContext, ToolFinished, hookimpl, tool
+from pluggent_host.transcript import Decided, Dispatched, TurnBegan
 from talking import hosting, shape, talking
 
 
@@ -54,7 +55,8 @@ async def test_only_what_is_declared_pure_runs():
 
 async def test_policies_decide_and_the_decisions_are_recorded():
     class Policy:
-        seen: list[bool] = []
+        def __init__(self) -> None:
+            self.seen: list[bool] = []
 
         @hookimpl
         def decide_tool_call(self, event: Any) -> Deny | Allow:
@@ -65,8 +67,8 @@ async def test_policies_decide_and_the_decisions_are_recorded():
     calls = (call("write", path="a"), call("fetch", url="u"))
     async with talking(calls, "ok", tools=ran.tools(), plugins=[policy, recorder]) as session:
         await session.say("go", dry_run=True)
-        decided = [entry.decision.verdict for entry in session.records() if type(entry).__name__ == "Decided"]
-        began = [entry.dry_run for entry in session.records() if type(entry).__name__ == "TurnBegan"]
+        decided = [entry.decision.verdict for entry in session.records() if isinstance(entry, Decided)]
+        began = [entry.dry_run for entry in session.records() if isinstance(entry, TurnBegan)]
 
     assert policy.seen == [True, True]
     assert decided.count("deny") == 1
@@ -146,5 +148,6 @@ async def test_nothing_is_left_in_doubt_after_a_dry_run():
         await session.say("go", dry_run=True)
         await session.say("now for real")
 
-        assert not any(type(entry).__name__ == "Dispatched" and entry.turn_id == "t1" for entry in session.records())
+        dispatched = [entry.turn_id for entry in session.records() if isinstance(entry, Dispatched)]
+        assert dispatched == ["t2"]
     assert ran.names == ["write"]

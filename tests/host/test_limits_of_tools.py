@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from pluggent_hookspecs import Deny, ToolContext, Usage, hookimpl, tool
+from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.messages import Message
+from pluggent_hookspecs.models import FinishReason, ModelResponse
 from pluggent_host import Limits, ToolLimits, Why
 from pluggent_host.step import LAST_ROUND, NEARLY_SPENT
 from pluggent_host.testing.fakes import ScriptedModel, call
-from pluggent_hookspecs import Deny, ToolContext, Usage, hookimpl, tool
-from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.models import FinishReason, ModelResponse
-from pluggent_hookspecs.messages import Message
 from talking import assert_whole, hosting, talking
 
 

@@ -1,15 +1,16 @@
 """A reply in the form that was asked for: session.say(…, output=Type)."""
 
 import json
+import re
 from typing import Annotated, Any, Literal, TypedDict
 
 import attrs
 import pytest
+from pluggent_hookspecs import Deny, Message, ModelParameters, Param, hookimpl
+from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Limits, Why
 from pluggent_host.outputs import output_form
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_hookspecs import Deny, Message, ModelParameters, Param, hookimpl
-from pluggent_hookspecs.errors import SessionError
 from talking import hosting, shape, talking
 
 
@@ -227,14 +228,12 @@ def test_a_form_reads_what_it_describes(wanted: Any, text: str, value: Any) -> N
     ],
 )
 def test_a_form_says_what_is_wrong_and_where(wanted: Any, text: str, problem: str) -> None:
-    with pytest.raises(ValueError, match="^") as caught:
+    with pytest.raises(ValueError, match=re.escape(problem)):
         output_form(wanted).read(text)
-
-    assert problem in str(caught.value)
 
 
 def test_a_schema_of_a_class_that_contains_itself_refers_to_what_is_there() -> None:
-    schema = json.loads(json.dumps(output_form(Node).schema, default=lambda value: dict(value)))
+    schema = json.loads(json.dumps(output_form(Node).schema, default=dict))
 
     assert schema["properties"]["inside"]["items"] == {"$ref": "#/$defs/Node"}
     assert set(schema["$defs"]) == {"Node"}

@@ -1,0 +1,90 @@
+"""What came of deciding about an operation. Only Operations makes a Ready, and without one nothing is executed."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, Final, Generic, TypeVar, final
+
+import attrs
+from pluggent_hookspecs.decisions import Ask, Deny
+
+from pluggent_host.operation import Operation, Recorded
+from pluggent_host.quoting import quoted
+from pluggent_host.verdicts import Verdict
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+MADE_BY_DECIDE: Final = object()
+
+
+@final
+class Ready(Generic[E, R]):
+    """The right to execute one frozen request once. Made by ``Operations`` alone."""
+
+    __slots__ = ("approved", "decided_at", "event", "operation", "used")
+
+    def __init__(
+        self, key: object, operation: Operation[E, R], event: E, approved: tuple[tuple[str, Ask], ...] = ()
+    ) -> None:
+        if key is not MADE_BY_DECIDE:
+            raise TypeError("a Ready comes from Operations.decide, nowhere else")
+        self.operation = operation
+        self.event = event
+        self.approved = approved
+        self.decided_at = perf_counter()
+        self.used = False
+
+
+@attrs.frozen
+class Denied(Generic[E, R]):
+    """A policy, or the host, said no."""
+
+    operation: Operation[E, R]
+    event: E
+    by: str
+    deny: Deny
+
+
+@attrs.frozen
+class Asked(Generic[E, R]):
+    """A person has to agree first. ``respond`` is the answer that would be given then."""
+
+    operation: Operation[E, R]
+    event: E
+    asks: tuple[tuple[str, Ask], ...]
+    verdict: Verdict
+
+
+@attrs.frozen
+class Answered(Generic[E, R]):
+    """A policy answered in place of executing."""
+
+    operation: Operation[E, R]
+    event: E
+    by: str
+    value: object
+
+
+Decided = Ready[E, R] | Denied[E, R] | Asked[E, R] | Answered[E, R]
+
+
+class Release:
+    """The result of an operation, asking to be let out: recorded and asked about like a request."""
+
+    def __init__(self, operation: Recorded, event: Any) -> None:
+        self._operation = operation
+        self._event = event
+        self.name = f"{operation.name}_result"
+        self.scope = operation.scope
+        self.id = operation.id
+        self.journal = operation.journal
+
+    def capability(self) -> str:
+        return self._operation.capability()
+
+    def digest(self, event: Any) -> str:
+        return str(event.digest)
+
+    def rendered(self, event: Any) -> str:
+        return f"{self._operation.rendered(self._event)}\nits result is to be released: {quoted(repr(event))}"

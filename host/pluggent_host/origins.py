@@ -1,0 +1,78 @@
+"""Where a setting comes from, as a value; and in which line of a TOML file each key stands.
+
+Standard library only, as everything that listing plugins reads.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, cast
+
+_BUDGET = 262_144
+"""Characters read to find lines: where nobody can be sure who wrote a file, looking for lines costs little."""
+
+
+class Origin(NamedTuple):
+    """Where a value comes from: ``where`` is a file, a variable, or the command line.
+
+    ``line`` counts from 1; None where there is none, or none was found. ``also`` are the sources
+    whose values were added to it, first to last.
+    """
+
+    kind: Literal["file", "variable", "flag"]
+    where: str
+    line: int | None = None
+    also: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        own = self.where if self.line is None else f"{self.where}, line {self.line}"
+        return " and ".join((*map(str, self.also), own))
+
+
+def lines_of(text: str) -> Mapping[str, int]:
+    r"""Return the line of every dotted key and table in *text*, which is TOML; very long files are not read to the end.
+
+    >>> lines_of('model = "a/b"\n[limits]\nasks = 2\n')
+    {'model': 1, 'limits': 2, 'limits.asks': 3}
+    """
+    found: dict[str, int] = {}
+    table: tuple[str, ...] = ()
+    for line, statement, parsed in _statements(text):
+        if statement.lstrip().startswith("["):
+            *_, table = _paths(parsed)
+            names = [table[: end + 1] for end in range(len(table))]
+        else:
+            names = [(*table, *path) for path in _paths(parsed)]
+        for path in names:
+            found.setdefault(".".join(path), line)
+    return found
+
+
+def _statements(text: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """Yield each statement with its first line: TOML has one a line, but for long texts and lists.
+
+    A statement cut off before its end is no TOML, so the first that is some is whole.
+    """
+    budget, first, statement = _BUDGET, 1, ""
+    for line, content in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        first = first if statement else line
+        statement = f"{statement}\n{content}" if statement else content
+        budget -= len(statement)
+        if budget < 0:
+            return
+        try:
+            parsed = tomllib.loads(statement)
+        except (ValueError, RecursionError):
+            continue
+        if parsed:
+            yield first, statement, parsed
+        statement = ""
+
+
+def _paths(parsed: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield the path of every key, those of inner tables behind those of the outer ones."""
+    for name, value in parsed.items():
+        yield (name,)
+        if isinstance(value, dict):
+            yield from ((name, *path) for path in _paths(cast("dict[str, Any]", value)))

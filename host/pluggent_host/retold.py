@@ -1,0 +1,124 @@
+"""A stored session as a whole: its turns in order, with everything that was said and decided.
+
+Reads without the writer's lock; a session in use is retold as far as it has come. What it looks
+like as a file for others is exporting.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.messages import Message, Usage
+
+from pluggent_host.stored import SUFFIX, open_session
+from pluggent_host.transcript import Entry, Given, SessionBegan, Spending, TurnBegan, TurnOver, Undone
+from pluggent_host.transcript_file import read
+
+
+@attrs.frozen
+class StoredTurn:
+    """One turn. ``entries`` is all that belongs to it, in order; ``usage`` what its model calls used.
+
+    ``why`` is how it ended, empty while it has not. ``undone``: the person took it back.
+    """
+
+    began: TurnBegan
+    entries: tuple[Entry, ...] = ()
+    why: str = ""
+    detail: str = ""
+    usage: Usage = Usage()
+    undone: bool = False
+
+
+@attrs.frozen
+class StoredSession:
+    """A session as its file tells it. ``given`` are the messages that it was begun with.
+
+    ``problem`` says from where on the file is damaged; empty if it is whole.
+    """
+
+    id: str
+    began: SessionBegan | None = None
+    given: tuple[Message, ...] = ()
+    turns: tuple[StoredTurn, ...] = ()
+    problem: str = ""
+
+    @property
+    def usage(self) -> Usage:
+        """What all model calls used."""
+        return sum((turn.usage for turn in self.turns), Usage())
+
+
+def retell(folder: Path, id: str) -> StoredSession:
+    """Return the session *id* of *folder*. Of a damaged one what comes before the damage.
+
+    Raises SessionError if there is none, or it cannot be read at all.
+    """
+    try:
+        open_session(folder, id).close()
+    except OSError as error:
+        raise SessionError(f"session '{id}' cannot be read: {folder / id}{SUFFIX}: {error.strerror}") from error
+    book = _Book(id)
+    try:
+        for entry in read(folder / f"{id}{SUFFIX}"):
+            book.read(entry)
+    except SessionError as error:
+        return attrs.evolve(book.session(), problem=str(error))
+    return book.session()
+
+
+class _Book:
+    """Reads entries in order, turn by turn."""
+
+    def __init__(self, id: str) -> None:
+        self._session = StoredSession(id)
+        self._turns: list[StoredTurn] = []
+        self._entries: list[Entry] = []
+        self._usage = Usage()
+
+    def read(self, entry: Entry) -> None:
+        match entry:
+            case SessionBegan():
+                self._session = attrs.evolve(self._session, began=entry)
+            case Given(messages):
+                self._session = attrs.evolve(self._session, given=(*self._session.given, *messages))
+            case TurnBegan():
+                self._end()
+                self._turns.append(StoredTurn(entry))
+            case TurnOver(why=why, detail=detail):
+                self._over(why, detail)
+            case Undone(turn_id):
+                self._end()
+                self._turns = list(_taken_back(self._turns, turn_id))
+            case Spending(usage=usage):
+                self._usage += usage
+                self._entries.append(entry)
+            case _:
+                self._entries.append(entry)
+
+    def _over(self, why: str, detail: str) -> None:
+        if self._turns:
+            self._turns[-1] = attrs.evolve(self._turns[-1], why=why, detail=detail)
+
+    def _end(self) -> None:
+        """Close the books of the turn that was read."""
+        if self._turns:
+            turn = self._turns[-1]
+            entries, usage = (*turn.entries, *self._entries), turn.usage + self._usage
+            self._turns[-1] = attrs.evolve(turn, entries=entries, usage=usage)
+            self._entries, self._usage = [], Usage()
+
+    def session(self) -> StoredSession:
+        """Return what was read so far."""
+        self._end()
+        return attrs.evolve(self._session, turns=tuple(self._turns))
+
+
+def _taken_back(turns: Iterable[StoredTurn], first: str) -> Iterable[StoredTurn]:
+    undone = False
+    for turn in turns:
+        undone = undone or (turn.began.turn_id == first and not turn.undone)
+        yield attrs.evolve(turn, undone=turn.undone or undone)

@@ -1,0 +1,336 @@
+"""The sessions in a folder, seen from outside: which there are, what each is about, and deleting them.
+
+Reading takes no lock and changes nothing: a session that somebody writes to is read as far as it has
+come. Standard library only, so that listing thousands is cheap. What was said in one of them is
+retold.py's, finding words in all of them searching.py's. POSIX only (flock, O_NOFOLLOW).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from pluggent_hookspecs.errors import SessionError
+
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+SUFFIX = ".jsonl"
+FOLDER = "sessions"
+"""What the folder of sessions is called in a state folder."""
+MAX_LINE = 134_217_728
+"""Bytes; what is longer is no entry, and nothing is read that has no end."""
+
+_TORN = ".torn"
+_KIND = b'{"t":"'
+_FIRST_WORDS = 200
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Summary(NamedTuple):
+    """What one session is about. Times are seconds since 1970; None is unknown.
+
+    ``turns`` counts those that began. ``in_use``: a process has it open. ``problem`` says what is
+    wrong with the file, empty if it is whole; the other fields then say what could be read.
+    """
+
+    id: str
+    modified_s: float
+    size: int
+    created_s: float | None = None
+    model: str = ""
+    turns: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    first_words: str = ""
+    in_use: bool = False
+    problem: str = ""
+
+
+class Place(NamedTuple):
+    """A session and when something was last written to it."""
+
+    id: str
+    modified_s: float
+
+
+# ---- which there are --------------------------------------------------------------------
+
+
+def places(folder: Path) -> tuple[Place, ...]:
+    """Return every session in *folder*, the one last written to first; none if there is no folder.
+
+    Reads no session. Raises SessionError if the folder cannot be read.
+    """
+    found: list[Place] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if is_session(entry.name):
+                    with suppress(FileNotFoundError):  # deleted meanwhile
+                        modified_s = entry.stat(follow_symlinks=False).st_mtime
+                        found.append(Place(entry.name.removesuffix(SUFFIX), modified_s))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise SessionError(f"{folder} cannot be read: {error.strerror}") from error
+    return tuple(sorted(found, key=lambda place: (-place.modified_s, place.id)))
+
+
+def is_session(name: str) -> bool:
+    """Say whether a file of that name is a session.
+
+    >>> is_session("trip.jsonl"), is_session("trip.torn"), is_session("-x.jsonl")
+    (True, False, False)
+    """
+    return name.endswith(SUFFIX) and SESSION_ID.fullmatch(name.removesuffix(SUFFIX)) is not None
+
+
+def matching(folder: Path, beginning: str) -> tuple[str, ...]:
+    """Return the ids of the sessions that *beginning* may mean: the one of that name, else all that begin so."""
+    ids = [place.id for place in places(folder) if place.id.startswith(beginning)] if beginning else []
+    return (beginning,) if beginning in ids else tuple(sorted(ids))
+
+
+def summaries(folder: Path, *, limit: int | None = None) -> Iterator[Summary]:
+    """Yield what each session is about, the one last written to first, *limit* at most.
+
+    Damaged and unreadable ones are among them and say so. Raises SessionError as ``places``.
+    """
+    is_held = _holders()
+    for place in places(folder)[:limit]:
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            yield _summary(folder, place, is_held)
+
+
+# ---- what one is about ------------------------------------------------------------------
+
+
+def open_session(folder: Path, id: str) -> BinaryIO:
+    """Open a session for reading, without its lock. Raises OSError for what is missing or no regular file."""
+    descriptor = os.open(folder / f"{id}{SUFFIX}", _READ)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the whole lines of a session; a torn one at the end is left out. Raises ValueError if one is endless."""
+    while line := file.readline(MAX_LINE):
+        if not line.endswith(b"\n"):
+            if len(line) == MAX_LINE:
+                raise ValueError(f"has a line of more than {MAX_LINE} bytes")
+            return
+        yield line
+
+
+def kind_of(line: bytes) -> str:
+    r"""Return which entry *line* is, by its first bytes; empty if it is none.
+
+    >>> kind_of(b'{"t":"Said","turn_id":"t1"}\n')
+    'Said'
+    """
+    if not (line.startswith(_KIND) and line.endswith(b"}\n")):
+        return ""
+    return line[len(_KIND) : line.find(b'"', len(_KIND))].decode("ascii", "replace")
+
+
+def fields_of(line: bytes) -> dict[str, Any]:
+    """Return the fields of an entry as JSON has them. Raises ValueError for what is no JSON object."""
+    try:
+        plain: object = json.loads(line.decode("utf-8", "surrogatepass"))
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+    if not isinstance(plain, dict):
+        raise ValueError("no object")
+    return cast("dict[str, Any]", plain)
+
+
+def text_of(message: object) -> str:
+    """Return the text of a message as JSON has it; what is no message has none."""
+    texts = (object_of(part).get("text") for part in list_of(object_of(message).get("content")))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def object_of(value: object) -> dict[str, Any]:
+    """Return *value* if it is a JSON object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[object]:
+    """Return *value* if it is a JSON list, else an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _summary(folder: Path, place: Place, is_held: Callable[[int], bool]) -> Summary:
+    book = _Book()
+    size, held = 0, False
+    try:
+        with open_session(folder, place.id) as file:
+            size, held = os.fstat(file.fileno()).st_size, is_held(file.fileno())
+            for line in lines(file):
+                book.read(line)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        symlink = error.errno == errno.ELOOP
+        book.problem = "it is a symbolic link" if symlink else f"it cannot be read: {error.strerror}"
+    except ValueError as error:
+        book.problem = f"it {error}"
+    return Summary(place.id, place.modified_s, size, *book.facts(), held, book.problem or book.missing())
+
+
+class _Book:
+    """Reads the lines of one session in order, and of most no more than which they are."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self._number = 0
+        self._began: dict[str, Any] = {}
+        self._model = ""
+        self._turns = 0
+        self._tokens: dict[str, int | None] = {"input": None, "output": None}
+        self._first = self._first_turn = ""
+
+    def read(self, line: bytes) -> None:
+        self._number += 1
+        kind = kind_of(line)
+        if not kind:
+            self._damaged("is no entry")
+        elif kind == "TurnBegan":
+            self._turns += 1
+        elif kind in _SUMMED and not (kind == "Said" and self._first):
+            try:
+                self._sum(kind, fields_of(line))
+            except ValueError:
+                self._damaged("is no JSON")
+
+    def _sum(self, kind: str, plain: dict[str, Any]) -> None:
+        match kind:
+            case "SessionBegan":
+                self._began, self._model = plain, _text(plain.get("model"))
+            case "ModelChosen":
+                self._model = _text(plain.get("model"))
+            case "Said":
+                message = object_of(plain.get("message"))
+                if message.get("role") == "user" and not plain.get("by"):
+                    self._first, self._first_turn = text_of(message)[:_FIRST_WORDS], _text(plain.get("turn_id"))
+            case "Undone":
+                if plain.get("turn_id") == self._first_turn:
+                    self._first = ""
+            case _:
+                usage = object_of(plain.get("usage"))
+                for name, known in self._tokens.items():
+                    used = _number(usage.get(name))
+                    self._tokens[name] = known if used is None else (known or 0) + int(used)
+
+    def _damaged(self, how: str) -> None:
+        self.problem = self.problem or f"line {self._number} {how}"
+
+    def missing(self) -> str:
+        """Return what is wrong with lines that are all right each."""
+        if not self._number:
+            return "it is empty"
+        return "" if self._began else "its beginning is missing"
+
+    def facts(self) -> tuple[float | None, str, int, int | None, int | None, str]:
+        created_s = _number(self._began.get("created_s"))
+        return created_s, self._model, self._turns, self._tokens["input"], self._tokens["output"], self._first
+
+
+_SUMMED = frozenset({"SessionBegan", "ModelChosen", "Said", "Spending", "Undone"})
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+# ---- who has one open -------------------------------------------------------------------
+
+
+def _holders() -> Callable[[int], bool]:
+    """Return what says of an open file whether a process holds its writer's lock, without touching the lock.
+
+    Trying the lock would do, and would turn away a writer who comes at that moment.
+    """
+    if not sys.platform.startswith("linux"):
+        return _is_locked_on_bsd
+    held: set[tuple[str, int]] = set()
+    with suppress(OSError), open("/proc/locks", encoding="ascii") as table:  # noqa: PTH123 (no path of ours)
+        for words in map(str.split, table):
+            if words[1:2] == ["FLOCK"] and words[3:4] == ["WRITE"]:
+                device, _, inode = words[5].rpartition(":")
+                held.add((device, int(inode)))
+
+    def is_held(descriptor: int) -> bool:
+        status = os.fstat(descriptor)
+        major, minor = os.major(status.st_dev), os.minor(status.st_dev)
+        device = f"{major:02x}:{minor:02x}"
+        # Some file systems (btrfs, overlays) show files under a device number of their own: major 0.
+        return any(inode == status.st_ino and (known == device or not major) for known, inode in held)
+
+    return is_held
+
+
+def _is_locked_on_bsd(descriptor: int) -> bool:
+    """Ask for the lock that would be in the way: macOS keeps those of flock and of fcntl in one list."""
+    layout = "qqihh"  # struct flock of macOS: start, length, process, type, whence
+    asked = struct.pack(layout, 0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
+    try:
+        kind: int = struct.unpack(layout, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[3]
+    except OSError:
+        return False
+    return kind != fcntl.F_UNLCK
+
+
+# ---- deleting ---------------------------------------------------------------------------
+
+
+def delete(folder: Path, id: str) -> None:
+    """Remove a session, and what a crash left torn of it.
+
+    Raises SessionError if *id* is none, there is no such session, a process has it open, or the
+    file cannot be removed. A symbolic link is not followed, and not removed either.
+    """
+    if not SESSION_ID.fullmatch(id):
+        raise SessionError(f"{id!r} is no id of a session")
+    try:
+        # By the folder itself and not by its name: what is removed lies in the folder that was opened.
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _delete(place, id)
+        finally:
+            os.close(place)
+    except BlockingIOError:
+        raise SessionError(f"session '{id}' is in use by another process, so it is not deleted") from None
+    except FileNotFoundError as error:
+        raise SessionError(f"there is no session '{id}' in {folder}") from error
+    except OSError as error:
+        why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise SessionError(f"session '{id}' cannot be deleted: {folder / id}{SUFFIX}: {why}") from error
+
+
+def _delete(place: int, id: str) -> None:
+    file = os.open(id + SUFFIX, _READ, dir_fd=place)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(FileNotFoundError):
+            os.unlink(id + _TORN, dir_fd=place)
+        os.unlink(id + SUFFIX, dir_fd=place)
+    finally:
+        os.close(file)
