@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 import attrs
 
+from pluggent_hookspecs._frozen import Json, freeze
+
 
 @attrs.frozen
 class Allow:
@@ -54,6 +56,19 @@ class Respond:
 
     value: object
     note: str = attrs.field(default="", kw_only=True)
+
+
+@attrs.frozen
+class Window:
+    """What ``transform_delta`` lets be shown: ``show``, and later more.
+
+    ``keep`` is how many characters at the end of ``event.text`` the plugin wants to see again
+    with what comes next. ``state`` comes back as ``event.state``.
+    """
+
+    show: str
+    keep: int = attrs.field(default=0, kw_only=True)
+    state: Json = attrs.field(default=None, kw_only=True, converter=freeze)
 
 
 Decision: TypeAlias = Allow | Deny | Ask | Respond

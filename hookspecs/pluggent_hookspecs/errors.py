@@ -189,12 +189,14 @@ class Denied(PluggentError):  # noqa: N818
     """A policy refused an operation that was asked for outside a turn.
 
     ``by`` names the plugin (or ``host``), ``digest`` the exact request that was refused.
+    ``tell_model`` is what a model may read of it.
     """
 
-    def __init__(self, by: str, reason: str, digest: str = "") -> None:
+    def __init__(self, by: str, reason: str, digest: str = "", *, tell_model: str = "") -> None:
         self.by = by
         self.reason = reason
         self.digest = digest
+        self.tell_model = tell_model or reason
         super().__init__(f"denied by {by}: {reason}")
 
 

@@ -17,7 +17,7 @@ import attrs
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Part, Usage
-from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse
+from pluggent_hookspecs.models import ModelRequest, ModelResponse
 from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
@@ -115,11 +115,51 @@ class ModelResponseEvent:
 
 @attrs.frozen
 class DeltaEvent:
-    """A batch of a streamed reply is about to be shown."""
+    """More of a streamed reply is about to be shown.
+
+    ``text`` is what the plugin held back last time and what has come since, ``kind`` text or
+    reasoning, each a stream of its own. ``final``: this is the end of it. ``state`` is what
+    the plugin left in its last Window of this stream.
+    """
 
     scope: Scope
-    batch: tuple[Delta, ...]
-    held: str = ""
+    text: str
+    kind: str = "text"
+    final: bool = False
+    state: Json = attrs.field(default=None, converter=freeze)
+
+
+@attrs.frozen
+class ReserveEvent:
+    """An attempt at a call is about to be made, and may cost something.
+
+    ``operation`` is model_call or tool_call, ``operation_id`` and ``attempt`` (from 1) tell
+    attempts apart. Of a model call: ``model`` as ``provider/model``, ``input_tokens`` as the host
+    estimates them (4 characters a token), ``max_output_tokens`` if the request has a limit.
+    """
+
+    scope: Scope
+    operation: str
+    operation_id: str
+    attempt: int
+    capability: str
+    model: str = ""
+    input_tokens: int = 0
+    max_output_tokens: int | None = None
+
+
+@attrs.frozen
+class SettleEvent:
+    """An attempt is over. ``outcome`` is done, failed or cancelled; ``usage`` is of this attempt alone.
+
+    ``reservation`` is what ``reserve`` of the same plugin returned for it.
+    """
+
+    reserved: ReserveEvent
+    reservation: Json = attrs.field(converter=freeze)
+    usage: Usage = Usage()
+    outcome: str = "done"
+    elapsed_s: float = 0.0
 
 
 @attrs.frozen

@@ -1,9 +1,10 @@
 """Every hook of pluggent with its full promise, and the marker that implements one.
 
-Six kinds. *provide*: return records, synchronous, no input or output. *transform*: return
+Eight kinds. *provide*: return records, synchronous, no input or output. *transform*: return
 a new value or None. *decide*: return a Decision or None (``decisions.ANSWERS`` says which).
 *around*: async, gets ``call_next``. *first*: the first value that is not None counts.
-*observe*: told, never asked.
+*ledger*: asked before each attempt, told after it. *sink*: keeps the record, or nothing goes
+on. *observe*: told, never asked.
 
 transform, decide, first and observe may be ``def`` or ``async def``. One deadline covers a
 whole hook call (decide, transform, first: 5 s; observe: 0.5 s an event). What happens when
@@ -22,10 +23,10 @@ import pluggy
 from pluggent_hookspecs import events as e
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.commands import Command
-from pluggent_hookspecs.decisions import Decision
+from pluggent_hookspecs.decisions import Decision, Deny, Window
 from pluggent_hookspecs.memory import MemoryItem, MemoryStore
 from pluggent_hookspecs.messages import Message, Part
-from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse, Provider
+from pluggent_hookspecs.models import ModelRequest, ModelResponse, Provider
 from pluggent_hookspecs.plans import Plan, PlanParser
 from pluggent_hookspecs.tools import Tool, ToolOutput, ToolSource
 
@@ -54,6 +55,10 @@ class HookKind(StrEnum):
     """Failure: an error of the operation."""
     FIRST = "first"
     """Failure: the next one is asked, the failure is told to observers."""
+    LEDGER = "ledger"
+    """Failure of a reservation: deny. Failure of a settlement: logged, told to observers."""
+    SINK = "sink"
+    """Failure: deny, unless the operator marked the plugin optional; told to observers either way."""
     OBSERVE = "observe"
     """Failure: logged and counted; after five in a row it is no longer told."""
 
@@ -85,6 +90,7 @@ class ImplOptions:
     after: tuple[str, ...] = ()
     blocking: bool = False
     events: tuple[type, ...] = ()
+    incremental: int | None = None
 
 
 @overload
@@ -97,6 +103,7 @@ def hookimpl(
     after: Iterable[str] = (),
     blocking: bool = False,
     events: Iterable[type] = (),
+    incremental: int | None = None,
 ) -> Callable[[F], F]: ...
 def hookimpl(
     function: F | None = None,
@@ -107,6 +114,7 @@ def hookimpl(
     after: Iterable[str] = (),
     blocking: bool = False,
     events: Iterable[type] = (),
+    incremental: int | None = None,
 ) -> F | Callable[[F], F]:
     """Mark a method or function as the implementation of the hook it is named after.
 
@@ -114,7 +122,9 @@ def hookimpl(
     the two host bands for the application's own code. ``before`` and ``after`` name plugin
     ids inside the band. ``blocking`` moves a synchronous implementation into a thread.
     ``events`` limits ``observe`` to some event classes. While a result hook of the model call
-    or the output is active, a stream shows nothing before the whole reply has passed it.
+    or the output is active, a stream shows nothing before the whole reply has passed it; but
+    one that is marked ``incremental=N`` leaves the stream to ``transform_delta`` of the same
+    plugin, which may hold back up to N characters at a time.
 
     >>> class Quiet:
     ...     @hookimpl
@@ -123,7 +133,7 @@ def hookimpl(
     """
     if isinstance(before, str) or isinstance(after, str):
         raise TypeError("before= and after= take several plugin ids: before=('acme-audit',)")
-    options = ImplOptions(band, tuple(before), tuple(after), blocking, tuple(events))
+    options = ImplOptions(band, tuple(before), tuple(after), blocking, tuple(events), incremental)
 
     def mark(implementation: F) -> F:
         setattr(implementation, IMPL_MARK, options)
@@ -379,11 +389,24 @@ async def around_model_call(event: e.ModelRequestEvent, call_next: CallNext[Mode
     raise AssertionError(event, call_next)
 
 
-@_hook(HookKind.TRANSFORM, fired=False)
-def transform_delta(event: e.DeltaEvent) -> Sequence[Delta] | None:
-    """Return another batch of a streamed reply, or None to leave it. Synchronous.
+@_hook(HookKind.TRANSFORM)
+def transform_delta(event: e.DeltaEvent) -> Window | None:
+    """Say what of a streamed reply may be shown by now, or None for all of it. Synchronous.
 
-    Not fired by this version: use ``transform_model_response``, which holds the stream back.
+    For plugins whose result hooks of the model call or the output are marked
+    ``incremental=N``; without such a hook the plugin is refused, because the whole reply has to
+    pass it all the same. ``event.text`` is what this plugin held back last time and what has
+    come since. What it fails on, or holds back for longer than N characters, is not shown
+    before the whole reply has passed the result hooks.
+
+    >>> class Plugin:
+    ...     @hookimpl(incremental=40)
+    ...     def transform_model_response(self, event):
+    ...         return redacted(event.response)
+    ...     @hookimpl
+    ...     def transform_delta(self, event):
+    ...         unsure = 0 if event.final else unfinished(event.text)
+    ...         return Window(hide(event.text[: len(event.text) - unsure]), keep=unsure)
     """
     raise AssertionError(event)
 
@@ -597,6 +620,54 @@ def resolve_approval(event: e.ApprovalEvent) -> MaybeAsync[bool | None]:
     ...     @hookimpl
     ...     async def resolve_approval(self, event):
     ...         return await ask_in_chat(event.rendered, event.asks)
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.LEDGER)
+def reserve(event: e.ReserveEvent) -> MaybeAsync[Deny | Json]:
+    """Set aside what one attempt at a model or tool call may cost, or refuse it with Deny.
+
+    Fires after the decisions and approvals, before every attempt, retries included. The value it
+    returns (None if it sets nothing aside) comes back in ``settle``, once for every
+    reservation, however the attempt ended. A failure is a refusal.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def reserve(self, event):
+    ...         return self.budget.take(event.input_tokens + event.max_output_tokens) or Deny("spent")
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.LEDGER)
+def settle(event: e.SettleEvent) -> MaybeAsync[None]:
+    """Put what one attempt did cost in the place of what ``reserve`` of this plugin set aside.
+
+    Fires in the end of every attempt whose reservation was made, cancelled and broken ones
+    included; it is not cancelled itself.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def settle(self, event):
+    ...         self.budget.book(event.reservation, event.usage.total)
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.SINK)
+def write_record(event: e.Observation) -> None:
+    """Keep a record of what happened; raise if it cannot be kept. Synchronous, in order, nothing is left out.
+
+    Fires for every decision before anything is executed (DecisionMade), and for what begins
+    and ends: sessions, turns, model calls, tool calls, failures of hooks. If it fails, the
+    decision becomes a denial, and so does every one after it until a record could be written
+    again; not so for a plugin that the operator lists as optional.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def write_record(self, event):
+    ...         self.file.write(line_of(event))
     """
     raise AssertionError(event)
 

@@ -22,6 +22,7 @@ from pluggent_host.observers import Observers
 from pluggent_host.operations import Operations
 from pluggent_host.pluginset import PluginSet
 from pluggent_host.settings import Grants, HostSettings
+from pluggent_host.sinks import Sinks
 from pluggent_host.threads import Threads
 from pluggent_host.toolbox import Toolbox
 from pluggent_host.version import VERSION
@@ -63,11 +64,18 @@ def _put_together(settings: HostSettings, found: Catalog, plugins: PluginSet, to
     observers = Observers(chains["observe"], caller, settings.timeouts.observe_s)
     watchers = Watchers()
 
-    def tell(event: Observation) -> None:
+    def beside(event: Observation) -> None:
         observers.tell(event)
         watchers.tell(event)
 
-    operations = Operations(chains, caller, settings, tell)
+    optional = frozenset(settings.grants.optional)
+    sinks = Sinks(chains["write_record"], optional, caller, settings.timeouts.hook_s, beside)
+
+    def tell(event: Observation) -> None:
+        sinks.tell(event)
+        beside(event)
+
+    operations = Operations(chains, caller, settings, tell, sinks)
     capabilities = Capabilities(plugins, settings)
     services = Services(
         operations,

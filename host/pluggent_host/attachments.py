@@ -97,12 +97,9 @@ def _encoded(data: bytes) -> str:
 def _content(path: str, limit_bytes: int) -> bytes:
     """Return what is in the file *path*, of *limit_bytes* at most. Waits for no pipe, reads no device."""
     try:
-        # O_NONBLOCK: opening a pipe would wait for a writer.
-        descriptor = os.open(Path(path).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as opened:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                raise ConfigError(path, ["is a folder" if stat.S_ISDIR(mode) else "is no ordinary file"])
+        with open(Path(path).expanduser(), "rb", opener=_without_waiting) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise ConfigError(path, ["is no ordinary file"])
             data = opened.read(limit_bytes + 1)
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path; a ~user that nobody is
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -112,3 +109,8 @@ def _content(path: str, limit_bytes: int) -> bytes:
     if not data:
         raise ConfigError(path, ["is empty"])
     return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open *path* as open() does; a pipe without waiting for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)

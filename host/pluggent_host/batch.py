@@ -255,7 +255,7 @@ class _Batch:
         try:
             output = await turn.operations.perform(decided)
         except errors.Denied as error:
-            await self._deny(slot, Deny(error.reason))
+            await self._deny(slot, Deny(error.tell_model, tell_user=error.reason))
             return
         except errors.PluggentError as error:
             slot.operation.kind = slot.operation.kind or ToolErrorKind.FAILED

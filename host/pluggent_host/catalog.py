@@ -21,6 +21,7 @@ BUILT_IN = frozenset(
         "pluggent-offline",
         "pluggent-openai",
         "pluggent-plan-json",
+        "pluggent-retry",
     }
 )
 """What ``safe`` mode leaves running."""

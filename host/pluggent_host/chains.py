@@ -20,6 +20,11 @@ from pluggent_hookspecs.hooks import HOOKS, IMPL_MARK, Band, HookKind, ImplOptio
 from pluggent_host.catalog import APP
 from pluggent_host.settings import HostSettings
 
+HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")
+"""Hooks that may change or refuse a whole reply: while one is active, a stream shows nothing before.
+
+One that is marked ``incremental`` leaves that to transform_delta of its plugin.
+"""
 _TO_FREEZE: tuple[Band, ...] = ("host-first", "normal", "late", "security", "host-last")
 _ONION: tuple[Band, ...] = ("host-first", "security", "normal", "late", "host-last")
 
@@ -34,6 +39,7 @@ class Impl:
     blocking: bool = False
     is_async: bool = False
     events: tuple[type, ...] = ()
+    incremental: int | None = None
     why: str = ""
 
 
@@ -81,7 +87,10 @@ def _impl(hookimpl: Any, settings: HostSettings, problems: list[str]) -> tuple[I
         )
     if options.band in ("host-first", "host-last") and not in_code:
         problems.append(f"plugin '{plugin}' claims the band '{options.band}', which belongs to application code")
-    impl = Impl(plugin, function, options.band, options.blocking, inspect.iscoroutinefunction(function), options.events)
+    impl = Impl(
+        plugin, function, options.band, options.blocking, inspect.iscoroutinefunction(function),
+        options.events, options.incremental,
+    )  # fmt: skip
     return impl, options
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pluggy
 from pluggent_hookspecs import hooks as hookspecs
 from pluggent_hookspecs.hooks import HOOKS, IMPL_MARK, PROJECT, HookKind, ImplOptions
 
+from pluggent_host.chains import HOLDING
 from pluggent_host.nearest import nearest
 
 _PROVIDES: Mapping[str, str] = types.MappingProxyType(
@@ -37,7 +38,13 @@ _POSITIONAL = (
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
     inspect.Parameter.VAR_POSITIONAL,
 )
-_SYNC_ONLY = frozenset({"transform_delta", *(name for name, info in HOOKS.items() if info.kind is HookKind.PROVIDE)})
+_SYNC_ONLY = frozenset(
+    {
+        "transform_delta",
+        "write_record",
+        *(name for name, info in HOOKS.items() if info.kind is HookKind.PROVIDE),
+    }
+)
 _ABSENT = object()
 
 
@@ -66,6 +73,7 @@ def register_checked(manager: pluggy.PluginManager, name: str, plugin: object, k
     found = [hook for hook in HOOKS if _present(plugin, hook)]
     problems = [f"{hook}: {problem}" for hook in found for problem in _wrong(plugin, hook, frozenset(kinds))]
     problems += _strays(plugin)
+    problems += [] if problems else _incomplete(plugin, found)
     if not found and not problems:
         problems = [f"it implements no hook; this kind has {', '.join(_hooks_of(frozenset(kinds)))}"]
     if problems:
@@ -160,6 +168,8 @@ def _wrong_form(value: Callable[..., Any], info: hookspecs.HookInfo) -> Iterator
         yield "it is async, but this hook is synchronous: write def, and connect in open(context)"
     if info.kind is HookKind.AROUND and not inspect.iscoroutinefunction(value):
         yield "it is synchronous, but an around hook awaits call_next: write async def"
+    if info.name in _SYNC_ONLY and getattr(value, IMPL_MARK).blocking:
+        yield "blocking=True is not for this hook: it is called where it stands"
     if is_async and getattr(value, IMPL_MARK).blocking:
         yield "blocking=True is for synchronous implementations: leave it out"
     wanted = list(inspect.signature(info.function).parameters)
@@ -178,6 +188,26 @@ def _layers(function: Any) -> Iterator[Any]:
         seen.add(id(function))
         yield function
         function = getattr(getattr(function, "__func__", function), "__wrapped__", None)
+
+
+def _incomplete(plugin: object, found: Sequence[str]) -> Iterator[str]:
+    """Yield what a plugin lacks beside the hooks that it has."""
+    windows = {hook: getattr(getattr(plugin, hook, None), IMPL_MARK, ImplOptions()).incremental for hook in found}
+    marked = {hook: window for hook, window in windows.items() if window is not None}
+    for hook, window in marked.items():
+        if hook not in HOLDING:
+            yield f"{hook}: incremental is for {', '.join(HOLDING)}"
+        elif window < 1:
+            yield f"{hook}: incremental={window} is no number of characters"
+    if marked and "transform_delta" not in found:
+        yield f"{', '.join(marked)}: incremental needs transform_delta, which says what may be shown meanwhile"
+    if "transform_delta" in found and not marked:
+        yield (
+            "transform_delta: the whole reply has to pass the plugin too: "
+            f"implement one of {', '.join(HOLDING)} with @hookimpl(incremental=N)"
+        )
+    if ("reserve" in found) != ("settle" in found):
+        yield "reserve and settle belong together: implement both"
 
 
 def _strays(plugin: object) -> Iterator[str]:

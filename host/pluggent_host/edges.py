@@ -10,7 +10,7 @@ import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.events import Change, InputEvent, OutputEvent, Scope
-from pluggent_hookspecs.messages import Message, Role
+from pluggent_hookspecs.messages import Message, Role, Usage
 
 from pluggent_host.modelcalls import message_digest
 from pluggent_host.operation import Attempt, Hooks, Journal
@@ -55,6 +55,11 @@ class _Edge:
 
     def may_respond(self, plugin: str) -> bool:
         return False
+
+    used = Usage()
+
+    def cost(self, event: Any, attempt: int) -> None:
+        """Cost nothing that a ledger keeps."""
 
     async def reissued(self, changed: Any, model: str, number: int) -> Any:
         raise ValueError("only a model call can be reissued")

@@ -13,6 +13,7 @@ from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
 from pluggent_hookspecs.events import Change, MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
+from pluggent_hookspecs.messages import Usage
 
 from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.operation import Attempt, Hooks, Journal
@@ -72,6 +73,11 @@ class _MemoryOperation:
             raise MemoryStoreError(
                 MemoryStoreErrorKind.UNAVAILABLE, f"{self._capability} did not answer within {OPERATION_S:g} s"
             ) from error
+
+    used = Usage()
+
+    def cost(self, event: Any, attempt: int) -> None:
+        """Cost nothing that a ledger keeps."""
 
     async def reissued(self, changed: Any, model: str, number: int) -> Any:
         raise AssertionError("memory has no around hooks")

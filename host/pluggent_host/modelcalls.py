@@ -16,7 +16,7 @@ import msgspec
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
-from pluggent_hookspecs.events import Change, ModelRequestEvent, ModelResponseEvent, ModelRetried, Scope
+from pluggent_hookspecs.events import Change, ModelRequestEvent, ModelResponseEvent, ModelRetried, ReserveEvent, Scope
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.models import (
     Delta,
@@ -90,6 +90,9 @@ class ShowDeltas(Protocol):
         ...
 
     def discard(self, why: str) -> None: ...
+    def end(self) -> None:
+        """The stream is complete."""
+        ...
 
 
 class ModelCallOperation:
@@ -106,7 +109,7 @@ class ModelCallOperation:
         self.scope = scope
         self.offered = offered
         self.id = id or f"{scope.turn_id}.{round}"
-        self.spent = Usage()
+        self.spent = self.used = Usage()
         self._provider = provider
         self._capability = capability
         self._attempt_s = attempt_s
@@ -191,6 +194,13 @@ class ModelCallOperation:
             self._attempt_s, self._deltas, self._find, f"{self.id}.r{number}",
         )  # fmt: skip
 
+    def cost(self, event: ModelRequestEvent, attempt: int) -> ReserveEvent:
+        request = event.request
+        sent = sum(len(message.text) for message in request.messages) // BYTES_A_TOKEN
+        name = f"{self._provider.name}/{request.model}"
+        most = request.parameters.max_output_tokens
+        return ReserveEvent(self.scope, self.name, self.id, attempt, self._capability, name, sent, most)
+
     def absorb(self, child: Any) -> None:
         self.spent += child.spent
         self.offered = child.offered
@@ -200,6 +210,7 @@ class ModelCallOperation:
 
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
         started = perf_counter()
+        self.used = Usage()
         if attempt.number > 1:
             name = f"{self._provider.name}/{event.request.model}"
             retried = ModelRetried(self.scope, name, attempt.number, attempt.waited_s, attempt.failure)
@@ -232,10 +243,10 @@ class ModelCallOperation:
         try:
             response: object = await self._provider.complete(request)
         except asyncio.CancelledError:
-            self.spent += _estimate(request, Message.assistant())
+            self._use(_estimate(request, Message.assistant()))
             raise
         checked = _checked(response)
-        self.spent += checked.usage
+        self._use(checked.usage)
         return checked
 
     def _broken(self, error: BaseException) -> ProviderError:
@@ -261,15 +272,20 @@ class ModelCallOperation:
                         if deltas.full:
                             await _let_catch_up(deltas, limit)
             response = _checked(reply.response())
-            self.spent += response.usage
+            self._use(response.usage)
+            deltas.end()
             return response
         except BaseException as error:
             partial = reply.message()
             if reply.usage != Usage():
-                self.spent += reply.usage
+                self._use(reply.usage)
             elif partial.content or not isinstance(error, ProviderError):
-                self.spent += _estimate(request, partial)
+                self._use(_estimate(request, partial))
             raise
+
+    def _use(self, usage: Usage) -> None:
+        self.used = usage
+        self.spent += usage
 
     partial: Callable[[], Message] | None = None
     """Makes the reply as far as it came, while a stream is running."""

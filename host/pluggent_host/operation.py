@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
-from pluggent_hookspecs.events import Change, DecisionMade, Observation, Scope, Vote
+from pluggent_hookspecs.events import Change, DecisionMade, Observation, ReserveEvent, Scope, Vote
+from pluggent_hookspecs.messages import Usage
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -102,6 +103,15 @@ class Operation(Recorded, Protocol[E, R]):
 
     def may_respond(self, plugin: str) -> bool: ...
     def response(self, value: object) -> R: ...
+    @property
+    def used(self) -> Usage:
+        """What the last attempt used."""
+        ...
+
+    def cost(self, event: E, attempt: int) -> ReserveEvent | None:
+        """Return what ledgers are asked before an attempt, None if it costs nothing that they keep."""
+        ...
+
     async def reissued(self, changed: Any, model: str, number: int) -> Operation[E, R]:
         """Return the operation that does *changed* in place of this one. Raises ValueError."""
         ...

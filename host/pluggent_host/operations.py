@@ -32,9 +32,11 @@ from pluggent_host.calling import NOTHING, Caller, being_cancelled
 from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains
 from pluggent_host.decided import MADE_BY_DECIDE, Answered, Asked, Decided, Denied, Ready, Release
+from pluggent_host.ledgers import Ledgers, RefusedError
 from pluggent_host.onion import Around, Layer
 from pluggent_host.operation import Attempt, Operation, Recorded, record_of
 from pluggent_host.settings import HostSettings
+from pluggent_host.sinks import Sinks
 from pluggent_host.verdicts import HOST, Verdict, ballot, combine
 
 log = logging.getLogger("pluggent.operations")
@@ -42,6 +44,7 @@ log = logging.getLogger("pluggent.operations")
 STALE_S: Final = 5.0
 """A decision older than this is made again before another attempt."""
 
+UNRECORDED: Final = "the decision could not be recorded, so this was not done"
 MAX_REISSUES: Final = 3
 """How many times an operation may be replaced by another one, from within around hooks."""
 
@@ -67,7 +70,7 @@ class Operations:
     """The sequence, with the chains and grants of one host."""
 
     def __init__(
-        self, chains: Chains, caller: Caller, settings: HostSettings, tell: Callable[[Observation], None]
+        self, chains: Chains, caller: Caller, settings: HostSettings, tell: Callable[[Observation], None], sinks: Sinks
     ) -> None:
         self._chains = chains
         self._caller = caller
@@ -75,6 +78,8 @@ class Operations:
         self._tell = tell
         self._grants = settings.grants
         self._hook_s = settings.timeouts.hook_s
+        self._sinks = sinks
+        self._ledgers = Ledgers(chains, caller, self._hook_s, tell) if chains["reserve"] else None
 
     # ---- the first half ------------------------------------------------------------------
 
@@ -161,7 +166,10 @@ class Operations:
             what.journal.record(record)
         except Exception as error:  # noqa: BLE001 (whatever the sink raises: unrecorded means not done)
             log.error("decision %s was not recorded: %s", record.operation_id, error)  # noqa: TRY400 (it is told)
-            return Deny("the decision could not be recorded, so this was not done", tell_user=str(error))
+            return Deny(UNRECORDED, tell_user=str(error))
+        if self._sinks.chain and (problem := self._sinks.write(record)):
+            log.error("decision %s was not recorded: %s", record.operation_id, problem)
+            return Deny(UNRECORDED, tell_user=f"{UNRECORDED}: {problem}")
         what.journal.tell(record)
         return None
 
@@ -330,7 +338,14 @@ class Operations:
             if being_cancelled():
                 # A layer swallowed the cancellation: that is no consent.
                 raise asyncio.CancelledError
-            return await operation.execute(event, attempt)
+            cost = None if self._ledgers is None else operation.cost(event, attempt.number)
+            if cost is None or self._ledgers is None:
+                return await operation.execute(event, attempt)
+            try:
+                async with self._ledgers.around(cost, lambda: operation.used):
+                    return await operation.execute(event, attempt)
+            except RefusedError as refused:
+                raise self._unpaid(operation, event, refused) from refused
 
         def answered(plugin: str) -> None:
             record = record_of(
@@ -347,6 +362,12 @@ class Operations:
 
         onion = Around(operation, event, self._caller, innermost, answered, self._failed, operation.limit_s, reissue)
         return await onion.run(layers)
+
+    def _unpaid(self, operation: Operation[E, R], event: E, refused: RefusedError) -> errors.Denied:
+        deny = refused.deny
+        record = record_of(operation, event, "deny", refused.by, deny.tell_user, (), (), perf_counter())
+        self._write(operation, record)
+        return errors.Denied(refused.by, deny.tell_user, operation.digest(event), tell_model=deny.tell_model)
 
     def _may_answer(self, operation: Operation[Any, Any], plugin: str) -> bool:
         return plugin in self._grants.may_respond or plugin.startswith(APP) or operation.may_respond(plugin)

@@ -16,7 +16,8 @@ from pluggent_hookspecs import errors
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.decisions import Allow, Ask, Decision, Deny
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.events import Change, Scope, ToolCallEvent, ToolResultEvent
+from pluggent_hookspecs.events import Change, ReserveEvent, Scope, ToolCallEvent, ToolResultEvent
+from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems
@@ -167,6 +168,13 @@ class ToolCallOperation:
             f"call {quoted(event.tool.name)}  ({quoted(event.capability)}, effects: {quoted(effects)})\n"
             + "\n".join(quoted(line) for line in arguments.split("\n"))
         )
+
+    used = Usage()
+
+    def cost(self, event: ToolCallEvent, attempt: int) -> ReserveEvent | None:
+        if self.scope.dry_run:
+            return None
+        return ReserveEvent(self.scope, self.name, self.id, attempt, event.capability)
 
     async def reissued(self, changed: Any, model: str, number: int) -> ToolCallOperation:
         raise ValueError("only a model call can be reissued; other arguments are for transform_tool_call")

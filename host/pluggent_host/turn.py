@@ -31,7 +31,7 @@ from pluggent_host.calling import uncancelled
 from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Conversation, Services, began
 from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
-from pluggent_host.deltas import Deltas, visible
+from pluggent_host.deltas import follow, visible
 from pluggent_host.edges import InputOperation, OutputOperation
 from pluggent_host.feed import Feed
 from pluggent_host.modelcalls import ModelCallOperation
@@ -80,8 +80,7 @@ class Turn:
         self._conversation = conversation
         self._agent = agent
         self._feed = feed
-        provisional = services.settings.stream == "provisional"
-        self._deltas = Deltas(self, scope, feed, services.chains, provisional=provisional) if feed is not None else None
+        self._deltas = follow(self, scope, feed, services.chains, services.caller, services.settings.stream)
         self._offered = agent.tools
         self._reply: Message | None = None
         self._value: tuple[Any, ...] = ()

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -26,9 +27,19 @@ def plugin(hook: str = "decide_input", **options: Any) -> object:
     def plain(self: object, event: object) -> None:
         return None
 
+    beside = {
+        "transform_delta": {"transform_output": hookimpl(incremental=1)(_named(plain, "transform_output"))},
+        "reserve": {"settle": hookimpl(_named(plain, "settle"))},
+        "settle": {"reserve": hookimpl(_named(plain, "reserve"))},
+    }
     function = around if HOOKS[hook].kind is HookKind.AROUND else plain
-    function.__name__ = hook
-    return type("Plugin", (), {hook: hookimpl(**options)(function)})()
+    return type("Plugin", (), {hook: hookimpl(**options)(_named(function, hook)), **beside.get(hook, {})})()
+
+
+def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    copy = types.FunctionType(function.__code__, function.__globals__, name)
+    copy.__name__ = name
+    return copy
 
 
 def chains(plugins: dict[str, object], settings: HostSettings = DEFAULTS, **versions: str) -> Chains:

@@ -1,0 +1,251 @@
+"""transform_delta: a stream is shown as it comes, and what a policy would hide is never shown (rule 24)."""
+
+import itertools
+import re
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings, strategies as st
+from pluggent_hookspecs import (
+    DeltaEvent,
+    Discarded,
+    Finished,
+    HookFailed,
+    Message,
+    ReasoningDelta,
+    ReasoningShown,
+    TextDelta,
+    TextShown,
+    Window,
+    hookimpl,
+)
+from pluggent_hookspecs.errors import PluginLoadError, ProviderError, ProviderErrorKind
+from pluggent_host import Host, HostSettings
+from pluggent_host.testing.fakes import Recorder, ScriptedModel
+from talking import talking
+
+SECRET = re.compile(r"sk-[a-z0-9]+")
+"""What must never be shown; however long it is."""
+BEGINNING = re.compile(r"s(k(-[a-z0-9]*)?)?\Z")
+
+
+class Redactor:
+    """Hides keys: in the whole reply, and in the stream as it comes."""
+
+    def __init__(self) -> None:
+        self.seen: list[DeltaEvent] = []
+
+    @hookimpl(incremental=64)
+    def transform_model_response(self, event: Any) -> Any:
+        message = event.response.message
+        return attrs.evolve(event.response, message=Message.assistant(SECRET.sub("***", message.text)))
+
+    @hookimpl
+    def transform_delta(self, event: DeltaEvent) -> Window:
+        self.seen.append(event)
+        text = event.text
+        if event.state == "inside":  # of a key whose beginning is hidden already
+            rest = re.match(r"[a-z0-9]*", text)
+            assert rest is not None
+            if rest.end() == len(text) and not event.final:
+                return Window("", state="inside")
+            text = text[rest.end() :]
+        hidden = SECRET.sub("***", text)
+        begun = None if event.final else BEGINNING.search(text)
+        if begun is None:
+            return Window(hidden)
+        if begun[0].startswith("sk-") and len(begun[0]) > 3:
+            return Window(SECRET.sub("***", text[: begun.start()]) + "***", state="inside")
+        return Window(SECRET.sub("***", text[: begun.start()]), keep=len(begun[0]))
+
+
+class Chunks(ScriptedModel):
+    """Streams exactly these pieces."""
+
+    def __init__(self, *pieces: str) -> None:
+        super().__init__()
+        self.pieces = pieces
+
+    async def stream(self, request: Any) -> AsyncGenerator[Any]:
+        for piece in self.pieces:
+            yield (TextDelta(piece),)
+        yield (Finished(),)
+
+
+async def shown(*pieces: str, plugins: tuple[object, ...] = (), model: Any = None) -> tuple[list[str], str]:
+    """Return what was shown piece by piece, and the text of the result; nothing may be taken back."""
+    texts: list[str] = []
+    async with talking(model=model or Chunks(*pieces), plugins=plugins) as session:
+        async with session.stream("go") as events:
+            async for event in events:
+                assert not isinstance(event, Discarded)
+                texts += [event.text] if isinstance(event, TextShown) else []
+        return texts, events.result.text
+
+
+async def test_text_comes_as_it_is_written_and_the_key_never():
+    texts, result = await shown("the key ", "is s", "k-ab", "c123 and", " more", plugins=(Redactor(),))
+
+    assert texts == ["the key ", "is ", "***", " and", " more"]
+    assert result == "".join(texts) == "the key is *** and more"
+
+
+async def test_what_is_held_back_at_the_end_is_shown_in_the_end():
+    assert await shown("cats", plugins=(Redactor(),)) == (["cat", "s"], "cats")
+
+
+@given(st.text("sk- ab1", max_size=60), st.lists(st.integers(0, 60), max_size=12))
+@settings(max_examples=60, deadline=None)
+async def test_wherever_a_stream_is_cut_it_shows_what_the_whole_reply_shows(text: str, cuts: list[int]):
+    at = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    pieces = [text[a:b] for a, b in itertools.pairwise(at) if b > a] or [" "]
+
+    texts, result = await shown(*pieces, plugins=(Redactor(),))
+
+    assert "".join(texts) == result == SECRET.sub("***", "".join(pieces))
+
+
+async def test_several_plugins_filter_one_after_the_other():
+    class Upper:
+        @hookimpl(incremental=1)
+        def transform_output(self, event: Any) -> Message:
+            return Message.assistant(event.message.text.upper())
+
+        @hookimpl
+        def transform_delta(self, event: DeltaEvent) -> Window:
+            return Window(event.text.upper())
+
+    texts, result = await shown("a sk-", "1 b", plugins=(Redactor(), Upper()))
+
+    assert (texts, result) == (["A ", "*** B"], "A *** B")
+
+
+async def test_a_hook_that_wants_the_whole_reply_still_holds_everything():
+    class Whole:
+        @hookimpl
+        def decide_output(self, event: Any) -> None:
+            return None
+
+    texts, result = await shown("one ", "two", plugins=(Redactor(), Whole()))
+
+    assert texts == [result] == ["one two"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Window("x", keep=100),
+        Window("x", keep=-1),
+        Window("x", keep=6),
+        "text",
+        Window(None),  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+        ValueError("broken"),
+    ],
+)
+async def test_what_a_filter_fails_on_is_not_shown_before_the_whole_reply_has_passed(answer: Any):
+    class Broken:
+        @hookimpl(incremental=5)
+        def transform_model_response(self, event: Any) -> Any:
+            return attrs.evolve(event.response, message=Message.assistant("harmless"))
+
+        @hookimpl
+        def transform_delta(self, event: DeltaEvent) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    recorder = Recorder()
+    texts, result = await shown("secret ", "text", plugins=(Broken(), recorder))
+
+    assert texts == [result] == ["harmless"]
+    assert [failed.hook for failed in recorder.of(HookFailed)] == ["transform_delta"]
+
+
+async def test_holding_back_at_the_end_of_the_stream_is_a_failure():
+    class Greedy(Redactor):
+        @hookimpl
+        def transform_delta(self, event: DeltaEvent) -> Window:
+            return Window("", keep=min(3, len(event.text)))
+
+    texts, result = await shown("abc", plugins=(Greedy(),))
+
+    assert texts == [result] == ["abc"]
+
+
+async def test_reasoning_is_a_stream_of_its_own():
+    class Thinking(Chunks):
+        async def stream(self, request: Any) -> Any:
+            yield (ReasoningDelta("key sk-"), TextDelta("s"))
+            yield (ReasoningDelta("abc!"), TextDelta("o"))
+            yield (Finished(),)
+
+    seen: list[str] = []
+    async with talking(model=Thinking(), plugins=(Redactor(),)) as session, session.stream("go") as events:
+        async for event in events:
+            seen += [f"{type(event).__name__} {event.text}"] if isinstance(event, TextShown | ReasoningShown) else []
+
+    assert "".join(seen).count("sk-") == 0
+    assert seen == ["ReasoningShown key ", "ReasoningShown ***!", "TextShown so"]
+
+
+async def test_another_attempt_begins_a_stream_anew():
+    class Again:
+        @hookimpl
+        async def around_model_call(self, event: Any, call_next: Any) -> Any:
+            try:
+                return await call_next()
+            except ProviderError:
+                call_next.discard("again")
+                return await call_next()
+
+    class Breaking(Chunks):
+        async def stream(self, request: Any) -> Any:
+            first, *self.pieces = self.pieces  # type: ignore[assignment]
+            yield (TextDelta(first),)
+            if self.pieces:
+                raise ProviderError(ProviderErrorKind.STREAM_BROKEN, "cut", provider="scripted")
+            yield (Finished(),)
+
+    redactor = Redactor()
+    async with (
+        talking(model=Breaking("a sk-", "1 b"), plugins=(redactor, Again())) as session,
+        session.stream("go") as events,
+    ):
+        told = [event async for event in events if isinstance(event, TextShown | Discarded)]
+
+    assert [event.text if isinstance(event, TextShown) else "discarded" for event in told] == ["a ", "discarded", "1 b"]
+    assert events.result.text == "1 b"
+    assert [(event.text, event.final) for event in redactor.seen] == [("a sk-", False), ("1 b", False), ("", True)]
+
+
+async def test_without_a_stream_nothing_is_filtered_twice():
+    redactor = Redactor()
+    async with talking("a sk-1 b", plugins=(redactor,)) as session:
+        assert (await session.say("go")).text == "a *** b"
+    assert redactor.seen == []
+
+
+@pytest.mark.parametrize(
+    ("plugin", "problem"),
+    [
+        ({"transform_delta": {}}, "the whole reply has to pass the plugin too"),
+        ({"transform_output": {"incremental": 5}}, "incremental needs transform_delta"),
+        ({"transform_output": {"incremental": 0}, "transform_delta": {}}, "incremental=0 is no number of characters"),
+        ({"decide_input": {"incremental": 5}, "transform_delta": {}}, "incremental is for transform_model_response"),
+        ({"transform_output": {"incremental": 5}, "transform_delta": {"blocking": True}}, "blocking=True is not for"),
+    ],
+)
+async def test_a_plugin_that_filters_by_halves_is_refused(plugin: dict[str, Any], problem: str):
+    def made(name: str) -> Any:
+        def hook(self: object, event: object) -> None:
+            return None
+
+        hook.__name__ = name
+        return hook
+
+    half = type("Half", (), {name: hookimpl(**options)(made(name)) for name, options in plugin.items()})()
+    with pytest.raises(PluginLoadError, match=re.escape(problem)):
+        async with Host.open(plugins=[half], installed=False, config=HostSettings()):
+            pass
