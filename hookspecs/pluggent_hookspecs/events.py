@@ -367,7 +367,7 @@ class ModelCalled:
 
 @attrs.frozen
 class ModelRetried:
-    """A model call failed and is tried again after ``wait_s``."""
+    """A model call failed and is tried again after ``wait_s``, maybe with another ``model``."""
 
     scope: Scope
     model: str

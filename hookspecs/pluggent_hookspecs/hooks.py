@@ -156,8 +156,10 @@ MaybeAsync: TypeAlias = T | Awaitable[T]
 class CallNext(Protocol[T_co]):
     """The rest of an operation, seen from an ``around_*`` hook.
 
-    Call it once; plugins that the operator lists as retriers may call it again. ``shown``
-    says whether text of this attempt has reached anybody, ``discard()`` voids it.
+    Call it once; plugins that the operator lists as retriers (``may_repeat``) may call it again.
+    ``shown`` says whether text of the last attempt has reached anybody, ``discard()`` voids it.
+    ``retrying`` tells observers that another attempt follows in ``wait_s`` seconds; without it
+    they are told when it begins.
 
     ``reissue`` sends another request in place of that of a model call, to *model*, as
     ``provider/model``, if another one is to be asked. It is an operation of its own below this
@@ -169,7 +171,10 @@ class CallNext(Protocol[T_co]):
     async def reissue(self, changed: ModelRequest, *, model: str = "") -> T_co: ...
     @property
     def shown(self) -> bool: ...
+    @property
+    def may_repeat(self) -> bool: ...
     def discard(self, why: str = "") -> None: ...
+    def retrying(self, wait_s: float) -> None: ...
 
 
 # ---- provide ----------------------------------------------------------------------------

@@ -25,6 +25,13 @@ class PluginContext(Protocol):
         """
         ...
 
+    async def model_named(self, name: str) -> str:
+        """Return *name*, ``provider/model``, as it will be asked for; loads its provider.
+
+        Raises ConfigError, with the nearest name, if there is no such provider.
+        """
+        ...
+
 
 @runtime_checkable
 class Opens(Protocol):

@@ -47,16 +47,19 @@ async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[obj
     plugins.register_in_code(in_code)
     plugins.load_hooks()
     toolbox = Toolbox(plugins, settings)
-    plugins.tools_named = toolbox.named
+    capabilities = Capabilities(plugins, settings)
+    plugins.tools_named, plugins.model_named = toolbox.named, capabilities.model
     try:
         await plugins.open_hooks()
-        return _put_together(settings, found, plugins, toolbox)
+        return _put_together(settings, found, plugins, toolbox, capabilities)
     except BaseException:
         await plugins.aclose()
         raise
 
 
-def _put_together(settings: HostSettings, found: Catalog, plugins: PluginSet, toolbox: Toolbox) -> Parts:
+def _put_together(
+    settings: HostSettings, found: Catalog, plugins: PluginSet, toolbox: Toolbox, capabilities: Capabilities
+) -> Parts:
     _check_required(settings, plugins)
     chains = build(plugins.manager, settings, {record.id: record.version for record in found.records})
     threads = Threads()
@@ -76,7 +79,6 @@ def _put_together(settings: HostSettings, found: Catalog, plugins: PluginSet, to
         beside(event)
 
     operations = Operations(chains, caller, settings, tell, sinks)
-    capabilities = Capabilities(plugins, settings)
     services = Services(
         operations,
         caller,
@@ -137,8 +139,11 @@ def _unknown_ids(settings: HostSettings, installed: Collection[str]) -> Iterator
     """Name every plugin id in the operator's lists that nothing bears: a rule must not miss in silence."""
     lists = {f"[grants] {name}": getattr(settings.grants, name) for name in Grants._fields}
     lists |= {"order": settings.order, "[effects]": tuple(settings.effects)}
+    usual = set(Grants().retriers)  # granted wherever it is installed
     for place, names in lists.items():
         for name in names:
+            if name in usual:
+                continue
             id = plugin_of(name)
             if not id.startswith(APP) and id not in installed:
                 yield f"{place} names '{name}', which is not installed{nearest(id, installed)}"

@@ -20,6 +20,7 @@ BUILT_IN = frozenset(
         "pluggent-memory-inmemory",
         "pluggent-offline",
         "pluggent-openai",
+        "pluggent-permissions",
         "pluggent-plan-json",
         "pluggent-retry",
     }

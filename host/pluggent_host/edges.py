@@ -64,8 +64,14 @@ class _Edge:
     async def reissued(self, changed: Any, model: str, number: int) -> Any:
         raise ValueError("only a model call can be reissued")
 
-    def absorb(self, child: Any) -> None:
+    def absorb(self, child: object, elapsed_s: float, error: str) -> None:
         raise AssertionError("an edge is never reissued")
+
+    async def put(self, asked: object) -> None:
+        raise AssertionError("an edge is never reissued")
+
+    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
+        """Nobody is told of another attempt at this."""
 
     def result_event(self, event: Any, result: Any) -> Any:
         raise AssertionError("an edge has no result hooks")

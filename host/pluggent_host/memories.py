@@ -82,8 +82,14 @@ class _MemoryOperation:
     async def reissued(self, changed: Any, model: str, number: int) -> Any:
         raise AssertionError("memory has no around hooks")
 
-    def absorb(self, child: Any) -> None:
+    def absorb(self, child: object, elapsed_s: float, error: str) -> None:
         raise AssertionError("memory has no around hooks")
+
+    async def put(self, asked: object) -> None:
+        raise AssertionError("memory has no around hooks")
+
+    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
+        """Nobody is told of another attempt at this."""
 
     def result_event(self, event: Any, result: Any) -> Any:
         raise AssertionError("a write has no result hooks")

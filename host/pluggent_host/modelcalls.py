@@ -9,7 +9,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Protocol, cast, get_args
+from typing import Any, Protocol, cast
 
 import attrs
 import msgspec
@@ -17,16 +17,13 @@ from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import Change, ModelRequestEvent, ModelResponseEvent, ModelRetried, ReserveEvent, Scope
-from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
+from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import (
     Delta,
     ModelRequest,
     ModelResponse,
     Provider,
-    ReasoningDelta,
-    RefusalDelta,
     Reply,
-    TextDelta,
 )
 
 from pluggent_host.calling import being_cancelled, said
@@ -34,6 +31,7 @@ from pluggent_host.capabilities import Model
 from pluggent_host.functions import definition_digest
 from pluggent_host.operation import Attempt, Hooks, Journal
 from pluggent_host.quoting import quoted
+from pluggent_host.replies import Called, checked, seen_in
 from pluggent_host.toolset import Toolset
 
 HOOKS = Hooks(
@@ -71,6 +69,7 @@ def message_digest(message: Message) -> bytes:
 
 
 FindModel = Callable[[str], Awaitable[Model]]
+AskSomebody = Callable[[Any], Awaitable[Any]]
 
 
 class ShowDeltas(Protocol):
@@ -103,7 +102,8 @@ class ModelCallOperation:
 
     def __init__(
         self, journal: Journal, scope: Scope, provider: Provider, capability: str, request: ModelRequest,
-        offered: Toolset, round: int, attempt_s: float, deltas: ShowDeltas | None, find: FindModel, id: str = "",
+        offered: Toolset, round: int, attempt_s: Callable[[], float], deltas: ShowDeltas | None,
+        find: FindModel, ask: AskSomebody, id: str = "",
     ) -> None:  # fmt: skip
         self.journal = journal
         self.scope = scope
@@ -115,6 +115,10 @@ class ModelCallOperation:
         self._attempt_s = attempt_s
         self._deltas = deltas
         self._find = find
+        self._ask = ask
+        self.called = f"{provider.name}/{request.model}"
+        self.children: list[Called] = []
+        self.attempts = 0
         self.event = ModelRequestEvent(scope, request, capability, provider.target, round)
 
     # ---- the request ---------------------------------------------------------------------
@@ -163,7 +167,7 @@ class ModelCallOperation:
 
     @property
     def limit_s(self) -> float:
-        return self._attempt_s
+        return self._attempt_s()
 
     def host_vote(self, event: ModelRequestEvent) -> Decision | None:
         return None
@@ -191,7 +195,7 @@ class ModelCallOperation:
             provider, capability, request = found.provider, found.capability, attrs.evolve(request, model=found.name)
         return ModelCallOperation(
             self.journal, self.scope, provider, capability, request, self.offered, self.event.round,
-            self._attempt_s, self._deltas, self._find, f"{self.id}.r{number}",
+            self._attempt_s, self._deltas, self._find, self._ask, f"{self.id}.r{number}",
         )  # fmt: skip
 
     def cost(self, event: ModelRequestEvent, attempt: int) -> ReserveEvent:
@@ -201,8 +205,23 @@ class ModelCallOperation:
         most = request.parameters.max_output_tokens
         return ReserveEvent(self.scope, self.name, self.id, attempt, self._capability, name, sent, most)
 
-    def absorb(self, child: Any) -> None:
-        self.spent += child.spent
+    async def put(self, asked: Any) -> Any:
+        return await self._ask(asked)
+
+    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
+        self.journal.tell(ModelRetried(self.scope, self.called, attempt, wait_s, failure))
+
+    def calls(self, elapsed_s: float, finish: str, error: str) -> tuple[Called, ...]:
+        """Return every call that was made for this one, in order; the last of them ended with *finish* or *error*."""
+        children = tuple(self.children)
+        if not children:
+            return (Called(self.called, self.spent, elapsed_s, error, finish),)
+        own = elapsed_s - sum(child.elapsed_s for child in children)
+        first = (Called(self.called, self.spent, own, error),) if self.attempts else ()
+        return (*first, *children[:-1], attrs.evolve(children[-1], finish=finish, error=error))
+
+    def absorb(self, child: Any, elapsed_s: float, error: str) -> None:
+        self.children += [*child.children, Called(child.called, child.spent, elapsed_s, error)]
         self.offered = child.offered
         self.partial = child.partial or self.partial
 
@@ -211,23 +230,21 @@ class ModelCallOperation:
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
         started = perf_counter()
         self.used = Usage()
-        if attempt.number > 1:
-            name = f"{self._provider.name}/{event.request.model}"
-            retried = ModelRetried(self.scope, name, attempt.number, attempt.waited_s, attempt.failure)
-            self.journal.tell(retried)
+        self.attempts = attempt.number
+        most = self._attempt_s()
         try:
-            async with asyncio.timeout(self._attempt_s) as limit:
+            async with asyncio.timeout(most) as limit:
                 if self._deltas is None:
                     return await self._whole(event.request)
                 return await self._streamed(event.request, attempt, self._deltas, limit)
         except ProviderError:
             raise
         except TimeoutError as error:
-            if perf_counter() - started < self._attempt_s:
+            if perf_counter() - started < most:
                 raise self._broken(error) from error
             raise ProviderError(
                 ProviderErrorKind.TIMEOUT,
-                f"no whole reply within {self._attempt_s:g} s ([timeouts] model_s)",
+                f"no whole reply within {most:g} s ([timeouts] model_s)",
                 provider=self._provider.name,
             ) from error
         except asyncio.CancelledError as error:
@@ -245,9 +262,9 @@ class ModelCallOperation:
         except asyncio.CancelledError:
             self._use(_estimate(request, Message.assistant()))
             raise
-        checked = _checked(response)
-        self._use(checked.usage)
-        return checked
+        reply = checked(response)
+        self._use(reply.usage)
+        return reply
 
     def _broken(self, error: BaseException) -> ProviderError:
         return ProviderError(
@@ -266,12 +283,12 @@ class ModelCallOperation:
             async with _closing(self._provider.stream(request)) as stream:
                 async for batch in stream:
                     reply.add(batch)
-                    text, reasoning = _visible(batch)
+                    text, reasoning = seen_in(batch)
                     if text or reasoning:
                         attempt.shown = deltas.show(text, reasoning) or attempt.shown
                         if deltas.full:
                             await _let_catch_up(deltas, limit)
-            response = _checked(reply.response())
+            response = checked(reply.response())
             self._use(response.usage)
             deltas.end()
             return response
@@ -337,52 +354,6 @@ async def _closing(stream: Any) -> AsyncGenerator[AsyncIterator[Sequence[Delta]]
     finally:
         if (close := getattr(stream, "aclose", None)) is not None:
             await close()
-
-
-def _checked(response: object) -> ModelResponse:
-    """Return *response*. Raises TypeError if it is no reply of an assistant, through and through."""
-    if not isinstance(response, ModelResponse):
-        raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
-    message = response.message
-    if not _is_from_assistant(message):
-        raise TypeError("its reply is not a message of the assistant")
-    for part in message.content:
-        _check_part(part)
-    for call in message.tool_calls:
-        _check_call(call)
-    return response
-
-
-def _is_from_assistant(message: object) -> bool:
-    return isinstance(message, Message) and message.role is Role.ASSISTANT
-
-
-def _check_part(part: object) -> None:
-    if not isinstance(part, _PARTS):
-        raise TypeError(f"its reply has a content part of type {type(part).__name__}")
-    if isinstance(part, Text | Refusal | Reasoning) and type(part.text) is not str:
-        raise TypeError("its reply has a text that is none")
-
-
-def _check_call(call: object) -> None:
-    if not isinstance(call, ToolCall):
-        raise TypeError(f"its reply has a tool call of type {type(call).__name__}")
-    if any(type(field) is not str for field in (call.id, call.name, call.arguments)):
-        raise TypeError("its reply has a tool call whose id, name or arguments are not text")
-
-
-_PARTS = get_args(Part)
-
-
-def _visible(batch: Sequence[Delta]) -> tuple[str, str]:
-    text: list[str] = []
-    reasoning: list[str] = []
-    for delta in batch:
-        if type(delta) is TextDelta or type(delta) is RefusalDelta:
-            text.append(delta.text)
-        elif type(delta) is ReasoningDelta:
-            reasoning.append(delta.text)
-    return "".join(text), "".join(reasoning)
 
 
 def _estimate(request: ModelRequest, partial: Message) -> Usage:

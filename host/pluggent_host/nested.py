@@ -214,7 +214,8 @@ class NestedCalls:
         scope = self._below(outer)
         call = ModelCallOperation(
             turn, scope, agent.model.provider, agent.model.capability, request, Toolset(), outer.event.round,
-            self._services.settings.timeouts.model_s, None, self._services.model, f"{outer.id}.{next(self._numbers)}",
+            lambda: self._services.settings.timeouts.model_s, None, self._services.model,
+            lambda asked: self._put(asked, outer), f"{outer.id}.{next(self._numbers)}",
         )  # fmt: skip
         decided = await self._services.operations.decide(call)
         if isinstance(decided, Asked):
@@ -229,8 +230,9 @@ class NestedCalls:
         try:
             return await self._services.operations.perform(decided)
         finally:
-            turn.spend(call.spent)
-            turn.append(Spending(scope.turn_id, agent.model.name, call.spent))
+            for each in call.calls(0.0, "", ""):
+                turn.spend(each.usage)
+                turn.append(Spending(scope.turn_id, each.model, each.usage))
 
     def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess:
         return self._services.memory(

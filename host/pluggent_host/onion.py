@@ -16,6 +16,8 @@ from pluggent_host.operation import Attempt, Operation
 
 E = TypeVar("E")
 R = TypeVar("R")
+MAX_REISSUES = 3
+"""How many times an operation may be replaced by another one, from within around hooks."""
 STOPPING_S = 1.0
 """How long a layer that was given up may take to clean up."""
 
@@ -43,12 +45,13 @@ class Around(Generic[E, R]):
     operation: Operation[E, R]
     event: E
     caller: Caller
-    innermost: Callable[[Attempt], Awaitable[R]]
+    innermost: Callable[[], Awaitable[R]]
     answered: Callable[[str], None]
     failed: Failed
     limit_s: float
     reissue: Callable[[Any, str, Sequence[Layer]], Awaitable[R]]
     """Does another request in place of this one, inside the layers given."""
+    attempts: Attempts
 
     async def run(self, layers: Sequence[Layer]) -> R:
         """Run *layers*, the first one outermost; return what comes out.
@@ -56,14 +59,13 @@ class Around(Generic[E, R]):
         Raises HookError for a layer that fails, takes too long, does not call on without the
         right to answer, or calls on again without the right to retry.
         """
-        current = Current(self.innermost)
-        call: Callable[[], Awaitable[R]] = current.execute
+        call: Callable[[], Awaitable[R]] = self.innermost
         for depth in reversed(range(len(layers))):
-            call = self._wrapped(layers[depth], call, current, layers[depth + 1 :])
+            call = self._wrapped(layers[depth], call, layers[depth + 1 :])
         return await call()
 
     def _wrapped(
-        self, layer: Layer, inner: Callable[[], Awaitable[R]], current: Current[R], below: Sequence[Layer]
+        self, layer: Layer, inner: Callable[[], Awaitable[R]], below: Sequence[Layer]
     ) -> Callable[[], Awaitable[R]]:
         async def call() -> R:
             clock = Deadline(self.limit_s)
@@ -71,7 +73,7 @@ class Around(Generic[E, R]):
             async def again(changed: Any, model: str) -> R:
                 return await self.reissue(changed, model, below)
 
-            rest = Rest(inner, current, clock, again, retries=layer.retries)
+            rest = Rest(inner, self.operation, self.attempts, clock, again, retries=layer.retries)
             try:
                 running = layer.function(self.event, rest)
                 result = await self.caller.bounded(running, clock.left, stopping_s=STOPPING_S)
@@ -108,28 +110,41 @@ class Around(Generic[E, R]):
         return self.failed(self.operation, layer.plugin, self.operation.hooks.around, problem)
 
 
-class Current(Generic[R]):
-    """The attempt that is being made, or was made last."""
+class Attempts:
+    """The attempts at one operation and at what was reissued for it, in order; ``latest`` is the last of them."""
 
-    def __init__(self, innermost: Callable[[Attempt], Awaitable[R]]) -> None:
-        self._innermost = innermost
+    def __init__(self) -> None:
+        self.latest: Attempt | None = None
+        self.made = 0
+        self.reissues = 0
         self._failure = ""
         self._ended = 0.0
-        self.attempt: Attempt | None = None
+        self._told = False
 
-    async def execute(self) -> R:
-        """Make another attempt."""
-        if self.attempt is None:
-            self.attempt = Attempt(1)
-        else:
-            self.attempt = Attempt(self.attempt.number + 1, self._failure, perf_counter() - self._ended)
-        try:
-            return await self._innermost(self.attempt)
-        except Exception as error:
-            self._failure = str(error)
-            raise
-        finally:
-            self._ended = perf_counter()
+    def begin(self, operation: Operation[Any, Any], own: int) -> Attempt:
+        """Return the next attempt, the *own*-th of *operation*; observers learn that it is not the first of all."""
+        self.made += 1
+        if self.made > 1 and not self._told:
+            operation.retried(self.made, perf_counter() - self._ended, self._failure)
+        self._told = False
+        self.latest = Attempt(own)
+        return self.latest
+
+    def end(self, failure: str) -> None:
+        """The attempt is over."""
+        self._failure, self._ended = failure, perf_counter()
+
+    def announce(self, operation: Operation[Any, Any], wait_s: float) -> None:
+        """Tell observers now that another attempt follows."""
+        self._told = True
+        operation.retried(self.made + 1, wait_s, self._failure)
+
+    def reissue(self) -> int:
+        """Return the number of another reissue. Raises LimitReached."""
+        if self.reissues >= MAX_REISSUES:
+            raise errors.LimitReached("reissues", MAX_REISSUES)
+        self.reissues += 1
+        return self.reissues
 
 
 class Rest(Generic[R]):
@@ -138,14 +153,16 @@ class Rest(Generic[R]):
     def __init__(
         self,
         inner: Callable[[], Awaitable[R]],
-        current: Current[R],
+        operation: Operation[Any, R],
+        attempts: Attempts,
         clock: Deadline,
         reissue: Callable[[Any, str], Awaitable[R]],
         *,
         retries: bool,
     ) -> None:
         self._inner = inner
-        self._current = current
+        self._operation = operation
+        self._attempts = attempts
         self._clock = clock
         self._reissue = reissue
         self._retries = retries
@@ -180,13 +197,23 @@ class Rest(Generic[R]):
         return self.last
 
     @property
+    def may_repeat(self) -> bool:
+        """Whether the operator lets this plugin call again, and reissue."""
+        return self._retries
+
+    @property
     def shown(self) -> bool:
-        """Whether somebody has seen some of the current attempt."""
-        return self._current.attempt is not None and self._current.attempt.shown
+        """Whether somebody has seen some of the last attempt."""
+        return self._attempts.latest is not None and self._attempts.latest.shown
 
     def discard(self, why: str = "") -> None:
-        """Tell consumers that what they saw of the current attempt is void."""
-        attempt = self._current.attempt
+        """Tell consumers that what they saw of the last attempt is void."""
+        attempt = self._attempts.latest
         if attempt is not None and attempt.shown and attempt.on_discard is not None:
             attempt.on_discard(why)
             attempt.shown = False
+
+    def retrying(self, wait_s: float) -> None:
+        """Tell observers that another attempt follows in *wait_s* seconds."""
+        if self._retries and not self.over:
+            self._attempts.announce(self._operation, wait_s)

@@ -16,17 +16,12 @@ R = TypeVar("R")
 
 
 class Attempt:
-    """One try at executing. A stream notes here whether anybody has seen some of it.
+    """One try at executing. A stream notes here whether anybody has seen some of it."""
 
-    ``failure`` is what the attempt before this one came to, ``waited_s`` how long ago.
-    """
+    __slots__ = ("number", "on_discard", "shown")
 
-    __slots__ = ("failure", "number", "on_discard", "shown", "waited_s")
-
-    def __init__(self, number: int, failure: str = "", waited_s: float = 0.0) -> None:
+    def __init__(self, number: int) -> None:
         self.number = number
-        self.failure = failure
-        self.waited_s = waited_s
         self.shown = False
         self.on_discard: Callable[[str], None] | None = None
 
@@ -116,8 +111,16 @@ class Operation(Recorded, Protocol[E, R]):
         """Return the operation that does *changed* in place of this one. Raises ValueError."""
         ...
 
-    def absorb(self, child: Operation[E, R]) -> None:
+    def absorb(self, child: Operation[E, R], elapsed_s: float, error: str) -> None:
         """Take over what *child*, which was reissued for this one, has used."""
+        ...
+
+    async def put(self, asked: Any) -> Any:
+        """Put *asked*, which stands for a reissued request, to a person; what pays for waiting stands still."""
+        ...
+
+    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
+        """Tell observers that another attempt follows."""
         ...
 
     async def execute(self, event: E, attempt: Attempt) -> R: ...

@@ -14,7 +14,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 from pluggent_hookspecs import errors
@@ -28,13 +28,14 @@ from pluggent_hookspecs.events import (
     Vote,
 )
 
+from pluggent_host.attempting import Attempting
 from pluggent_host.calling import NOTHING, Caller, being_cancelled
 from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains
 from pluggent_host.decided import MADE_BY_DECIDE, Answered, Asked, Decided, Denied, Ready, Release
 from pluggent_host.ledgers import Ledgers, RefusedError
-from pluggent_host.onion import Around, Layer
-from pluggent_host.operation import Attempt, Operation, Recorded, record_of
+from pluggent_host.onion import Around, Attempts, Layer
+from pluggent_host.operation import Operation, Recorded, record_of
 from pluggent_host.settings import HostSettings
 from pluggent_host.sinks import Sinks
 from pluggent_host.verdicts import HOST, Verdict, ballot, combine
@@ -45,25 +46,9 @@ STALE_S: Final = 5.0
 """A decision older than this is made again before another attempt."""
 
 UNRECORDED: Final = "the decision could not be recorded, so this was not done"
-MAX_REISSUES: Final = 3
-"""How many times an operation may be replaced by another one, from within around hooks."""
 
 E = TypeVar("E")
 R = TypeVar("R")
-
-
-class Reissues:
-    """How many more times one operation, its reissued ones included, may be reissued."""
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def take(self) -> int:
-        """Return the number of the next one. Raises LimitReached."""
-        if self._number >= MAX_REISSUES:
-            raise errors.LimitReached("reissues", MAX_REISSUES)
-        self._number += 1
-        return self._number
 
 
 class Operations:
@@ -247,7 +232,7 @@ class Operations:
             if ready.used:
                 raise RuntimeError("a Ready was used twice")
             ready.used = True
-            result = await self._around(ready, self._layers(operation), Reissues())
+            result = await self._around(ready, self._layers(operation), Attempts())
         return await self.finish(operation, event, result)
 
     async def finish(self, operation: Operation[E, R], event: E, result: R) -> R:
@@ -303,17 +288,16 @@ class Operations:
         )
 
     async def _reissue(
-        self, operation: Operation[E, R], changed: Any, model: str, below: Sequence[Layer], reissues: Reissues
+        self, operation: Operation[E, R], changed: Any, model: str, below: Sequence[Layer], attempts: Attempts
     ) -> R:
         """Decide about *changed* and do it in place of *operation*, inside the layers *below*."""
-        number = reissues.take()
         try:
-            child = await operation.reissued(changed, model, number)
+            child = await operation.reissued(changed, model, attempts.reissue())
         except ValueError as error:
             raise errors.SessionError(f"reissue: {error}") from error
         decided = await self.decide(child)
         if isinstance(decided, Asked):
-            decided = await self.ask(decided) or decided
+            decided = cast("Decided[E, R]", await operation.put(decided) or decided)
         match decided:
             case Denied(by=by, deny=deny):
                 raise errors.Denied(by, deny.tell_user, child.digest(decided.event))
@@ -324,28 +308,21 @@ class Operations:
                 return child.response(value)
             case Ready():
                 decided.used = True
+        started, failure = perf_counter(), ""
         try:
-            return await self._around(decided, below, reissues)
+            return await self._around(decided, below, attempts)
+        except BaseException as error:
+            failure = str(error) or type(error).__name__
+            raise
         finally:
-            operation.absorb(child)
+            operation.absorb(child, perf_counter() - started, failure)
 
-    async def _around(self, ready: Ready[E, R], layers: Sequence[Layer], reissues: Reissues) -> R:
+    async def _around(self, ready: Ready[E, R], layers: Sequence[Layer], attempts: Attempts) -> R:
         operation, event = ready.operation, ready.event
-
-        async def innermost(attempt: Attempt) -> R:
-            if attempt.number > 1:
-                await self._decide_again(ready)
-            if being_cancelled():
-                # A layer swallowed the cancellation: that is no consent.
-                raise asyncio.CancelledError
-            cost = None if self._ledgers is None else operation.cost(event, attempt.number)
-            if cost is None or self._ledgers is None:
-                return await operation.execute(event, attempt)
-            try:
-                async with self._ledgers.around(cost, lambda: operation.used):
-                    return await operation.execute(event, attempt)
-            except RefusedError as refused:
-                raise self._unpaid(operation, event, refused) from refused
+        execute = Attempting(
+            operation, event, attempts, self._ledgers,
+            lambda: self._decide_again(ready), lambda refused: self._unpaid(operation, event, refused),
+        )  # fmt: skip
 
         def answered(plugin: str) -> None:
             record = record_of(
@@ -355,12 +332,14 @@ class Operations:
                 raise errors.Denied(HOST, unrecorded.tell_user, operation.digest(event))
 
         if not layers:
-            return await innermost(Attempt(1))
+            return await execute()
 
         async def reissue(changed: Any, model: str, below: Sequence[Layer]) -> R:
-            return await self._reissue(operation, changed, model, below, reissues)
+            return await self._reissue(operation, changed, model, below, attempts)
 
-        onion = Around(operation, event, self._caller, innermost, answered, self._failed, operation.limit_s, reissue)
+        onion = Around(
+            operation, event, self._caller, execute, answered, self._failed, operation.limit_s, reissue, attempts
+        )
         return await onion.run(layers)
 
     def _unpaid(self, operation: Operation[E, R], event: E, refused: RefusedError) -> errors.Denied:

@@ -16,7 +16,7 @@ from pluggent_hookspecs.events import Observation, PluginStateChanged, ProvideEv
 from pluggent_hookspecs.plugins import Opens
 
 from pluggent_host.calling import said
-from pluggent_host.catalog import APP, Catalog, PluginRecord
+from pluggent_host.catalog import APP, BUILT_IN, Catalog, PluginRecord
 from pluggent_host.lifetime import Lifetime
 from pluggent_host.loading import load, new_manager, register, registered_name
 from pluggent_host.nearest import nearest
@@ -41,9 +41,14 @@ class Context:
     plugin: str
     host_version: str
     _tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]]
+    _model_named: Callable[[str], Awaitable[object]]
 
     async def tools_named(self, pattern: str) -> tuple[str, ...]:
         return await self._tools_named(pattern, self.plugin)
+
+    async def model_named(self, name: str) -> str:
+        await self._model_named(name)
+        return name
 
 
 @attrs.frozen(eq=False)
@@ -69,6 +74,7 @@ class PluginSet:
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._lifetimes: list[tuple[str, Lifetime]] = []
         self.tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]] = _no_tools
+        self.model_named: Callable[[str], Awaitable[object]] = _no_models
         self.tell: Callable[[Observation], None] = lambda _: None
 
     # ---- hooks ---------------------------------------------------------------------------
@@ -95,6 +101,8 @@ class PluginSet:
                 continue
             if record.state == "disallowed" and self._settings.selection.mode == "safe":
                 continue  # safe mode keeps what is required and nothing else of third parties
+            if record.state == "disallowed" and record.id in BUILT_IN and record.id not in self._settings.required:
+                continue  # came with the host, and the operator's list of what may run leaves it out
             try:
                 if record.state != "available":
                     raise PluginLoadError(
@@ -201,7 +209,7 @@ class PluginSet:
         if not isinstance(plugin, Opens):
             return
         id = name if name.startswith(APP) else name.partition(":")[0]
-        lifetime = Lifetime(plugin, Context(id, self._host_version, self.tools_named))
+        lifetime = Lifetime(plugin, Context(id, self._host_version, self.tools_named, self.model_named))
         problem = await lifetime.enter(self._settings.timeouts.open_s)
         if isinstance(problem, PluggentError):
             raise problem
@@ -226,6 +234,10 @@ class PluginSet:
     def _become(self, name: str, state: str, reason: str = "") -> None:
         self.states[name] = (state, reason)
         self.tell(PluginStateChanged(name, state, reason))
+
+
+async def _no_models(name: str) -> None:
+    raise ConfigError("model", [f"{name!r} cannot be resolved before the host is open"])
 
 
 async def _no_tools(pattern: str, asking: str) -> tuple[str, ...]:  # noqa: ARG001 (as Toolbox.named)

@@ -73,14 +73,15 @@ class Selection(NamedTuple):
 class Grants(NamedTuple):
     """What the operator lets plugins do beyond the ordinary; each a tuple of plugin ids.
 
-    ``handled`` names tools (capability ids) that may serve the person directly.
+    ``handled`` names tools (capability ids) that may serve the person directly. The host's own
+    retry plugin is a retrier unless ``retriers`` says otherwise.
     """
 
     security: tuple[str, ...] = ()
     may_allow: tuple[str, ...] = ()
     may_respond: tuple[str, ...] = ()
     approvers: tuple[str, ...] = ()
-    retriers: tuple[str, ...] = ()
+    retriers: tuple[str, ...] = ("pluggent-retry",)
     optional: tuple[str, ...] = ()
     handled: tuple[str, ...] = ()
 

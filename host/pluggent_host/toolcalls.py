@@ -179,8 +179,14 @@ class ToolCallOperation:
     async def reissued(self, changed: Any, model: str, number: int) -> ToolCallOperation:
         raise ValueError("only a model call can be reissued; other arguments are for transform_tool_call")
 
-    def absorb(self, child: object) -> None:
+    def absorb(self, child: object, elapsed_s: float, error: str) -> None:
         raise AssertionError("a tool call is never reissued")
+
+    async def put(self, asked: object) -> None:
+        raise AssertionError("a tool call is never reissued")
+
+    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
+        """Nobody is told of another attempt at this."""
 
     # ---- running -------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import (
     DecisionMade,
     InputEvent,
-    ModelCalled,
     Observation,
     Scope,
     TextShown,
@@ -216,7 +215,7 @@ class Turn:
         )
         operation = ModelCallOperation(
             self, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
-            self.left_s(self._services.settings.timeouts.model_s), self._deltas, self._services.model,
+            lambda: self.left_s(self._services.settings.timeouts.model_s), self._deltas, self._services.model, self.put,
         )  # fmt: skip
         response = await self._called(operation)
         if isinstance(response, Stopped):
@@ -269,26 +268,27 @@ class Turn:
         except errors.HookError as failure:
             error = str(failure)
             self._take_back("a policy failed")
+            if self._out_of_time():  # a layer that waits to try again is given up with the turn
+                return self._no_time()
             raise
         except ProviderError as failure:
             error = str(failure)
             await self._keep_partial(operation)
             if failure.kind is ProviderErrorKind.TIMEOUT and self._out_of_time():
-                return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.limits.wall_s:g})", "wall_s")
+                return self._no_time()
             raise
         except asyncio.CancelledError:
             error = "cancelled"
             await uncancelled(self._keep_partial(operation))
             raise
         finally:
-            self.spend(operation.spent)
-            model = f"{operation.capability().rpartition('/')[2]}/{decided.event.request.model}"
-            self.append(Spending(self.scope.turn_id, model, operation.spent, error))
-            self.tell(
-                ModelCalled(
-                    self.scope, model, decided.event.round, operation.spent, perf_counter() - started, finish, error
-                )
-            )
+            for each in operation.calls(perf_counter() - started, finish, error):
+                self.spend(each.usage)
+                self.append(Spending(self.scope.turn_id, each.model, each.usage, each.error))
+                self.tell(each.event(self.scope, decided.event.round))
+
+    def _no_time(self) -> Stopped:
+        return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.limits.wall_s:g})", "wall_s")
 
     def _out_of_time(self) -> bool:
         return self.limits.wall_s is not None and self._spent().elapsed_s >= self.limits.wall_s

@@ -1,5 +1,6 @@
 """Another request in place of one: from within around_model_call, by a retrier, decided anew."""
 
+import asyncio
 from typing import Any
 
 import attrs
@@ -16,10 +17,10 @@ from pluggent_hookspecs import (
     hookimpl,
 )
 from pluggent_hookspecs.errors import ConfigError, HookError, ProviderError, ProviderErrorKind as Kind
-from pluggent_host import Grants, Host, HostSettings, Why
+from pluggent_host import Grants, Host, HostSettings, Limits, Why
 from pluggent_host.onion import Rest
 from pluggent_host.testing.fakes import Recorder, ScriptedModel
-from talking import hosting, talking
+from talking import WAIT_S, hosting, talking
 
 
 class Other(ScriptedModel):
@@ -52,7 +53,10 @@ async def test_another_model_answers_in_place_of_one_that_failed():
     decisions = [event for event in recorder.of(DecisionMade) if event.operation == "model_call"]
     assert [event.operation_id for event in decisions] == ["t1.0", "t1.0.r1"]
     assert decisions[0].digest != decisions[1].digest
-    assert len(recorder.of(ModelCalled)) == 1
+    assert [(event.model, event.usage.input, event.error) for event in recorder.of(ModelCalled)] == [
+        ("scripted/m", None, ""), ("other/small", 10, ""),
+    ]  # fmt: skip
+    assert [(event.model, event.attempt) for event in recorder.of(ModelRetried)] == [("other/small", 2)]
 
 
 async def test_the_other_request_is_transformed_and_decided_like_any():
@@ -147,7 +151,7 @@ async def test_three_times_is_the_limit():
 
 async def test_it_needs_the_grant_of_a_retrier():
     nothing: Any = None
-    rest: Rest[Any] = Rest(nothing, nothing, nothing, nothing, retries=False)
+    rest: Rest[Any] = Rest(nothing, nothing, nothing, nothing, nothing, retries=False)
 
     with pytest.raises(RuntimeError, match=r"needs the operator's grant \[grants\] retriers"):
         await rest.reissue(None)
@@ -236,3 +240,56 @@ async def test_grants_name_installed_retriers():
     with pytest.raises(ConfigError, match="nobody"):
         async with Host.open(config=settings, installed=False):
             pass
+
+
+async def test_the_time_of_a_turn_holds_for_all_attempts_together():
+    class Again:
+        @hookimpl
+        async def around_model_call(self, event: Any, call_next: Any) -> Any:
+            for _ in range(5):
+                try:
+                    return await call_next()
+                except ProviderError:
+                    continue
+            return await call_next()
+
+    model = ScriptedModel(hold=asyncio.Event())
+    async with talking(model=model, plugins=[Again()], limits=Limits(wall_s=0.2)) as session:
+        result = await asyncio.wait_for(session.say("hello"), WAIT_S)
+
+    assert (result.why, result.limit) == (Why.LIMIT, "wall_s")
+    assert result.usage.estimated
+
+
+async def test_a_layer_that_waits_beyond_the_time_of_the_turn_ends_it_by_its_limit():
+    class Waiting:
+        @hookimpl
+        async def around_model_call(self, event: Any, call_next: Any) -> Any:
+            await asyncio.Event().wait()
+
+    async with talking(plugins=[Waiting()], limits=Limits(wall_s=0.1)) as session:
+        result = await asyncio.wait_for(session.say("hello"), WAIT_S)
+
+    assert (result.why, result.limit) == (Why.LIMIT, "wall_s")
+
+
+async def test_another_attempt_can_be_told_before_it_begins():
+    class Waiting:
+        @hookimpl
+        async def around_model_call(self, event: Any, call_next: Any) -> Any:
+            try:
+                return await call_next()
+            except ProviderError:
+                assert call_next.may_repeat
+                call_next.retrying(12.5)
+                told.extend(recorder.of(ModelRetried))
+                return await call_next()
+
+    told: list[ModelRetried] = []
+    recorder = Recorder()
+    replies = (ProviderError(Kind.RATE_LIMITED, "slow down"), "fine")
+    async with talking(*replies, plugins=[Waiting(), recorder]) as session:
+        await session.say("hello")
+
+    assert [(event.attempt, event.wait_s) for event in told] == [(2, 12.5)]
+    assert recorder.of(ModelRetried) == told, "told once"

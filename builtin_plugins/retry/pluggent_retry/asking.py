@@ -1,0 +1,124 @@
+"""One model call: its attempts, and the other models that are asked when all of them have failed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import attrs
+from pluggent_hookspecs import (
+    CallNext,
+    ConfigError,
+    HookError,
+    LimitReached,
+    ModelRequestEvent,
+    ModelResponse,
+    PluginError,
+    ProviderError,
+)
+
+from pluggent_retry.clock import Clock
+from pluggent_retry.servers import Server, Servers
+from pluggent_retry.settings import RetrySettings
+from pluggent_retry.waits import Failure, Final, Next, after
+
+NOT_GRANTED = 'not tried again; to have that, write [grants] retriers = ["pluggent-retry"]'
+
+
+@attrs.frozen(eq=False)
+class Asking:
+    """Asks for the reply to one request. What is no ProviderError passes through: denials, failed hooks."""
+
+    event: ModelRequestEvent
+    call_next: CallNext[ModelResponse]
+    settings: RetrySettings
+    servers: Servers
+    clock: Clock
+    draw: Callable[[], float]
+
+    @property
+    def provider(self) -> str:
+        """The provider's name, the last word of its capability id."""
+        return self.event.provider.rpartition("/")[2]
+
+    # ---- the model that was asked for ----------------------------------------------------
+
+    async def repeatedly(self) -> ModelResponse:
+        """Return the reply of the first attempt that has one. Raises the last one's ProviderError."""
+        server = self.servers.met(self.provider, self.event.target)
+        started, failed = self.clock.monotonic(), None
+        for attempt in itertools.count(1):
+            going = self.servers.admit(server)
+            if isinstance(going, ProviderError):
+                raise going if failed is None else _told(failed, f"not tried again: {going.message}")
+            with going:
+                try:
+                    return going.answered(await self.call_next())
+                except ProviderError as error:
+                    failed = error
+                    following = self._following(attempt, self.clock.monotonic() - started, error)
+                    going.failed(error, finally_=isinstance(following, Final))
+            await self._prepare(server, failed, following)
+        raise AssertionError("attempts have an end")
+
+    def _following(self, attempt: int, elapsed_s: float, error: ProviderError) -> Next:
+        following = after(Failure(error, attempt, elapsed_s, self.call_next.shown), self.settings, self.draw())
+        return following if isinstance(following, Final) or self.call_next.may_repeat else Final(NOT_GRANTED)
+
+    async def _prepare(self, server: Server, failed: ProviderError, following: Next) -> None:
+        """Wait until the next attempt may begin. Raises ProviderError if there is to be none."""
+        if isinstance(following, Final):
+            raise _told(failed, following.why)
+        if (shut := self.servers.shut_for(server, following.wait_s)) is not None:
+            raise _told(failed, f"not tried again: {shut.message}")
+        self.call_next.retrying(following.wait_s)
+        await self.clock.sleep(following.wait_s)
+        self._discard()
+
+    def _discard(self) -> None:
+        if self.call_next.shown:
+            self.call_next.discard("the reply broke off; another attempt follows")
+
+    # ---- other models --------------------------------------------------------------------
+
+    async def others(self, failed: ProviderError) -> ModelResponse:
+        """Return the reply of the first fallback model that has one. Raises *failed*, with what became of them."""
+        if failed.kind not in self.settings.fallback_on or not self.call_next.may_repeat:
+            raise failed
+        fates: list[str] = []
+        for model in self.settings.fallback:
+            if model == f"{self.provider}/{self.event.request.model}":
+                continue
+            if self.call_next.shown and not self.settings.repeat_shown:
+                break
+            try:
+                return await self._other(model)
+            except HookError:
+                raise
+            except (ProviderError, ConfigError, PluginError, LimitReached) as error:
+                fates.append(f"{model}: {error}")
+        raise _told(failed, "; ".join(fates))
+
+    async def _other(self, model: str) -> ModelResponse:
+        going = self.servers.admit(self.servers.named(model.partition("/")[0]))
+        if isinstance(going, ProviderError):
+            raise going
+        with going:
+            self._discard()
+            try:
+                return going.answered(await self.call_next.reissue(self.event.request, model=model))
+            except ProviderError as error:
+                going.failed(error, finally_=True)
+                raise
+
+
+def _told(error: ProviderError, why: str) -> ProviderError:
+    """Return *error* with *why* it is final; *error* itself if there is nothing to say."""
+    if not why:
+        return error
+    told = ProviderError(
+        error.kind, f"{error.message}; {why}", provider=error.provider, status=error.status,
+        retry_after=error.retry_after, actual=error.actual, limit=error.limit,
+    )  # fmt: skip
+    told.__cause__ = error
+    return told

@@ -1,0 +1,18 @@
+"""The time that the plugin goes by, in one value, so that an application or a test can bring its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import attrs
+
+
+@attrs.frozen(eq=False)
+class Clock:
+    """``monotonic`` and ``now`` return seconds, the second since 1970; ``sleep`` waits for some."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
