@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 from pluggent_hookspecs import PluginContext, Provider, hookimpl
+from pluggent_provider_http.endpoint import target_of
 
-from pluggent_openai.settings import DEFAULT_BASE_URL, Server, Settings as OpenAISettings, target_of
+from pluggent_openai.settings import DEFAULT_BASE_URL, Server, Settings as OpenAISettings
 
 if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import quote, urlsplit
 
-from pluggent_hookspecs import ConfigError, Delta, ModelRequest, ModelResponse, ProviderErrorKind, Secret
+import attrs
+from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
+from pluggent_provider_http.credentials import hidden, read_key
+from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.faults import Faults
 
-from pluggent_openai.errors import Faults
+from pluggent_openai.compat import dialect_for
+from pluggent_openai.models import read_models
 from pluggent_openai.reply import read_reply
-from pluggent_openai.settings import Server, target_of
+from pluggent_openai.settings import MODEL, Server
 from pluggent_openai.stream import MAX_EVENT_BYTES, StreamReader
-from pluggent_openai.wire import Dialect
+from pluggent_openai.wire import Writer
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
     # and so is what imports it
-    from pluggent_openai.client import Answer, Client
+    from pluggent_provider_http.client import Client
 
-_OK = range(200, 300)
-_SECRET_CHARS = 8  # what is shorter is a word such as EMPTY, and taking it out would garble messages
+_COMPLETIONS = "/chat/completions"
+_MODELS = "/models"
 
 
 class ChatCompletions:
-    """Asks the models of one server; see the contract's Provider for what its methods promise."""
+    """Asks the models of one server; see the contract's Provider for what its methods promise.
+
+    It can list the models too (ListsModels). ``dialect`` is how the server speaks.
+    """
 
     def __init__(
         self,
@@ -39,9 +46,11 @@ class ChatCompletions:
         self._name = name
         self._server = server
         self._target = target_of(server.base_url)
-        self._dialect = Dialect(server.max_tokens_field, server.reasoning_field, server.stream_usage)
+        self._before, self._after = _around_model(server.base_url)
+        self.dialect = dialect_for(server.base_url, server.compat)
+        self._writer = Writer(self.dialect)
         self._given = (client, transport)
-        self._client: Client | None = None
+        self._opened: Client | None = None
 
     @property
     def name(self) -> str:
@@ -55,20 +64,24 @@ class ChatCompletions:
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Return the whole reply, asked for whole."""
-        body = self._dialect.encode(request, Faults(self._name, self._target), stream=False)
-        headers, faults = self._headers(request)
-        async with self._post(body, headers, faults) as answer:
-            await _check(answer, faults)
+        path, body = self._asked(request, stream=False)
+        headers, faults = self._headers(request.model, _COMPLETIONS)
+        async with self._client().post(path, body, headers, faults) as answer:
+            await answer.check()
             data = await answer.read()
-        return read_reply(data, request, faults)
+        return read_reply(data, request, self.dialect, faults)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
-        body = self._dialect.encode(request, Faults(self._name, self._target), stream=True)
-        headers, faults = self._headers(request)
-        reader = StreamReader(request, faults, min(MAX_EVENT_BYTES, self._server.max_response_bytes))
-        async with self._post(body, headers, faults) as answer:
-            await _check(answer, faults)
+        if request.tools and not self.dialect.stream_tools:
+            yield deltas(await self.complete(request))
+            return
+        path, body = self._asked(request, stream=True)
+        headers, faults = self._headers(request.model, _COMPLETIONS)
+        limit = min(MAX_EVENT_BYTES, self._server.max_response_bytes)
+        reader = StreamReader(request, self.dialect, faults, limit)
+        async with self._client().post(path, body, headers, faults) as answer:
+            await answer.check()
             async for data in answer:
                 if batch := reader.feed(data):
                     yield batch
@@ -82,23 +95,43 @@ class ChatCompletions:
             if reader.failure is not None:
                 raise reader.failure
 
+    async def list_models(self) -> Sequence[ModelInfo]:
+        """Return the models that the server lists, in its order. Raises ProviderError.
+
+        Where the base URL names ``deployments/{model}`` (Azure), these are the models that
+        deployments can be made of.
+        """
+        headers, faults = self._headers("", _MODELS)
+        async with self._client().get(_MODELS, headers, faults) as answer:
+            await answer.check()
+            return read_models(await answer.read(), faults)
+
     async def close(self) -> None:
         """Close the connections that were opened in this event loop."""
-        if self._client is not None:
-            await self._client.close()
+        if self._opened is not None:
+            await self._opened.close()
 
     def __repr__(self) -> str:
         return f"<ChatCompletions {self._name!r} at {self._target}>"
 
-    def _post(self, body: bytes, headers: dict[str, str], faults: Faults) -> AbstractAsyncContextManager[Answer]:
-        if self._client is None:
+    def _client(self) -> Client:
+        if self._opened is None:
             # Here and not above: the HTTP library takes 0.1 s to import, and only requests need it.
-            from pluggent_openai.client import Client
+            from pluggent_provider_http.client import Client
 
-            self._client = Client(self._server, *self._given)
-        return self._client.post(body, headers, faults)
+            self._opened = Client(attrs.evolve(self._server, base_url=self._before), *self._given)
+        return self._opened
 
-    def _headers(self, request: ModelRequest) -> tuple[dict[str, str], Faults]:
+    def _asked(self, request: ModelRequest, *, stream: bool) -> tuple[str, bytes]:
+        """Return where a request goes below the base URL, and its body."""
+        faults = Faults(self._name, self._target)
+        if MODEL in self._after and request.model in ("", ".", ".."):
+            problem = f"the request cannot be sent: a model {request.model!r} cannot stand in the path of base_url"
+            raise faults.error(ProviderErrorKind.BAD_REQUEST, problem)
+        path = self._after.replace(MODEL, quote(request.model, safe=""))
+        return path + _COMPLETIONS, self._writer.encode(request, faults, stream=stream)
+
+    def _headers(self, model: str, path: str) -> tuple[dict[str, str], Faults]:
         """Return the headers of a request, and its Faults, which know what is secret in them."""
         server = self._server
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -107,35 +140,24 @@ class ChatCompletions:
             headers["openai-organization"] = server.organization
         if server.project is not None:
             headers["openai-project"] = server.project
-        secrets = _secret_in(server)
-        if server.api_key is not None:
-            key = self._key(server.api_key)
-            headers["authorization"] = f"Bearer {key}"
-            secrets = (key, *secrets)
-        secrets = tuple(sorted({s for s in secrets if len(s) >= _SECRET_CHARS}, key=len, reverse=True))
-        return headers, Faults(self._name, self._target, request.model, secrets)
-
-    def _key(self, secret: Secret) -> str:
-        """Return the key, read each time, so that a renewed one is used at once."""
-        faults = Faults(self._name, self._target)
-        try:
-            key = secret.reveal().strip()
-        except ConfigError as error:
-            problem = f"there is no API key: {error} (setting api_key)"
-            raise faults.error(ProviderErrorKind.AUTHENTICATION, problem) from error
-        if not key or not key.isascii() or not key.isprintable():
-            problem = f"{secret!r} holds no API key: it is empty or has characters that no header can carry"
-            raise faults.error(ProviderErrorKind.AUTHENTICATION, problem)
-        return key
+        key = ""
+        if server.api_key is not None and server.auth != "none":
+            key = read_key(server.api_key, Faults(self._name, self._target))
+            named, value = ("api-key", key) if server.auth == "api-key" else ("authorization", f"Bearer {key}")
+            headers[named] = value
+        return headers, Faults(self._name, self._target, model, hidden(server, key), path)
 
 
-def _secret_in(server: Server) -> tuple[str, ...]:
-    """Return what nobody is to read of a server's settings: header values, their words, the query."""
-    words = [word for value in server.headers.values() for word in (value, *value.split())]
-    query = urlsplit(server.base_url or "").query
-    return (*words, *(value for _, value in parse_qsl(query)), *(p.partition("=")[2] for p in query.split("&")))
+def _around_model(base_url: str) -> tuple[str, str]:
+    """Part a base URL at the model in its path: what all requests go below, and what follows for completions.
 
-
-async def _check(answer: Answer, faults: Faults) -> None:
-    if answer.status not in _OK:
-        raise faults.from_status(answer.status, answer.headers, await answer.read_some())
+    >>> _around_model("https://r.openai.azure.com/openai/deployments/{model}?api-version=1")
+    ('https://r.openai.azure.com/openai?api-version=1', '/deployments/{model}')
+    >>> _around_model("https://api.openai.com/v1")
+    ('https://api.openai.com/v1', '')
+    """
+    parts = urlsplit(base_url)
+    if MODEL not in parts.path:
+        return base_url, ""
+    before = parts.path.partition(MODEL)[0].rstrip("/").removesuffix("/deployments")
+    return parts._replace(path=before).geturl(), parts.path.rstrip("/").removeprefix(before)

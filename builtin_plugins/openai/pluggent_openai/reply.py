@@ -1,12 +1,12 @@
 """A whole answer of chat completions, as real servers write it, becomes a ModelResponse.
 
-Also the readings that streams need too: content, usage, why it ended, ids of calls.
+Also the readings that streams need too: content, why it ended, ids of calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import msgspec
 from pluggent_hookspecs import (
@@ -23,13 +23,16 @@ from pluggent_hookspecs import (
     Role,
     Text,
     ToolCall,
-    Usage,
-    freeze,
+    VendorPart,
 )
+from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.payload import MalformedError, Object, as_object, as_text, decode
 
-from pluggent_openai.errors import Faults
-
-Object: TypeAlias = Mapping[str, Any]
+from pluggent_openai.calls import call_extra, custom_arguments
+from pluggent_openai.compat import Dialect
+from pluggent_openai.growing import NOTHING
+from pluggent_openai.parts import NEVER_SENT, SIGNED, VENDOR
+from pluggent_openai.usage import read_usage
 
 _REASONS = {
     "stop": FinishReason.STOP,
@@ -44,32 +47,21 @@ _REASONS = {
     "stop_sequence": FinishReason.STOP,
     "max_tokens": FinishReason.LENGTH,
 }
-_ANSWER = frozenset({"id", "object", "model", "choices", "usage"})
-_CHOICE = frozenset({"index", "message", "delta", "finish_reason"})
-_MESSAGE = frozenset({"role", "content", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning"})
+ANSWER = frozenset({"id", "object", "model", "choices", "usage", "obfuscation"})
+"""Fields of an answer, and of a piece of a streamed one, that have a place of their own or mean nothing."""
+CHOICE = frozenset({"index", "message", "delta", "finish_reason"})
+MESSAGE = frozenset(
+    {"role", "content", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "audio", "images"}
+)
 
 
-class MalformedError(Exception):
-    """An answer is not of the shape that chat completions have."""
-
-
-def decode(data: bytes) -> Any:
-    """Return the JSON value of *data*. Raises MalformedError, also for endless nesting."""
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
-        raise MalformedError(f"is not JSON: {error}") from error
-    except RecursionError as error:
-        raise MalformedError("is nested too deeply") from error
-
-
-def read_reply(data: bytes, request: ModelRequest, faults: Faults) -> ModelResponse:
+def read_reply(data: bytes, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
     """Return the reply in *data*. Raises ProviderError: the error it holds, or ``protocol``."""
     try:
         answer = as_object(decode(data), "the answer")
         if says_error(answer):
             raise faults.from_payload(answer)
-        return _response(answer, request, faults)
+        return _response(answer, request, dialect, faults)
     except MalformedError as error:
         shown = faults.shown(data) or "(empty)"
         raise faults.protocol(f"answered with what is no chat completion: {error}: {shown}") from error
@@ -82,55 +74,82 @@ def says_error(answer: Object) -> bool:
     return bool(answer.get("error")) or (answer.get("object") == "error" and "choices" not in answer)
 
 
-def _response(answer: Object, request: ModelRequest, faults: Faults) -> ModelResponse:
+def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
         raise MalformedError("it has no choices")
-    choice = as_object(cast("list[object]", choices)[0], "choices[0]")
+    first, *others = cast("list[object]", choices)
+    choice = as_object(first, "choices[0]")
     if says_error(choice):
         raise faults.from_payload(choice)
-    message = read_message(as_object(choice.get("message"), "choices[0].message"), request)
+    extra = unknown(answer, ANSWER) | unknown(choice, CHOICE)
+    message = _message(as_object(choice.get("message"), "choices[0].message"), request, dialect, extra)
     said = choice.get("finish_reason")
     if said is None and not message.content and not message.tool_calls:
         raise MalformedError("it holds neither text, refusal nor calls, and no finish_reason")
-    extra = frozen(_unknown(answer, _ANSWER) | _unknown(choice, _CHOICE) | unknown_reason(said))
-    return ModelResponse(
-        message, finish_reason(said, calls=bool(message.tool_calls)), read_usage(answer.get("usage")),
-        as_text(answer.get("model")), as_text(answer.get("id")), extra,
-    )  # fmt: skip
+    usage, counters = read_usage(answer.get("usage"), dialect)
+    extra |= unknown_reason(said) | some(usage=counters, choices=others)
+    reason = finish_reason(said, calls=bool(message.tool_calls))
+    return ModelResponse(message, reason, usage, as_text(answer.get("model")), as_text(answer.get("id")), extra)
 
 
-def read_message(message: Object, request: ModelRequest) -> Message:
-    """Return an assistant's message as the contract has it; vendor fields go into ``extra``."""
+def _message(message: Object, request: ModelRequest, dialect: Dialect, extra: dict[str, Json]) -> Message:
+    """Return an assistant's message as the contract has it; what has no place in it goes into *extra*."""
     parts: list[Part] = []
-    if thought := as_text(message.get("reasoning_content")) or as_text(message.get("reasoning")):
+    if thought := thinking_of(message):
         parts.append(Reasoning(thought))
     parts += read_content(message.get("content"))
     if refusal := as_text(message.get("refusal")):
         parts.append(Refusal(refusal))
-    extra = _unknown(message, _MESSAGE)
-    audio = extra.get("audio")
-    if isinstance(audio, Mapping) and isinstance(audio.get("data"), str):
-        # What is sent back is the id; the sound is a part of its own.
-        parts.append(Audio(cast("str", audio["data"]), transcript=as_text(audio.get("transcript")) or None))
-        extra["audio"] = {"id": audio.get("id")}
-    return Message(Role.ASSISTANT, tuple(parts), tuple(_calls(message, request)), extra=extra)
+    parts += read_images(message.get("images"))
+    own, rest = split_fields(unknown(message, MESSAGE), dialect)
+    if isinstance(sound := message.get("audio"), dict):
+        parts += read_audio(cast("Object", sound), audio_format(request, "wav"), own, extra)
+    calls, said_of_calls = _calls(message, request, dialect)
+    extra |= some(message=rest, tool_calls=said_of_calls)
+    return Message(Role.ASSISTANT, tuple(parts), calls, extra={VENDOR: own} if own else {})
 
 
-def _calls(message: Object, request: ModelRequest) -> Iterator[ToolCall]:
+def split_fields(fields: dict[str, Json], dialect: Dialect) -> tuple[dict[str, Json], dict[str, Json]]:
+    """Part what belongs to the message, to be kept and sent back, from what the server has only said of it."""
+    own = {name: value for name, value in fields.items() if name in NEVER_SENT or dialect.takes_back(name)}
+    return own, {name: value for name, value in fields.items() if name not in own}
+
+
+def thinking_of(message: Object) -> str:
+    """Return the thinking that a message, or a piece of one, has beside its content."""
+    return as_text(message.get("reasoning_content")) or as_text(message.get("reasoning"))
+
+
+def _calls(message: Object, request: ModelRequest, dialect: Dialect) -> tuple[tuple[ToolCall, ...], dict[str, Json]]:
     ids = CallIds(request)
-    calls = message.get("tool_calls")
-    if calls is None and message.get("function_call"):
-        calls = [{"function": message["function_call"]}]
-    if calls is not None and not isinstance(calls, list):
+    given = message.get("tool_calls")
+    if given is None and message.get("function_call"):
+        given = [{"function": message["function_call"]}]
+    if given is not None and not isinstance(given, list):
         raise MalformedError("tool_calls is no list")
-    for entry in cast("list[object]", calls or []):
-        call = as_object(entry, "a tool call")
-        function = as_object(call.get("function"), "a tool call's function")
-        name = function.get("name")
-        if not isinstance(name, str) or not name:
-            raise MalformedError("a tool call names no function")
-        yield ToolCall(ids.unique(call.get("id")), name, arguments_text(function.get("arguments")) or "{}")
+    calls: list[ToolCall] = []
+    said: dict[str, Json] = {}
+    for entry in cast("list[object]", given or []):
+        fields = as_object(entry, "a tool call")
+        name, arguments = _called(fields)
+        extra, rest = call_extra(fields, dialect)
+        calls.append(ToolCall(ids.unique(fields.get("id")), name, arguments, extra))
+        if rest:
+            said[calls[-1].id] = rest
+    return tuple(calls), said
+
+
+def _called(fields: Object) -> tuple[str, str]:
+    if fields.get("type") == "custom" and fields.get("custom") is not None:
+        custom = as_object(fields["custom"], "a tool call's custom")
+        name, arguments = custom.get("name"), custom_arguments(as_text(custom.get("input")))
+    else:
+        function = as_object(fields.get("function"), "a tool call's function")
+        name, arguments = function.get("name"), arguments_text(function.get("arguments")) or "{}"
+    if not isinstance(name, str) or not name:
+        raise MalformedError("a tool call names no function")
+    return name, arguments
 
 
 def read_content(content: object) -> list[Part]:
@@ -141,48 +160,65 @@ def read_content(content: object) -> list[Part]:
         return [Text(content)]
     if not isinstance(content, list):
         raise MalformedError(f"content is {type(content).__name__}, not a text")
-    return [part for item in cast("list[object]", content) for part in _content_part(item)]
+    return [_content_part(item) for item in cast("list[object]", content)]
 
 
-def _content_part(item: object) -> list[Part]:
+def _content_part(item: object) -> Part:
     if isinstance(item, str):
-        return [Text(item)]
+        return Text(item)
     part = as_object(item, "a part of the content")
     match part.get("type"):
         case "text" | "output_text":
-            return [Text(as_text(part.get("text")))]
+            return Text(as_text(part.get("text")))
         case "refusal":
-            return [Refusal(as_text(part.get("refusal")))]
+            return Refusal(as_text(part.get("refusal")))
         case "thinking" | "reasoning":
-            # Mistral nests parts of text in "thinking"
-            inner = part.get("thinking", part.get("text"))
-            return [Reasoning("".join(p.text for p in read_content(inner) if isinstance(p, Text | Reasoning)))]
+            return _thinking(part)
         case "image_url":
-            url: Any = part.get("image_url")
-            return [Image(url=as_text(cast("Object", url).get("url") if isinstance(url, dict) else url))]
-        case kind:
-            raise MalformedError(f"the content has a part of the unknown type {kind!r}")
+            return _image(part)
+        case str(kind) if kind:
+            return VendorPart(VENDOR, part)
+        case _:
+            raise MalformedError("the content has a part without a type")
 
 
-def read_usage(usage: object) -> Usage:
-    """Return the token counts; what the server did not say stays None."""
-    if not isinstance(usage, Mapping):
-        return Usage()
-    counts = cast("Object", usage)
-    sent, made = counts.get("prompt_tokens_details"), counts.get("completion_tokens_details")
-    cached = _count(sent, "cached_tokens")
-    return Usage(
-        input=_count(counts, "prompt_tokens"),
-        output=_count(counts, "completion_tokens"),
-        cached=cached if cached is not None else _count(counts, "prompt_cache_hit_tokens"),  # DeepSeek
-        reasoning=_count(made, "reasoning_tokens"),
-        audio=_count(made, "audio_tokens"),
-    )
+def _thinking(part: Object) -> Reasoning:
+    # Mistral nests parts of text in "thinking"
+    inner = part.get("thinking", part.get("text"))
+    thought = "".join(each.text for each in read_content(inner) if isinstance(each, Text | Reasoning))
+    signature = as_text(part.get("signature"))
+    return Reasoning(thought, f"{SIGNED}{signature}" if signature else None)
 
 
-def _count(counts: object, name: str) -> int | None:
-    value = cast("Object", counts).get(name) if isinstance(counts, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def read_images(images: object) -> list[Part]:
+    """Return pictures that stand beside the content (OpenRouter)."""
+    if not isinstance(images, list):
+        return []
+    return [_image(as_object(item, "an image")) for item in cast("list[object]", images)]
+
+
+def _image(part: Object) -> Image:
+    url: Any = part.get("image_url")
+    found = as_text(cast("Object", url).get("url") if isinstance(url, dict) else url)
+    head, comma, data = found.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return Image(data=data, media_type=head[5:-7] or "image/png")
+    return Image(url=found)
+
+
+def audio_format(request: ModelRequest, usual: str) -> str:
+    """Return the format in which sound was asked for."""
+    asked = request.parameters.extra.get("audio")
+    return as_text(asked.get("format")) or usual if isinstance(asked, Mapping) else usual
+
+
+def read_audio(sound: Object, format_: str, own: dict[str, Json], extra: dict[str, Json]) -> list[Part]:
+    """Return the sound of a reply. Its id, by which it is sent back, goes into *own*, until when into *extra*."""
+    if sound.get("id"):
+        own["audio"] = {"id": sound["id"]}
+    extra |= some(audio=unknown(sound, frozenset({"id", "data", "transcript"})))
+    data, transcript = as_text(sound.get("data")), as_text(sound.get("transcript"))
+    return [Audio(data, format_, transcript or None)] if data or transcript else []
 
 
 def finish_reason(said: object, *, calls: bool) -> FinishReason:
@@ -196,18 +232,14 @@ def unknown_reason(said: object) -> dict[str, Json]:
     return {} if said is None or str(said).lower() in _REASONS else {"finish_reason": str(said)}
 
 
-def unknown_fields(chunk: Object) -> dict[str, Json]:
-    """Return the vendor's own fields of an answer or of a piece of a streamed one."""
-    return _unknown(chunk, _ANSWER)
+def unknown(fields: Object, known: frozenset[str]) -> dict[str, Json]:
+    """Return the vendor's own fields of an object that are not empty."""
+    return {name: value for name, value in fields.items() if name not in known and value not in NOTHING}
 
 
-def frozen(extra: dict[str, Json]) -> Mapping[str, Json]:
-    """Return *extra* read-only all the way down, as everything that is handed out."""
-    return cast("Mapping[str, Json]", freeze(extra))
-
-
-def _unknown(fields: Object, known: frozenset[str]) -> dict[str, Json]:
-    return {name: value for name, value in fields.items() if name not in known and value not in (None, [], {})}
+def some(**found: Any) -> dict[str, Json]:
+    """Return what was found at all."""
+    return {name: value for name, value in found.items() if value}
 
 
 def arguments_text(arguments: object) -> str:
@@ -215,18 +247,6 @@ def arguments_text(arguments: object) -> str:
     if arguments is None:
         return ""
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-
-
-def as_object(value: object, what: str) -> Object:
-    """Return *value* if it is a JSON object. Raises MalformedError naming *what* is none."""
-    if not isinstance(value, dict):
-        raise MalformedError(f"{what} is no object")
-    return cast("Object", value)
-
-
-def as_text(value: object) -> str:
-    """Return *value* if it is a text, otherwise the empty one."""
-    return value if isinstance(value, str) else ""
 
 
 class CallIds:

@@ -6,13 +6,21 @@ every piece, leave out index or id, use one index for two calls, or send a call 
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import attrs
 import msgspec
-from pluggent_hookspecs import ModelRequest, ToolCallDelta
+from pluggent_hookspecs import Json, ModelRequest, ToolCallDelta
+from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text
 
-from pluggent_openai.reply import CallIds, MalformedError, Object, arguments_text, as_object, as_text
+from pluggent_openai.calls import call_extra
+from pluggent_openai.compat import Dialect
+from pluggent_openai.parts import VENDOR
+from pluggent_openai.reply import CallIds, arguments_text
+
+_NO_EXTRA: Mapping[str, Json] = {}
+_PLAIN = frozenset({"index", "id", "function"})
 
 
 @attrs.define
@@ -23,7 +31,10 @@ class _Call:
     index: int | None
     given_id: str
     name: str = ""
+    id: str = ""
     arguments: list[str] = attrs.field(factory=list[str])
+    custom: bool = False
+    extra: dict[str, Any] = attrs.field(factory=dict[str, Any])
     shown: bool = False
     named_again: bool = False
 
@@ -37,11 +48,11 @@ class _Call:
 
     def whole(self) -> bool:
         """Whether the arguments are complete, so that more of them cannot be meant."""
-        if not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
+        if self.custom or not self.arguments or not self.arguments[-1].rstrip().endswith("}"):
             return False
         try:
             msgspec.json.decode("".join(self.arguments).encode("utf-8", "replace"))
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):  # no JSON, or no UTF-8
             return False
         return True
 
@@ -49,9 +60,11 @@ class _Call:
 class CallAssembly:
     """The calls of one streamed reply. ``take`` returns deltas that keep the contract's rules."""
 
-    def __init__(self, request: ModelRequest) -> None:
+    def __init__(self, request: ModelRequest, dialect: Dialect) -> None:
         self._ids = CallIds(request)
+        self._dialect = dialect
         self._calls: list[_Call] = []
+        self._said: dict[int, dict[str, Json]] = {}
 
     @property
     def any(self) -> bool:
@@ -65,26 +78,60 @@ class CallAssembly:
         touched: set[int] = set()
         return [delta for piece in cast("list[object]", pieces) for delta in self._piece(piece, touched)]
 
-    def finish(self) -> None:
-        """Check that every call became one. Raises MalformedError."""
+    def more(self, index: int, text: str) -> ToolCallDelta | None:
+        """Return what more arguments bring that are surely those of call *index*; None if ``take`` has to decide."""
+        for call in reversed(self._calls):
+            if call.index == index:
+                if call.named_again or call.custom or not call.shown or not text or text.strip() == "{}":
+                    return None
+                call.arguments.append(text)
+                return ToolCallDelta(call.number, arguments=text)
+        return None
+
+    def finish(self) -> list[ToolCallDelta]:
+        """Return what closes the calls. Raises MalformedError if one never got a name."""
         if not all(call.shown for call in self._calls):
             raise MalformedError("a tool call names no function")
+        return [ToolCallDelta(call.number, arguments='"}') for call in self._calls if call.custom]
+
+    def said(self) -> dict[str, Json]:
+        """Return what the server said of calls and does not take back, by their ids."""
+        return {self._calls[number].id: rest for number, rest in self._said.items()}
 
     def _piece(self, piece: object, touched: set[int]) -> list[ToolCallDelta]:
         fields = as_object(piece, "a tool call")
-        function = as_object(fields.get("function") or {}, "a tool call's function")
+        custom = fields.get("custom") if fields.get("function") is None else None
+        function = as_object(custom or fields.get("function") or {}, "a tool call's function")
         name = as_text(function.get("name"))
-        text = arguments_text(function.get("arguments"))
+        text = as_text(function.get("input")) if custom else arguments_text(function.get("arguments"))
         call = self._call_of(fields, name, text, touched)
         if call is None:
             return []
         touched.add(call.number)
         call.name = call.name or name
-        return self._deltas(call, text)
+        if custom:
+            text = _inside_text(text, first=not call.custom)
+            call.custom = True
+        return self._deltas(call, text, self._extra(call, fields))
+
+    def _extra(self, call: _Call, fields: Object) -> Mapping[str, Json]:
+        """Return the call's extra if the piece has more of it; it is given whole each time."""
+        if fields.keys() <= _PLAIN:
+            return _NO_EXTRA
+        extra, rest = call_extra(fields, self._dialect)
+        if rest:
+            self._said.setdefault(call.number, {}).update(rest)
+        own = dict(cast("Mapping[str, Any]", extra.get(VENDOR, {})))
+        if call.custom:
+            own.setdefault("type", "custom")
+        if all(call.extra.get(name) == value for name, value in own.items()):
+            return _NO_EXTRA
+        call.extra |= own
+        return {VENDOR: dict(call.extra)}
 
     def _call_of(self, fields: Object, name: str, text: str, touched: set[int]) -> _Call | None:
         """Return the call that a piece belongs to, a new one if need be, None for a mere repeat."""
-        index, given_id = _index(fields.get("index")), as_text(fields.get("id"))
+        index, given_id = as_count(fields.get("index")), as_text(fields.get("id"))
         call = self._known(index, given_id, name)
         if call is None or (name and call.begins_another(given_id, name, touched)):
             return self._new(index, given_id)
@@ -111,7 +158,7 @@ class CallAssembly:
         self._calls.append(call)
         return call
 
-    def _deltas(self, call: _Call, text: str) -> list[ToolCallDelta]:
+    def _deltas(self, call: _Call, text: str, extra: Mapping[str, Json]) -> list[ToolCallDelta]:
         if text.strip() == "{}" and not any(call.arguments):
             # Some servers begin with {} and send the arguments afterwards; alone it means the same as none.
             text = ""
@@ -121,9 +168,12 @@ class CallAssembly:
             return []
         if not call.shown:
             call.shown = True
-            return [ToolCallDelta(call.number, self._ids.unique(call.given_id), call.name, "".join(call.arguments))]
-        return [ToolCallDelta(call.number, arguments=text)] if text else []
+            call.id = self._ids.unique(call.given_id)
+            own: Mapping[str, Json] = {VENDOR: dict(call.extra)} if call.extra else _NO_EXTRA
+            return [ToolCallDelta(call.number, call.id, call.name, "".join(call.arguments), own)]
+        return [ToolCallDelta(call.number, arguments=text, extra=extra)] if text or extra else []
 
 
-def _index(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _inside_text(text: str, *, first: bool) -> str:
+    """Return a piece of a custom tool's free text as a piece of JSON arguments; see calls.custom_arguments."""
+    return ('{"input":"' if first else "") + msgspec.json.encode(text).decode()[1:-1]

@@ -6,63 +6,30 @@ pieces, so a request costs no more for a long history than the join.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import attrs
 import msgspec
-from pluggent_hookspecs import (
-    Audio,
-    File,
-    Image,
-    Json,
-    Message,
-    ModelParameters,
-    ModelRequest,
-    Part,
-    ProviderErrorKind,
-    Reasoning,
-    Refusal,
-    Role,
-    Text,
-    ToolSpec,
-    thaw,
-)
+from pluggent_hookspecs import Message, ModelRequest, ProviderErrorKind, Role, ToolSpec
+from pluggent_provider_http.faults import Faults
 
-from pluggent_openai.errors import Faults
+from pluggent_openai.calls import sent_call, sent_id
+from pluggent_openai.compat import Dialect
+from pluggent_openai.fields import UnsendableError, plain
+from pluggent_openai.parameters import fields_of, is_custom, offered
+from pluggent_openai.parts import own_fields, sent_content, sent_media, sent_thinking
 
 _encode = msgspec.json.Encoder().encode
-_TOOL = "pluggent_openai tool"
-_OWN = frozenset({"model", "messages", "tools", "stream"})
-_NOT_STRICT = frozenset(
-    [
-        "allOf",
-        "oneOf",
-        "not",
-        "if",
-        "then",
-        "else",
-        "default",
-        "dependentRequired",
-        "dependentSchemas",
-        "contains",
-        "patternProperties",
-        "propertyNames",
-        "minProperties",
-        "maxProperties",
-        "uniqueItems",
-        "unevaluatedProperties",
-    ]
+_NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+_INSTRUCTION = (
+    "Answer with one JSON object and nothing else: no words around it and no code fence. "
+    "It has to follow this JSON Schema:\n"
 )
-_NO_PARAMETERS: dict[str, Json] = {"type": "object", "properties": {}}
+_LEADING = (b'{"role":"system"', b'{"role":"developer"')
+_FOLLOWS = "(what it returned follows in a message of the user)"
 
 Object: TypeAlias = dict[str, Any]
-
-
-class UnsendableError(Exception):
-    """A request holds something that chat completions cannot carry."""
 
 
 @attrs.frozen
@@ -76,13 +43,11 @@ class _WithMedia:
 Piece: TypeAlias = bytes | _WithMedia
 
 
-@attrs.frozen
-class Dialect:
-    """Where servers differ in what they want to be sent."""
+class Writer:
+    """Writes requests for servers of one dialect."""
 
-    max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
-    reasoning_field: str = ""
-    stream_usage: bool = True
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
 
     def encode(self, request: ModelRequest, faults: Faults, *, stream: bool) -> bytes:
         """Return the body of *request*. Raises ProviderError ``bad_request`` naming what cannot be sent."""
@@ -94,49 +59,36 @@ class Dialect:
             raise faults.error(ProviderErrorKind.BAD_REQUEST, problem) from error
 
     def _body(self, request: ModelRequest, *, stream: bool) -> bytes:
-        # Messages are encoded alike for all servers but for this field, so the key names it.
-        key, make = f"pluggent_openai message {self.reasoning_field}", self._message
-        pieces = [message.memo(key, make) for message in request.messages]
-        body = b'{"model":%b,"messages":[%b]' % (_encode(request.model), b",".join(_arranged(pieces)))
-        if request.tools:
-            tools = b",".join([cast("bytes", tool.memo(_TOOL, _tool)) for tool in request.tools])
-            body = b'%b,"tools":[%b]' % (body, tools)
-        rest = self._rest(request, stream=stream)
+        dialect = self._dialect
+        key, make = dialect.message_key, self._message
+        pieces = _arranged([message.memo(key, make) for message in request.messages])
+        if not dialect.json_schema and request.parameters.output_schema is not None:
+            pieces = _instructed(pieces, request)
+        body = b'{"model":%b,"messages":[%b]' % (_encode(request.model), b",".join(pieces))
+        tools = offered(request, dialect) if request.tools else ()
+        if tools:
+            key, described = dialect.tool_key, self._tool
+            encoded = b",".join([cast("bytes", tool.memo(key, described)) for tool in tools])
+            body = b'%b,"tools":[%b]' % (body, encoded)
+        rest = fields_of(request, tools, dialect, stream=stream)
         return b"%b,%b" % (body, _encode(rest)[1:]) if rest else body + b"}"
 
-    def _rest(self, request: ModelRequest, *, stream: bool) -> Object:
-        parameters = request.parameters
-        rest = _sampling(parameters)
-        if parameters.max_output_tokens is not None:
-            rest[self.max_tokens_field] = parameters.max_output_tokens
-        if parameters.output_schema is not None:
-            rest["response_format"] = _response_format(parameters.output_schema)
-        if request.tools:
-            _add_tool_choice(rest, parameters)
-        if stream:
-            rest["stream"] = True
-            if self.stream_usage:
-                rest["stream_options"] = {"include_usage": True}
-        for name, value in parameters.extra.items():
-            if name in rest or name in _OWN:
-                raise UnsendableError(f"parameters.extra: '{name}' is already set by the provider; leave it out")
-            rest[name] = thaw(value)
-        return rest
-
     def _message(self, message: Message) -> Piece:
+        dialect = self._dialect
         if message.role is Role.TOOL:
-            return _tool_result(message)
-        out: Object = {"role": message.role.value, "content": _content(message)}
+            return _tool_result(message, dialect)
+        role = Role.SYSTEM if message.role is Role.DEVELOPER and not dialect.developer else message.role
+        out: Object = {"role": role.value, "content": sent_content(message, dialect)}
         if message.name is not None:
             out["name"] = message.name
         if message.tool_calls:
-            out["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in message.tool_calls
-            ]
-        if self.reasoning_field and (thought := _thought(message)):
-            out[self.reasoning_field] = thought
-        return _encode(_with_extra(out, message))
+            out["tool_calls"] = [sent_call(call, dialect) for call in message.tool_calls]
+        if role is Role.ASSISTANT and dialect.reasoning:
+            out |= sent_thinking(message, dialect)
+        return _encode(_with_extra(out, message, dialect) if message.extra else out)
+
+    def _tool(self, spec: ToolSpec) -> bytes:
+        return _encode(_declared(spec, self._dialect))
 
 
 def _arranged(pieces: list[Piece]) -> list[bytes]:
@@ -161,135 +113,60 @@ def _user_with(media: list[bytes]) -> bytes:
     return b'{"role":"user","content":[%b]}' % b",".join(media)
 
 
-def _tool_result(message: Message) -> Piece:
+def _instructed(pieces: list[bytes], request: ModelRequest) -> list[bytes]:
+    """Say the form of the reply behind the instructions that stand at the beginning."""
+    schema = plain(request.parameters.output_schema, "parameters.output_schema")
+    words = {"role": "system", "content": _INSTRUCTION + _encode(schema).decode()}
+    leading = next((at for at, piece in enumerate(pieces) if not piece.startswith(_LEADING)), len(pieces))
+    return [*pieces[:leading], _encode(words), *pieces[leading:]]
+
+
+def _tool_result(message: Message, dialect: Dialect) -> Piece:
     if message.tool_call_id is None:
         raise UnsendableError("a message of role tool has no tool_call_id")
-    text = "\n".join(part.text for part in message.content if isinstance(part, Text | Refusal))
-    out = {"role": "tool", "content": text, "tool_call_id": message.tool_call_id}
-    result = _encode(_with_extra(out, message))
-    media = [_media(part) for part in message.content if isinstance(part, Image | Audio | File)]
+    text, media = sent_media(message, dialect)
+    call_id = sent_id(message.tool_call_id, dialect)
+    out = {"role": "tool", "content": text or (_FOLLOWS if media else ""), "tool_call_id": call_id}
+    result = _encode(_with_extra(out, message, dialect) if message.extra else out)
     if not media:
         return result
-    label = {"type": "text", "text": f"Returned by tool call {message.tool_call_id}:"}
+    what = f"tool '{message.name}' (call {call_id})" if message.name else f"tool call {call_id}"
+    label = {"type": "text", "text": f"Returned by {what}:"}
     return _WithMedia(result, _encode([label, *media])[1:-1])
 
 
-def _content(message: Message) -> str | list[Object] | None:
-    parts = [part for part in message.content if not isinstance(part, Reasoning)]
-    if not parts:
-        return None if message.tool_calls else ""
-    if len(parts) == 1 and isinstance(parts[0], Text):
-        return parts[0].text
-    return [_part(part, message.role) for part in parts]
-
-
-def _part(part: Part, role: Role) -> Object:
-    if isinstance(part, Text):
-        return {"type": "text", "text": part.text}
-    if isinstance(part, Refusal):
-        return {"type": "refusal", "refusal": part.text}
-    if role is Role.USER and isinstance(part, Image | Audio | File):
-        return _media(part)
-    if role is Role.ASSISTANT:
-        # Chat completions takes back no media from the assistant; a history that holds some
-        # (from another provider, say) stays usable.
-        spoken = part.transcript if isinstance(part, Audio) else None
-        return {"type": "text", "text": spoken or f"({type(part).__name__.lower()} not shown)"}
-    raise UnsendableError(f"a message of role {role} cannot hold {type(part).__name__}, only a user's message can")
-
-
-def _media(part: Image | Audio | File) -> Object:
-    if isinstance(part, Audio):
-        return {"type": "input_audio", "input_audio": {"data": part.data, "format": part.format}}
-    if isinstance(part, File):
-        return {"type": "file", "file": _file(part)}
-    url = part.url if part.url is not None else _data_url(part.media_type, part.data, part)
-    image = {"url": url} if part.detail is None else {"url": url, "detail": part.detail}
-    return {"type": "image_url", "image_url": image}
-
-
-def _file(part: File) -> Object:
-    if part.file_id is not None:
-        return {"file_id": part.file_id}
-    named = {} if part.filename is None else {"filename": part.filename}
-    return {**named, "file_data": _data_url(part.media_type, part.data, part)}
-
-
-def _data_url(media_type: str, data: str | None, part: Image | File) -> str:
-    if data is None:
-        raise UnsendableError(f"{type(part).__name__} has neither data nor a reference to it")
-    return f"data:{media_type};base64,{data}"
-
-
-def _thought(message: Message) -> str:
-    return "".join(part.text for part in message.content if isinstance(part, Reasoning))
-
-
-def _with_extra(out: Object, message: Message) -> Object:
-    for name, value in message.extra.items():
+def _with_extra(out: Object, message: Message, dialect: Dialect) -> Object:
+    for name, value in own_fields(message.extra, dialect).items():
+        where = f"extra['openai'] of a message of role {message.role}"
         if name in out:
-            raise UnsendableError(f"extra of a message of role {message.role}: '{name}' is already set; leave it out")
-        out[name] = thaw(value)
+            raise UnsendableError(f"{where}: '{name}' is already set; leave it out")
+        out[name] = plain(value, f"{where}: {name}")
     return out
 
 
-def _tool(spec: ToolSpec) -> bytes:
-    function: Object = {"name": spec.name}
+def _declared(spec: ToolSpec, dialect: Dialect) -> Object:
+    own = spec.extra.get("openai", {})
+    if not isinstance(own, Mapping):
+        raise UnsendableError(f"extra['openai'] of tool '{spec.name}': expected an object")
+    where = f"extra['openai'] of tool '{spec.name}'"
+    given = plain(own, where)
+    kind = given.pop("type", "function")
+    described: Object = {"name": spec.name}
     if spec.description:
-        function["description"] = spec.description
-    function["parameters"] = thaw(spec.parameters) if spec.parameters else _NO_PARAMETERS
-    return _encode({"type": "function", "function": function})
+        described["description"] = spec.description
+    if kind == "custom" and is_custom(spec, dialect):
+        return {"type": "custom", "custom": _joined(described, given, where)}
+    if kind not in ("function", "custom"):
+        return {"type": kind, **given}
+    if kind == "custom":
+        given.pop("format", None)  # as a function: its text is the one parameter
+    if not dialect.strict:
+        given.pop("strict", None)
+    described["parameters"] = plain(spec.parameters, f"parameters of tool '{spec.name}'") or _NO_PARAMETERS
+    return {"type": "function", "function": _joined(described, given, where)}
 
 
-def _sampling(parameters: ModelParameters) -> Object:
-    given: Object = {
-        "temperature": parameters.temperature,
-        "top_p": parameters.top_p,
-        "stop": list(parameters.stop) or None,
-        "seed": parameters.seed,
-        "presence_penalty": parameters.presence_penalty,
-        "frequency_penalty": parameters.frequency_penalty,
-        "reasoning_effort": parameters.reasoning_effort,
-    }
-    for name, value in given.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UnsendableError(f"parameters.{name} is {value}, which JSON cannot say")
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _add_tool_choice(rest: Object, parameters: ModelParameters) -> None:
-    # Without tools the API refuses both, so they are sent with tools only.
-    choice = parameters.tool_choice
-    if choice in ("none", "required"):
-        rest["tool_choice"] = choice
-    elif choice != "auto":
-        rest["tool_choice"] = {"type": "function", "function": {"name": choice}}
-    if parameters.parallel_tool_calls is not None:
-        rest["parallel_tool_calls"] = parameters.parallel_tool_calls
-
-
-def _response_format(schema: Mapping[str, Json]) -> Object:
-    title = schema.get("title")
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", title if isinstance(title, str) else "")[:64] or "output"
-    described: Object = {"name": name, "schema": thaw(schema), "strict": _is_strict(schema)}
-    return {"type": "json_schema", "json_schema": described}
-
-
-def _is_strict(schema: Json) -> bool:
-    """Whether *schema* surely keeps the rules of strict mode: objects closed, all of them required.
-
-    https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
-    """
-    if isinstance(schema, Mapping):
-        if not _NOT_STRICT.isdisjoint(schema):
-            return False
-        properties = schema.get("properties")
-        if schema.get("type") == "object" or isinstance(properties, Mapping):
-            names = set(properties) if isinstance(properties, Mapping) else set[str]()
-            required = schema.get("required", ())
-            if schema.get("additionalProperties") is not False:
-                return False
-            if not isinstance(required, list | tuple) or names != set(required):
-                return False
-        return all(_is_strict(value) for value in schema.values())
-    return all(map(_is_strict, schema)) if isinstance(schema, list | tuple) else True
+def _joined(described: Object, given: Object, where: str) -> Object:
+    if taken := [name for name in given if name in described]:
+        raise UnsendableError(f"{where}: '{taken[0]}' is already set; leave it out")
+    return described | given

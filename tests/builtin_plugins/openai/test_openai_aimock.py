@@ -8,20 +8,25 @@ import signal
 import subprocess
 from pathlib import Path
 
+import httpx2
 import pytest
 from openai_server import KEY, batches, provider_at
 from pluggent_hookspecs import (
     Finished,
     FinishReason,
+    Image,
     Message,
     ModelParameters,
     ModelRequest,
     ProviderError,
     ProviderErrorKind as Kind,
+    Reasoning,
     Reply,
+    Text,
     TextDelta,
     ToolCall,
     ToolSpec,
+    deltas,
 )
 
 LONG = " ".join(f"word{number}" for number in range(60))
@@ -49,6 +54,21 @@ FIXTURES = [
     {"match": {"userMessage": "malformed"}, "response": OK, "chaos": {"malformedRate": 1}},
     {"match": {"userMessage": "hang up"}, "response": OK, "chaos": {"disconnectRate": 1}},
     {"match": {"userMessage": "slow"}, "response": {"content": LONG}, "latency": 20000},
+    {"match": {"userMessage": "picture"}, "response": {"content": "A cat."}},
+    {"match": {"userMessage": "look it up"}, "response": {"content": "Looking.", "toolCalls": CALLS}, "chunkSize": 3},
+    {"match": {"userMessage": "think"}, "response": {"content": "Yes.", "reasoning": "Let me see."}, "chunkSize": 4},
+    {"match": {"userMessage": "form", "responseFormat": "json_schema"}, "response": {"content": '{"a":1}'}},
+    {"match": {"userMessage": "form", "responseFormat": "json_object"}, "response": {"content": '{"a":2}'}},
+    {"match": {"userMessage": "dropped"}, "response": OK, "chaos": {"dropRate": 1}},
+    {"match": {"userMessage": "too many"}, "response": OK, "chaos": {"rateLimitRate": 1}},
+    {"match": {"userMessage": "refused"}, "response": {"status": 400, "error": {
+        "message": "flagged", "type": "invalid_request_error", "code": "content_policy_violation"}}},
+    {"match": {"userMessage": "no key"}, "response": {"status": 401, "error": {
+        "message": "Incorrect API key", "type": "invalid_request_error", "code": "invalid_api_key"}}},
+    {"match": {"userMessage": "torn call"}, "response": {"toolCalls": CALLS}, "truncateAfterChunks": 3, "chunkSize": 5,
+     "latency": 30},
+    {"match": {"userMessage": "lost"}, "response": {"content": LONG}, "disconnectAfterMs": 200, "latency": 60,
+     "chunkSize": 5},
 ]  # fmt: skip
 
 
@@ -88,8 +108,8 @@ both = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streame
 WX, TZ = ToolSpec("wx", "Weather"), ToolSpec("tz", "Time zone")
 
 
-async def ask(provider, *messages: Message, streamed: bool, tools=()):
-    asked = ModelRequest("gpt-4o", messages, tools, ModelParameters(temperature=0.0))
+async def ask(provider, *messages: Message, streamed: bool, tools=(), model="gpt-4o"):
+    asked = ModelRequest(model, messages, tools, ModelParameters(temperature=0.0))
     if not streamed:
         return await provider.complete(asked)
     reply = Reply()
@@ -198,3 +218,107 @@ async def test_a_slow_stream_is_given_up(aimock):
     await hasty.close()
 
     assert error.kind is Kind.TIMEOUT
+
+
+# ---- pictures, thinking, forms ----------------------------------------------------------
+
+
+async def last_of_the_journal(aimock: str):
+    """Return the body of the last request, as the mock understood it."""
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        journal = (await client.get(aimock.replace("/v1", "/__aimock/journal"))).json()
+    return journal[-1]["body"]
+
+
+@both
+async def test_pictures_arrive_where_a_stranger_looks_for_them(aimock, provider, streamed):
+    said = Message.user((Text("picture"), Image(data="QUJD"), Image(url="https://x/p.png", detail="low")))
+
+    reply = await ask(provider, said, streamed=streamed)
+
+    assert reply.message.text == "A cat."
+    assert (await last_of_the_journal(aimock))["messages"][0]["content"] == [
+        {"type": "text", "text": "picture"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
+        {"type": "image_url", "image_url": {"url": "https://x/p.png", "detail": "low"}},
+    ]
+
+
+@both
+async def test_text_may_come_before_calls(provider, streamed):
+    reply = await ask(provider, Message.user("look it up"), streamed=streamed, tools=(WX, TZ))
+
+    assert (reply.message.text, reply.finish_reason) == ("Looking.", FinishReason.TOOL_CALLS)
+    assert [call.name for call in reply.message.tool_calls] == ["wx", "tz"]
+
+
+@both
+async def test_thinking_is_told_apart_and_goes_back(aimock, streamed):
+    provider = provider_at(aimock.replace("/v1", "/api/v1"), compat={"like": "openrouter"})
+    asked = Message.user("think")
+
+    reply = await ask(provider, asked, streamed=streamed, model="openai/gpt-4o")
+    await ask(provider, asked, reply.message, Message.user("think"), streamed=streamed)
+    await provider.close()
+
+    assert reply.message.content == (Reasoning("Let me see."), Text("Yes."))
+    assert (await last_of_the_journal(aimock))["messages"][1] == {
+        "role": "assistant", "content": "Yes.", "reasoning": "Let me see.",
+    }  # fmt: skip
+
+
+@both
+@pytest.mark.parametrize(("compat", "text"), [({}, '{"a":1}'), ({"json_schema": False}, '{"a":2}')])
+async def test_the_form_of_a_reply_is_asked_for_in_the_way_of_each_server(aimock, streamed, compat, text):
+    provider = provider_at(aimock, compat=compat)
+    parameters = ModelParameters(output_schema={"type": "object", "properties": {"a": {"type": "integer"}}})
+    asked = ModelRequest("gpt-4o", (Message.user("form"),), parameters=parameters)
+
+    reply = Reply()
+    reply.add(await batches(provider, asked)) if streamed else reply.add(deltas(await provider.complete(asked)))
+    await provider.close()
+
+    assert reply.message().text == text
+
+
+async def test_a_deployment_of_azure_answers(aimock):
+    base = aimock.replace("/v1", "/openai/deployments/{model}?api-version=2024-10-21")
+    provider = provider_at(base, auth="api-key")
+
+    reply = await ask(provider, Message.user("greet"), streamed=True)
+    await provider.close()
+
+    assert reply.message.text == "Hi there! \N{SNOWMAN}"
+
+
+async def test_its_models_are_listed(provider):
+    found = {model.id: model for model in await provider.list_models()}
+
+    assert found["gpt-4o"].created == 1686935002
+    assert found["gpt-4o"].extra == {"owned_by": "aimock"}
+
+
+# ---- errors and cuts --------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize(
+    ("text", "kind", "status"),
+    [
+        ("dropped", Kind.UNAVAILABLE, 500),
+        ("too many", Kind.RATE_LIMITED, 429),
+        ("refused", Kind.REFUSED, 400),
+        ("no key", Kind.AUTHENTICATION, 401),
+    ],
+)
+async def test_every_refusal_has_its_kind(provider, streamed, text, kind, status):
+    error = await failure_of(provider, text, streamed=streamed)
+
+    assert (error.kind, error.status) == (kind, status)
+
+
+@pytest.mark.parametrize("text", ["torn call", "lost"])
+async def test_a_stream_that_tears_is_broken_wherever_it_tears(provider, text):
+    error = await failure_of(provider, text, streamed=True)
+
+    assert (error.kind, error.retryable) == (Kind.STREAM_BROKEN, True)

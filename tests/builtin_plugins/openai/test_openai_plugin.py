@@ -8,7 +8,7 @@ import pytest
 from openai_server import LENT, OddServer, completion, json_answer, plugin_at, provider_at, request
 from pluggent_hookspecs import HOOKS, ProvideEvent, Provider, Secret
 from pluggent_openai.plugin import OpenAI
-from pluggent_openai.settings import Server, Settings, endpoint_of
+from pluggent_openai.settings import Server, Settings
 
 
 def targets(plugin: OpenAI) -> dict[str, str]:
@@ -56,45 +56,10 @@ def test_no_helper_is_named_like_a_hook():
     assert not [name for name in dir(provider) if name in HOOKS]
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "ftp://x/v1",
-        "api.openai.com/v1",
-        "http://",
-        "http://x:port/",
-        "http://[::1/",
-        "https://user:pass@x/v1",
-        "https://sk-1@x",
-    ],
-)
-def test_a_base_url_that_cannot_be_used_is_refused_without_showing_it(url):
-    with pytest.raises(ValueError, match="base_url") as caught:
-        Server(base_url=url)
-
-    assert "pass" not in str(caught.value).replace("password", "")
-    assert "sk-1" not in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["", "a/b", "openai"])
 def test_a_server_needs_a_usable_name(name):
     with pytest.raises(ValueError, match="servers"):
         Settings(servers={name: Server(base_url="http://x")})
-
-
-@pytest.mark.parametrize("limit", ["connect_s", "first_byte_s", "silence_s", "max_response_bytes"])
-@pytest.mark.parametrize("value", [0, -1])
-def test_limits_are_more_than_nothing(limit, value):
-    with pytest.raises(ValueError, match=limit):
-        Server(base_url="http://x", **{limit: value})
-
-
-@pytest.mark.parametrize("headers", [{"x": "\u00e9"}, {"x": "a\nb"}, {"": "a"}, {"x\r": "a"}])
-def test_headers_that_cannot_be_sent_are_refused_without_their_value(headers):
-    with pytest.raises(ValueError, match="headers") as caught:
-        Server(base_url="http://x", headers=headers)
-
-    assert "\u00e9" not in str(caught.value)
 
 
 def test_an_organization_that_cannot_be_sent_is_refused():
@@ -107,19 +72,6 @@ def test_settings_show_neither_key_nor_headers():
 
     assert "sk-1" not in shown
     assert "hush" not in shown
-
-
-@pytest.mark.parametrize(
-    ("base", "endpoint"),
-    [
-        ("http://x/v1", "http://x/v1/chat/completions"),
-        ("http://x/v1/", "http://x/v1/chat/completions"),
-        ("http://x", "http://x/chat/completions"),
-        ("http://x/d?api-version=1", "http://x/d/chat/completions?api-version=1"),
-    ],
-)
-def test_requests_go_below_the_base_url(base, endpoint):
-    assert endpoint_of(base) == endpoint
 
 
 async def test_a_path_and_a_query_of_the_base_url_are_kept():

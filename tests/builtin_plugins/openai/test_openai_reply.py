@@ -17,16 +17,18 @@ from pluggent_hookspecs import (
     Text,
     ToolCall,
     Usage,
+    VendorPart,
 )
-from pluggent_openai.errors import Faults
+from pluggent_openai.compat import Dialect, dialect_for
 from pluggent_openai.reply import read_reply
+from pluggent_provider_http.faults import Faults
 
 FAULTS = Faults("openai", "http://x/v1", "m")
 
 
-def read(value, asked=None) -> ModelResponse:
+def read(value, asked=None, dialect=None) -> ModelResponse:
     data = value if isinstance(value, bytes) else json.dumps(value).encode()
-    return read_reply(data, asked or request(), FAULTS)
+    return read_reply(data, asked or request(), dialect or Dialect(), FAULTS)
 
 
 def failure(value) -> ProviderError:
@@ -61,7 +63,7 @@ def test_the_reply_of_openai_is_read_whole():
     assert read(answer) == ModelResponse(
         Message.assistant((), (ToolCall("call_1", "add", '{"a":1,"b":2}'),)),
         FinishReason.TOOL_CALLS,
-        Usage(input=9, output=5, cached=4, reasoning=2, audio=1),
+        Usage(input=9, output=5, cached=4, reasoning=2, audio=1, input_audio=0),
         "m-1",
         "chatcmpl-1",
         {"created": 1, "system_fingerprint": "fp", "service_tier": "default"},
@@ -77,6 +79,19 @@ def test_the_reply_of_openai_is_read_whole():
         ({"content": [{"type": "text", "text": "a"}, "b"]}, (Text("a"), Text("b"))),
         ({"content": [{"type": "refusal", "refusal": "no"}]}, (Refusal("no"),)),
         ({"content": [{"type": "image_url", "image_url": {"url": "u"}}]}, (Image(url="u"),)),
+        (
+            {"content": [{"type": "image_url", "image_url": "data:image/gif;base64,QQ=="}]},
+            (Image(data="QQ==", media_type="image/gif"),),
+        ),
+        ({"content": "a", "images": [{"type": "image_url", "image_url": {"url": "u"}}]}, (Text("a"), Image(url="u"))),
+        (
+            {"content": [{"type": "reference", "reference_ids": [1]}]},
+            (VendorPart("openai", {"type": "reference", "reference_ids": [1]}),),
+        ),
+        (
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "signature": "s"}]},
+            (Reasoning("hm", "openai:s"),),
+        ),
         ({"content": None, "refusal": "no"}, (Refusal("no"),)),
         ({"content": "a", "reasoning_content": "hm"}, (Reasoning("hm"), Text("a"))),
         ({"content": "a", "reasoning": "hm"}, (Reasoning("hm"), Text("a"))),
@@ -90,13 +105,18 @@ def test_content_is_read_in_every_form(message, parts):
 def test_sound_is_sent_back_by_its_id():
     reply = read(completion({"content": None, "audio": {"id": "au", "data": "QUJD", "expires_at": 7}}))
 
-    assert reply.message.extra == {"audio": {"id": "au"}}
+    assert reply.message.extra == {"openai": {"audio": {"id": "au"}}}
+    assert reply.extra == {"audio": {"expires_at": 7}}
 
 
-def test_unknown_fields_of_a_message_are_kept():
-    reply = read(completion({"content": "a", "reasoning_details": [{"x": 1}], "nothing": None}))
+def test_unknown_fields_of_a_message_are_kept_with_it_if_the_server_takes_them_back():
+    answer = completion({"content": "a", "reasoning_details": [{"x": 1}], "annotations": [{"y": 2}], "nothing": None})
 
-    assert reply.message.extra == {"reasoning_details": ({"x": 1},)}
+    elsewhere, openai = read(answer, dialect=dialect_for("http://127.0.0.1:8000/v1")), read(answer)
+
+    assert elsewhere.message.extra == {"openai": {"reasoning_details": ({"x": 1},), "annotations": ({"y": 2},)}}
+    assert openai.message.extra == {"openai": {"annotations": ({"y": 2},)}}
+    assert openai.extra == {"message": {"reasoning_details": ({"x": 1},)}}
 
 
 @pytest.mark.parametrize(
@@ -161,10 +181,10 @@ def test_a_reply_that_says_stop_without_content_is_legal():
         b"", b"  ", b"<html>Sign in</html>", b"{oops", b"null", b"7", b'"text"', b"[]", b"[" * 100_000,
         b'{"a":' * 100_000, b'data: {"choices":[]}\n\n', {}, {"choices": []}, {"choices": None}, {"choices": [7]},
         {"choices": [{}]}, {"choices": [{"message": "hi"}]}, completion({"content": 7}),
-        completion({"content": [{"type": "hologram"}]}), completion({"content": None}, None),
+        completion({"content": [{"type": ""}]}), completion({"content": None}, None),
         completion({"tool_calls": "x"}), completion({"tool_calls": [7]}), completion({"tool_calls": [{}]}),
         completion({"tool_calls": [{"function": {"name": ""}}]}),
-        completion({"tool_calls": [{"type": "custom", "custom": {"name": "f"}}]}),
+        completion({"tool_calls": [{"type": "custom", "custom": {}}]}), completion({"tool_calls": [{"custom": 7}]}),
     ],
 )  # fmt: skip
 def test_what_is_no_reply_is_a_protocol_error_and_no_empty_success(value):

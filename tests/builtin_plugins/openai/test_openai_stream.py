@@ -19,9 +19,11 @@ from pluggent_hookspecs import (
     TextDelta,
     Usage,
     UsageDelta,
+    VendorPart,
 )
-from pluggent_openai.errors import Faults
+from pluggent_openai.compat import Dialect
 from pluggent_openai.stream import StreamReader
+from pluggent_provider_http.faults import Faults
 
 FAULTS = Faults("openai", "http://x/v1", "m")
 TEXT = (
@@ -51,6 +53,7 @@ def test_thinking_refusals_pictures_and_sound_are_told_apart():
         event(chunk({"reasoning": "b"})),
         event(chunk({"content": [thinking, {"type": "text", "text": "d"}, picture]})),
         event(chunk({"refusal": "no"})),
+        event(chunk({"content": [{"type": "reference", "ids": [1]}]})),
         event(chunk({"audio": {"data": "QUJD", "transcript": "abc"}})),
         STOP,
     )[:-1] == [
@@ -60,6 +63,7 @@ def test_thinking_refusals_pictures_and_sound_are_told_apart():
         TextDelta("d"),
         PartDelta(Image(url="https://x/p.png")),
         RefusalDelta("no"),
+        PartDelta(VendorPart("openai", {"type": "reference", "ids": [1]})),
         PartDelta(Audio("QUJD", "pcm16", "abc")),
     ]
 
@@ -154,7 +158,7 @@ def test_a_cut_after_the_finish_reason_loses_nothing():
 
 
 def test_usage_that_came_before_a_cut_is_told():
-    reader = StreamReader(request(), FAULTS)
+    reader = StreamReader(request(), Dialect(), FAULTS)
 
     assert reader.feed(USAGE) == [UsageDelta(Usage(input=9, output=5))]
 
@@ -193,7 +197,7 @@ def test_an_error_inside_the_stream_is_raised_as_its_kind(payload, kind):
 
 
 def test_what_came_before_an_error_in_the_same_read_is_not_lost():
-    reader = StreamReader(request(), FAULTS)
+    reader = StreamReader(request(), Dialect(), FAULTS)
 
     assert reader.feed(TEXT + event({"error": {"message": "boom"}})) == [TextDelta("Hello")]
     assert "boom" in str(reader.failure)
@@ -204,7 +208,7 @@ def test_what_came_before_an_error_in_the_same_read_is_not_lost():
     [
         "oops", 7, [], {"choices": 7}, {"choices": [7]}, {"choices": [{"delta": 7}]},
         {"choices": [{"index": 0, "delta": {"content": 7}}]},
-        {"choices": [{"index": 0, "delta": {"content": [{"type": "hologram"}]}}]},
+        {"choices": [{"index": 0, "delta": {"content": [{"no": "type"}]}}]},
     ],
 )  # fmt: skip
 def test_an_event_of_another_shape_is_a_protocol_error(payload):

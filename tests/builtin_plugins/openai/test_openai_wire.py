@@ -19,8 +19,9 @@ from pluggent_hookspecs import (
     ToolCall,
     ToolSpec,
 )
-from pluggent_openai.errors import Faults
-from pluggent_openai.wire import Dialect
+from pluggent_openai.compat import Dialect
+from pluggent_openai.wire import Writer
+from pluggent_provider_http.faults import Faults
 
 FAULTS = Faults("openai", "http://x/v1")
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
@@ -29,7 +30,7 @@ CALL = ToolCall("call_1", "add", '{"a":1,"b":2}')
 
 def body(*messages, dialect=None, stream=False, tools=(), **parameters) -> bytes:
     asked = ModelRequest("m", messages or (Message.user("hi"),), tools, ModelParameters(**parameters))
-    return (dialect or Dialect()).encode(asked, FAULTS, stream=stream)
+    return Writer(dialect or Dialect()).encode(asked, FAULTS, stream=stream)
 
 
 def message(value: Message, dialect=None):
@@ -122,7 +123,7 @@ def test_a_tool_round_has_these_bytes_and_no_others():
                 {"type": "text", "text": "said"}]},
         ),
         (
-            Message(Role.ASSISTANT, (Text("a"),), extra={"audio": {"id": "au"}, "tags": ["x"]}),
+            Message(Role.ASSISTANT, (Text("a"),), extra={"openai": {"audio": {"id": "au"}, "tags": ["x"]}}),
             {"role": "assistant", "content": "a", "audio": {"id": "au"}, "tags": ["x"]},
         ),
         (Message.tool(CALL, (Text("a"), Text("b"))), {"role": "tool", "content": "a\nb", "tool_call_id": "call_1"}),
@@ -141,7 +142,7 @@ def test_arguments_that_are_no_json_are_sent_back_as_they_were():
 def test_earlier_thinking_is_sent_to_the_servers_that_want_it():
     thinking = Message.assistant((Reasoning("hm"), Text("a")))
 
-    assert message(thinking, Dialect(reasoning_field="reasoning_content")) == {
+    assert message(thinking, Dialect(reasoning="reasoning_content")) == {
         "role": "assistant",
         "content": "a",
         "reasoning_content": "hm",
@@ -162,12 +163,12 @@ def test_pictures_of_tools_follow_all_results_of_their_batch():
     )["messages"]
 
     assert [entry["role"] for entry in sent] == ["assistant", "tool", "tool", "user", "assistant"]
-    assert [entry["content"] for entry in sent[1:3]] == ["one", ""]
+    assert [entry["content"] for entry in sent[1:3]] == ["one", "(what it returned follows in a message of the user)"]
     shown = {"type": "image_url", "image_url": {"url": "https://x/p.png"}}
     assert sent[3]["content"] == [
-        {"type": "text", "text": "Returned by tool call call_1:"},
+        {"type": "text", "text": "Returned by tool 'add' (call call_1):"},
         shown,
-        {"type": "text", "text": "Returned by tool call call_2:"},
+        {"type": "text", "text": "Returned by tool 'look' (call call_2):"},
         shown,
     ]
 
@@ -187,8 +188,8 @@ def test_a_message_and_a_tool_are_encoded_once():
         made.append(1)
 
     assert body(talk, tools=(spec,)) == kept
-    talk.memo("pluggent_openai message ", encode)
-    spec.memo("pluggent_openai tool", encode)
+    talk.memo(Dialect().message_key, encode)
+    spec.memo(Dialect().tool_key, encode)
     assert made == []
 
 
@@ -216,7 +217,7 @@ def test_every_parameter_has_its_field(parameters, sent):
 
 
 def test_older_servers_get_max_tokens():
-    sent = json.loads(body(dialect=Dialect(max_tokens_field="max_tokens"), max_output_tokens=5))
+    sent = json.loads(body(dialect=Dialect(max_tokens="max_tokens"), max_output_tokens=5))
 
     assert (sent["max_tokens"], "max_completion_tokens" in sent) == (5, False)
 
@@ -267,7 +268,7 @@ def test_an_extra_parameter_may_stand_for_a_field_that_is_not_set():
 
 
 def test_an_extra_field_of_a_message_that_is_set_already_is_refused_by_name():
-    assert "'content'" in str(refusal(Message(Role.USER, (Text("a"),), extra={"content": "b"})))
+    assert "'content'" in str(refusal(Message(Role.USER, (Text("a"),), extra={"openai": {"content": "b"}})))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from email.utils import formatdate
 
 import pytest
 from pluggent_hookspecs import ProviderErrorKind as Kind
-from pluggent_openai.errors import Faults, retry_after
+from pluggent_provider_http.faults import Faults, retry_after
 
 KEY = "sk-secret-0123456789"
 FAULTS = Faults("openai", "https://api.x/v1", "gpt-9", (KEY,))
@@ -164,3 +164,35 @@ def test_retry_after_is_read_in_every_form(headers, seconds):
 def test_retry_after_is_a_fact_of_the_error():
     assert error(429, retry_after="7").retry_after == 7.0
     assert error(503, retry_after_ms="1500").retry_after == 1.5
+
+
+def test_a_body_that_is_not_utf_8_is_shown_as_far_as_it_goes():
+    found = FAULTS.from_status(500, {}, b'{"error": {"message": "oops \xff"}}')
+
+    assert found.kind is Kind.UNAVAILABLE
+    assert "oops" in str(found)
+
+
+@pytest.mark.parametrize("header", ["x-request-id", "request-id"])
+def test_the_request_is_named_for_the_vendors_support(header):
+    found = FAULTS.from_status(500, {header: f"req_1 {KEY}"}, b"oops")
+
+    assert str(found).endswith("answered 500 (request req_1 [secret]): oops")
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("overloaded_error", Kind.UNAVAILABLE), ("api_error", Kind.UNAVAILABLE), ("billing_error", Kind.BAD_REQUEST),
+        ("rate_limit_error", Kind.RATE_LIMITED), ("request_too_large", Kind.BAD_REQUEST),
+        ("timeout_error", Kind.TIMEOUT), ("authentication_error", Kind.AUTHENTICATION), ("", Kind.UNAVAILABLE),
+    ],
+)  # fmt: skip
+def test_an_error_inside_an_answer_has_its_kind_by_its_words(word, kind):
+    assert FAULTS.from_payload({"error": {"type": word, "message": "no"}}).kind is kind
+
+
+def test_advice_names_the_path_that_requests_append():
+    named = Faults("acme", "https://x", "m", path="/say")
+
+    assert "does base_url end where /say follows?" in str(named.from_status(404, {}, b""))

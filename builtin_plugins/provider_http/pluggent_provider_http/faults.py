@@ -1,6 +1,7 @@
 """What a server's refusal means: HTTP status, headers and body become a ProviderError.
 
-Bodies come from outside and may echo what was sent: they are cut, and the key is taken out.
+Bodies come from outside and may echo what was sent: they are cut, and secrets are taken out.
+The tables hold what the servers of many vendors say; a provider adds nothing of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
 
 SHOWN_CHARS = 500
+_ID_CHARS = 100
 
 _BY_STATUS = {
     401: Kind.AUTHENTICATION,
@@ -30,7 +32,13 @@ _BY_STATUS = {
 
 # An empty account is neither a refusal of what was asked nor a limit that passes: another
 # try cannot help, and "refused" would be shown as the model's own no.
-_NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
+_NO_CREDIT = (
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "insufficient_balance",
+    "billing_error",
+)
 _POLICY = ("content_policy_violation", "content_filter", "responsibleaipolicyviolation", "moderation_blocked")
 _WORDS = {
     "rate_limit": Kind.RATE_LIMITED,
@@ -44,6 +52,7 @@ _WORDS = {
     "bad_request": Kind.BAD_REQUEST,
     "model_not_found": Kind.BAD_REQUEST,
     "not_found": Kind.BAD_REQUEST,
+    "too_large": Kind.BAD_REQUEST,
     "timeout": Kind.TIMEOUT,
 }
 _STATUSES_OF_LENGTH = frozenset({400, 413, 422, 500})
@@ -61,7 +70,7 @@ _LENGTHS = tuple(
         r"\((?P<actual>[\d,]+) tokens\) exceeds the available context size \((?P<limit>[\d,]+)",
         # Mistral
         r"contains (?P<actual>[\d,]+) tokens.*?too large for model with (?P<limit>[\d,]+) maximum context length",
-        # Anthropic's compatible endpoint
+        # Anthropic
         r"prompt is too long: (?P<actual>[\d,]+) tokens > (?P<limit>[\d,]+)",
         # Gemini's compatible endpoint
         r"input token count \(?(?P<actual>[\d,]+)\)? exceeds the maximum number of tokens allowed \(?(?P<limit>[\d,]+)",
@@ -80,12 +89,21 @@ _LENGTHS = tuple(
 
 @attrs.frozen
 class Faults:
-    """Makes the errors of one call: knows who is asked, where, and what must not be shown."""
+    """Makes the errors of one call: knows who is asked, where, and what must not be shown.
+
+    ``path`` is what requests append to the base URL; advice on status 404 names it.
+
+    >>> faults = Faults("acme", "https://api.example.org/v1", "m-1", secrets=("sk-12345678",))
+    >>> error = faults.from_status(429, {"retry-after": "2"}, b'{"error": "slow down, sk-12345678"}')
+    >>> error.kind.value, error.retry_after, "[secret]" in str(error)
+    ('rate_limited', 2.0, True)
+    """
 
     provider: str
     target: str
     model: str = ""
     secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+    path: str = ""
 
     def error(self, kind: Kind, message: str, *, status: int | None = None) -> ProviderError:
         """Return an error of *kind*, without secrets."""
@@ -117,7 +135,7 @@ class Faults:
         payload = _decoded(body)
         said = _Said.of(payload) if payload is not None else _Said(body.decode("utf-8", "replace"))
         kind, actual, limit = _classified(status, said)
-        parts = [f"{self.target} answered {status}", _words_on(status, kind, said, self.model)]
+        parts = [f"{self.target} answered {status}", self._words_on(status, kind, said), self._id_of(headers)]
         text = self.shown(said.message) or self.shown(body)
         message = ": ".join((" ".join(filter(None, parts)), text)) if text else " ".join(filter(None, parts))
         return ProviderError(
@@ -133,6 +151,23 @@ class Faults:
         reason = self.shown(said.message) or "no reason given"
         message = f"{self.target} sent an error: {reason}"
         return ProviderError(kind, message, provider=self.provider, status=status, actual=actual, limit=limit)
+
+    def _words_on(self, status: int, kind: Kind, said: _Said) -> str:
+        if said.has(_NO_CREDIT) or status == 402:  # noqa: PLR2004
+            return "(the account has no credit left; trying again does not help)"
+        if kind is Kind.AUTHENTICATION:
+            return "(check api_key and what it may use)"
+        if status == 404:  # noqa: PLR2004
+            follows = f" where {self.path} follows" if self.path else " where it should"
+            return f"(is there a model '{self.model}', and does base_url end{follows}?)"
+        if 300 <= status < 400:  # noqa: PLR2004
+            return "(redirects are not followed: set base_url to where the server is)"
+        return ""
+
+    def _id_of(self, headers: Mapping[str, str]) -> str:
+        """Return what a vendor's support asks for first."""
+        given = headers.get("x-request-id") or headers.get("request-id") or ""
+        return f"(request {self.shown(given[:_ID_CHARS])})" if given else ""
 
 
 @attrs.frozen
@@ -197,18 +232,6 @@ def _length(status: int | None, said: _Said) -> tuple[int | None, int | None] | 
     return (said.actual, said.limit) if coded else None
 
 
-def _words_on(status: int, kind: Kind, said: _Said, model: str) -> str:
-    if said.has(_NO_CREDIT) or status == 402:  # noqa: PLR2004
-        return "(the account has no credit left; trying again does not help)"
-    if kind is Kind.AUTHENTICATION:
-        return "(check api_key and what it may use)"
-    if status == 404:  # noqa: PLR2004
-        return f"(is there a model '{model}', and does base_url end where /chat/completions follows, mostly in /v1?)"
-    if 300 <= status < 400:  # noqa: PLR2004
-        return "(redirects are not followed: set base_url to where the server is)"
-    return ""
-
-
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """Return the seconds after which the server wants to be asked again; None if it gave none.
 
@@ -252,5 +275,5 @@ def _count(value: object) -> int | None:
 def _decoded(body: bytes) -> object:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -1,0 +1,313 @@
+"""The events of a streamed answer: what each adds, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, cast
+
+import msgspec
+from pluggent_hookspecs import (
+    Delta,
+    Finished,
+    Json,
+    ModelRequest,
+    PartDelta,
+    Reasoning,
+    ReasoningDelta,
+    Refusal,
+    RefusalDelta,
+    Text,
+    TextDelta,
+    Usage,
+    UsageDelta,
+)
+from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
+
+from pluggent_openai.compat import Dialect
+from pluggent_openai.growing import Grown
+from pluggent_openai.parts import VENDOR
+from pluggent_openai.reply import (
+    ANSWER,
+    CHOICE,
+    MESSAGE,
+    audio_format,
+    finish_reason,
+    read_audio,
+    read_content,
+    read_images,
+    says_error,
+    some,
+    split_fields,
+    thinking_of,
+    unknown,
+    unknown_reason,
+)
+from pluggent_openai.sound import Sound
+from pluggent_openai.toolcalls import CallAssembly
+from pluggent_openai.usage import read_usage
+
+
+class _Function(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    arguments: str
+    name: str | None = None
+
+
+class _CallPiece(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """More arguments of a call that has begun."""
+
+    index: int
+    function: _Function
+    id: str | None = None
+
+
+class _Piece(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The delta of a piece that holds nothing but more text, thinking or arguments: all other fields are null."""
+
+    role: Any = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[_CallPiece] | None = None
+    refusal: None = None
+    function_call: None = None
+    audio: None = None
+    annotations: None = None
+    reasoning_details: None = None
+
+
+class _Choice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    delta: _Piece
+    index: Literal[0] = 0
+    finish_reason: None = None
+    native_finish_reason: None = None
+    stop_reason: None = None
+    token_ids: None = None
+    logprobs: None = None
+    error: None = None
+
+
+class _Chunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What nearly every piece of a stream looks like; what does not fit is read with more care.
+
+    The fields that are not looked at say the same in every piece of a stream.
+    """
+
+    choices: tuple[_Choice]
+    usage: None = None
+    error: None = None
+    id: Any = None
+    object: Any = None
+    created: Any = None
+    model: Any = None
+    provider: Any = None
+    service_tier: Any = None
+    system_fingerprint: Any = None
+    obfuscation: Any = None
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+class Batch:
+    """Deltas of one read, in order; neighbouring pieces of text, or of thinking, become one."""
+
+    __slots__ = ("_deltas", "_kind", "_text")
+
+    def __init__(self) -> None:
+        self._deltas: list[Delta] = []
+        self._kind: type[TextDelta | ReasoningDelta] = TextDelta
+        self._text: list[str] = []
+
+    def add(self, delta: Delta) -> None:
+        if type(delta) is TextDelta or (type(delta) is ReasoningDelta and delta.signature is None):
+            self.grow(type(delta), delta.text)
+        else:
+            self._flush()
+            self._deltas.append(delta)
+
+    def grow(self, kind: type[TextDelta | ReasoningDelta], text: str) -> None:
+        if kind is not self._kind:
+            self._flush()
+            self._kind = kind
+        if text:
+            self._text.append(text)
+
+    def done(self) -> list[Delta]:
+        self._flush()
+        return self._deltas
+
+    def _flush(self) -> None:
+        if self._text:
+            self._deltas.append(self._kind(self._text[0] if len(self._text) == 1 else "".join(self._text)))
+            self._text = []
+
+
+class Chunks:
+    """The events of one stream: what they add up to, and whether they came to their end."""
+
+    def __init__(self, request: ModelRequest, dialect: Dialect, faults: Faults) -> None:
+        self.done = False
+        self._request = request
+        self._dialect = dialect
+        self._faults = faults
+        self._calls = CallAssembly(request, dialect)
+        self._seen = self._content = False
+        self._reason: object = None
+        self._usage = Usage()
+        self._counters: dict[str, Json] = {}
+        self._model = self._id = ""
+        self._said = Grown()  # of the answer and the first choice
+        self._logprobs = Grown()
+        self._message = Grown()
+        self._sound = Sound()
+        self._others: dict[int, Grown] = {}
+
+    def take(self, payload: bytes, batch: Batch) -> None:
+        """Read one event's data. Raises MalformedError, or the ProviderError that it holds."""
+        if self._seen and self._take_plain(payload, batch):
+            return
+        word = payload.strip()
+        if word in (b"", b"[DONE]"):
+            self.done = self.done or bool(word)
+        else:
+            self._take_any(as_object(decode(payload), "an event"), batch)
+
+    def _take_plain(self, payload: bytes, batch: Batch) -> bool:
+        """Take a piece of text, of thinking or of one call's arguments; False if it has to be read in full."""
+        try:
+            chunk = _decode_chunk(payload)
+        except (ValueError, RecursionError):  # no JSON of this shape, or no UTF-8
+            return False
+        piece = chunk.choices[0].delta
+        text, thought = piece.content, piece.reasoning_content or piece.reasoning
+        if text and not thought and not piece.tool_calls:
+            batch.grow(TextDelta, text)
+            self._content = True
+            return True
+        if piece.tool_calls:
+            call = piece.tool_calls[0]
+            if thought or text or len(piece.tool_calls) > 1 or call.id or call.function.name:
+                return False
+            delta = self._calls.more(call.index, call.function.arguments)
+            if delta is not None:
+                batch.add(delta)
+            return delta is not None
+        if thought and not text:
+            batch.grow(ReasoningDelta, thought)
+            self._content = True
+            return True
+        return text == "" and not thought
+
+    @property
+    def complete(self) -> bool:
+        """Whether the server has said that the reply is at its end."""
+        return self.done or self._reason is not None
+
+    def finish(self, batch: Batch) -> None:
+        """Add the end of the reply. Raises ProviderError if there is none."""
+        if not self._seen:
+            raise self._faults.protocol("answered with an empty stream")
+        if not self.complete:
+            raise self._faults.broken("broke off: neither a finish_reason nor [DONE] came")
+        if self._reason is None and not self._content:
+            raise self._faults.protocol("ended its stream without any content or finish_reason")
+        for delta in self._calls.finish():
+            batch.add(delta)
+        extra = self._said.whole() | unknown_reason(self._reason)
+        own, rest = split_fields(self._message.whole(), self._dialect)
+        if self._sound:
+            format_ = audio_format(self._request, "pcm16")
+            for part in read_audio(self._sound.whole(), format_, own, extra):
+                batch.add(PartDelta(part))
+        others = [self._others[index].whole() for index in sorted(self._others)]
+        extra |= some(
+            logprobs=self._logprobs.whole(), usage=self._counters, choices=others,
+            message=rest, tool_calls=self._calls.said(),
+        )  # fmt: skip
+        reason = finish_reason(self._reason, calls=self._calls.any)
+        message_extra: dict[str, Json] = {VENDOR: own} if own else {}
+        batch.add(Finished(reason, self._usage, self._model, self._id, extra, message_extra))
+
+    def _take_any(self, chunk: Object, batch: Batch) -> None:
+        if says_error(chunk):
+            raise self._faults.from_payload(chunk)
+        self._id = self._id or as_text(chunk.get("id"))
+        self._model = self._model or as_text(chunk.get("model"))
+        self._said.replace(unknown(chunk, ANSWER))
+        if chunk.get("usage"):
+            self._usage, self._counters = read_usage(chunk["usage"], self._dialect)
+            batch.add(UsageDelta(self._usage))
+        choices = chunk.get("choices")
+        if choices is not None and not isinstance(choices, list):
+            raise MalformedError("choices is no list")
+        self._seen = self._seen or choices is not None
+        for entry in cast("list[object]", choices or []):
+            choice = as_object(entry, "a choice")
+            if choice.get("index") in (0, None):
+                self._take_choice(choice, batch)
+            else:
+                self._take_other(choice)
+
+    def _take_choice(self, choice: Object, batch: Batch) -> None:
+        if says_error(choice):
+            raise self._faults.from_payload(choice)
+        if choice.get("delta") is not None:
+            self._take_delta(as_object(choice["delta"], "a delta"), batch)
+        elif choice.get("message") is not None and not self._content:
+            # The whole message in one event, where others send deltas.
+            self._take_delta(as_object(choice["message"], "a message"), batch)
+        if choice.get("finish_reason") is not None:
+            self._reason = choice["finish_reason"]
+        if said := unknown(choice, CHOICE):
+            logprobs: object = said.pop("logprobs", None)
+            if isinstance(logprobs, dict):
+                self._logprobs.add(cast("Object", logprobs))
+            self._said.replace(said)
+
+    def _take_other(self, choice: Object) -> None:
+        """Put together a choice that was asked for beside the first (``n``)."""
+        index = as_count(choice.get("index"))
+        if index is None:
+            raise MalformedError("the index of a choice is no number")
+        other = self._others.setdefault(index, Grown())
+        said = dict(choice)
+        if (delta := said.pop("delta", None)) is not None:
+            said["message"] = as_object(delta, "a delta")
+        other.replace({"index": index} | some(finish_reason=said.pop("finish_reason", None)))
+        other.add(said)
+
+    def _take_delta(self, delta: Object, batch: Batch) -> None:
+        found = list(_content_deltas(delta))
+        if calls := _call_pieces(delta):
+            found += self._calls.take(calls)
+        sound: object = delta.get("audio")
+        if isinstance(sound, dict):
+            self._sound.add(cast("Object", sound))
+        self._content = self._content or bool(found) or bool(calls) or bool(self._sound)
+        for each in found:
+            batch.add(each)
+        if more := unknown(delta, MESSAGE):
+            self._message.add(more)
+
+
+def _call_pieces(delta: Object) -> object:
+    old = delta.get("function_call")  # before tool_calls there was one call without index and id
+    return delta.get("tool_calls") or ([{"index": 0, "function": old}] if old else None)
+
+
+def _content_deltas(delta: Object) -> Iterator[Delta]:
+    if thought := thinking_of(delta):
+        yield ReasoningDelta(thought)
+    for part in (*read_content(delta.get("content")), *read_images(delta.get("images"))):
+        match part:
+            case Text(text):
+                yield TextDelta(text)
+            case Reasoning(text, signature):
+                yield ReasoningDelta(text, signature)
+            case Refusal(text):
+                yield RefusalDelta(text)
+            case _:
+                yield PartDelta(part)
+    if refusal := as_text(delta.get("refusal")):
+        yield RefusalDelta(refusal)

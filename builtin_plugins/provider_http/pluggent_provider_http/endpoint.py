@@ -1,0 +1,109 @@
+"""Where a server is and how long to wait for it. Values only: nothing is opened or read here.
+
+Light on purpose: a plugin names its settings before anything is asked of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import attrs
+from pluggent_hookspecs import Secret
+
+_MAX_RESPONSE_BYTES: int = 33_554_432
+
+
+def check_url(_: object, attribute: attrs.Attribute[Any], url: str) -> None:
+    """Refuse, as a validator of attrs, what is no URL of an HTTP server; empty stands for a default."""
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable, parts = False, urlsplit("")
+    if not usable:
+        # The text is not repeated: it may hold a password.
+        expected = "expected http://HOST/PATH or https://HOST/PATH, such as http://127.0.0.1:8000/v1"
+        raise ValueError(f"{attribute.name}: {expected}")
+    if "@" in parts.netloc:
+        raise ValueError(f"{attribute.name}: a user name or password has no place in it; give the key as api_key")
+
+
+def check_positive(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
+    """Refuse, as a validator of attrs, what is not above zero."""
+    if not value > 0:
+        raise ValueError(f"{attribute.name}: expected more than 0, got {value!r}")
+
+
+def check_header(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    """Refuse, as a validator of attrs, a text that no header can carry; None is no header."""
+    if value is not None and not is_sendable(value):
+        raise ValueError(f"{attribute.name}: only printable ASCII characters can be sent in a header")
+
+
+def check_headers(_: object, attribute: attrs.Attribute[Any], headers: Mapping[str, str]) -> None:
+    """Refuse, as a validator of attrs, names and values that cannot be sent."""
+    for name, value in headers.items():
+        if not name or not all(is_sendable(text) for text in (name, value)):
+            # The value is not shown: it may be a secret.
+            problem = f"{name!r} or its value cannot be sent; both are printable ASCII characters"
+            raise ValueError(f"{attribute.name}: {problem}")
+
+
+def is_sendable(text: str) -> bool:
+    """Say whether a header can carry *text*."""
+    return text.isascii() and text.isprintable()
+
+
+def _read_only(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(headers))
+
+
+@attrs.frozen(kw_only=True)
+class Endpoint:
+    """One server: the base of a provider's settings. Times are seconds.
+
+    Requests go below ``base_url``, whose query is kept. ``api_key`` None sends no key.
+    ``headers`` are sent with each request and shown nowhere. ``connect_s`` is for the
+    connection, ``first_byte_s`` counts from the start of a call to the first byte of its
+    answer's body, ``silence_s`` between two pieces of it. An answer of more than
+    ``max_response_bytes`` is an error. Subclass it to add what a vendor's servers know.
+
+    >>> Endpoint(base_url="http://127.0.0.1:8000/v1").silence_s
+    60.0
+    """
+
+    base_url: str = attrs.field(validator=check_url)
+    api_key: Secret | None = None
+    headers: Mapping[str, str] = attrs.field(
+        factory=dict[str, str], converter=_read_only, validator=check_headers, repr=False
+    )
+    connect_s: float = attrs.field(default=10.0, validator=check_positive)
+    first_byte_s: float = attrs.field(default=120.0, validator=check_positive)
+    silence_s: float = attrs.field(default=60.0, validator=check_positive)
+    max_response_bytes: int = attrs.field(default=_MAX_RESPONSE_BYTES, validator=check_positive)
+
+
+def target_of(base_url: str) -> str:
+    """Return where requests go, without user, query and fragment, which may be secret.
+
+    >>> target_of("https://u:p@example.org/v1/?key=1#x")
+    'https://example.org/v1'
+    """
+    parts = urlsplit(base_url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+
+
+def url_below(base_url: str, path: str, query: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the URL of *path* below *base_url*; *query* is added to the one that is there.
+
+    >>> url_below("http://127.0.0.1:8000/v1/?api-version=1", "/models", {"limit": "9"})
+    'http://127.0.0.1:8000/v1/models?api-version=1&limit=9'
+    """
+    parts = urlsplit(base_url)
+    asked = "&".join(filter(None, (parts.query, urlencode(query))))
+    return parts._replace(path=parts.path.rstrip("/") + path, query=asked, fragment="").geturl()
