@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ConfigError
 from pluggent_host.config import Loaded, load_settings, state_dir, user_config
+from pluggent_host.origins import Origin
 from pluggent_host.settings import HostSettings, Limits
 
 
@@ -98,7 +99,7 @@ def test_a_file_can_say_everything(place):
     assert settings.aliases == {"search": "acme-tools:tool/search"}
     assert settings.effects == {"acme-tools:tool/search": ("network_read",)}
     assert settings.plugins == {"acme-tools": {"region": "eu", "nested": {"a": [1]}}}
-    assert origins["limits.tool_rounds"] == origins["plugins.acme-tools.region"] == str(place.user)
+    assert origins["limits.tool_rounds"].where == origins["plugins.acme-tools.region"].where == str(place.user)
     assert "limits.asks" not in origins
     assert notes == ()
 
@@ -110,7 +111,7 @@ def test_later_sources_win_and_say_where_they_are(place):
     settings, origins, _ = place.load(trusted=True, model="flag")
 
     assert (settings.model, settings.system, settings.strict, settings.limits.asks) == ("flag", "project", True, 3)
-    assert dict(origins) == {
+    assert {path: origin.where for path, origin in origins.items()} == {
         "model": "the command line",
         "system": str(place.project),
         "strict": str(place.user),
@@ -127,8 +128,7 @@ def test_blocked_plugins_add_up_and_tables_are_merged_by_entry(place):
     assert settings.selection.block == ("a", "b", "c", "d")
     assert settings.aliases == {"x": "1", "y": "2"}
     assert settings.plugins == {"p": {"u": 1, "v": 2}, "q": {}}
-    assert origins["plugins.p.u"] == str(place.user)
-    assert origins["plugins.p.v"] == str(place.project)
+    assert [origins[f"plugins.p.{key}"].where for key in "uv"] == [str(place.user), str(place.project)]
 
 
 def test_an_untrusted_file_can_tighten(place):
@@ -145,7 +145,7 @@ def test_an_untrusted_file_can_tighten(place):
 
     assert (settings.strict, settings.on_ask) == (True, "deny")
     assert (settings.limits.asks, settings.limits.tokens, settings.limits.wall_s) == (1, 5, 60.0)
-    assert origins["limits.asks"] == str(place.project)
+    assert origins["limits.asks"].where == str(place.project)
     assert notes == ()
 
 
@@ -184,7 +184,7 @@ def test_an_untrusted_file_can_loosen_nothing_and_is_told_what_was_ignored(place
     settings, origins, notes = place.load()
 
     assert settings == before
-    assert set(origins.values()) == {str(place.user)}
+    assert {origin.where for origin in origins.values()} == {str(place.user)}
     ignored = (
         "model, strict, stream, order, selection.mode, selection.allow, selection.any_version, grants.may_allow, "
         "limits.asks, limits.wall_s, timeouts.hook_s, aliases.search, plugins.evil.command"
@@ -204,7 +204,7 @@ def test_naming_a_file_is_consent_and_replaces_the_one_in_the_working_directory(
     settings, origins, notes = place.load(config=named)
 
     assert (settings.model, settings.system) == ("named", "")
-    assert (dict(origins), notes) == ({"model": str(named)}, ())
+    assert ({path: origin.where for path, origin in origins.items()}, notes) == ({"model": str(named)}, ())
 
 
 def test_a_file_that_was_named_must_be_there(place, tmp_path):
@@ -236,7 +236,7 @@ def test_variables_set_what_can_be_said_in_a_word(place, variable, text, path, v
         settings = getattr(settings, name)
 
     assert settings == value
-    assert origins == {path: variable}
+    assert origins == {path: Origin("variable", variable)}
 
 
 def test_grants_and_plugins_have_no_variables(place):

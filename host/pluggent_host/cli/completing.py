@@ -1,0 +1,231 @@
+"""What could be typed next: called by the shell each time somebody presses Tab.
+
+Starts about as fast as ``--version``: no parser, no settings, no third-party package, no plugin. The
+options of every command are a table (completion_table.py); names that somebody else chose are left
+out where a shell could take them for more than a word.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import localtime, strftime
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from pluggent_host.cli.completion_table import HOOKS, OPTIONS, Options
+from pluggent_host.cli.table import COMMANDS, SHELLS
+from pluggent_host.quoting import quoted
+
+if TYPE_CHECKING:  # both are imported by what returns them
+    from pathlib import Path
+
+    # as above
+    from pluggent_host.discovery import Distribution
+
+WORDS, FILES, FOLDERS = "words", "files", "folders"
+ACTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "plugins": {"show": "PLUGIN"},
+        "tools": {"schema": "TOOL", "call": "TOOL"},
+        "sessions": {"list": "", "show": "ID", "search": "", "export": "ID", "delete": "ID…"},
+        "config": {"show": "", "check": "", "path": ""},
+    }
+)
+"""The actions of commands, and what each takes."""
+ARGUMENTS: Mapping[str, str] = MappingProxyType(
+    {"help": "COMMAND", "hooks": "HOOK", "models": "PROVIDER", "trust": "FILE", "completion": "SHELL"}
+)
+"""What other commands take."""
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_LIST = "…"
+Candidates = Iterable[tuple[str, str]]
+
+
+def complete(arguments: Sequence[str]) -> int:
+    """Write what the last of *arguments* could become: a shell's name, then the words after ``pluggent``.
+
+    The first line says what follows: words, each with its description behind a tab, or that the
+    shell is to offer ``files`` or ``folders``.
+    """
+    shell, *typed = arguments or [""]
+    try:
+        kind, candidates = _next(typed or [""], joined=shell == "fish")
+        lines = [f"{word}\t{quoted(about)}".rstrip() for word, about in candidates]
+    except Exception:  # noqa: BLE001 (in the middle of a line nobody can read what went wrong)
+        return 1
+    sys.stdout.write("\n".join((kind, *lines, "")))
+    return 0
+
+
+def _next(typed: Sequence[str], *, joined: bool) -> tuple[str, Candidates]:
+    *before, current = typed
+    command, behind = _split(before)
+    options = _options(command)
+    option, value = _asked(before, current, options)
+    if option:
+        metavar = options[option][0]
+        head = f"{option}=" if joined and current.startswith("--") else ""
+        return _of_kind(metavar, value, behind, head if metavar not in PATHS else "")
+    if current.startswith("-") and "--" not in behind:
+        return WORDS, _beginning(current, ((name, about) for name, (_, about) in options.items()))
+    if not command:
+        return _of_kind("COMMAND", current, behind)
+    words = _words(behind, options)
+    return _of_kind(_positional(command, words), current, words)
+
+
+def _options(command: str) -> Options:
+    """Return the options of *command*, its own first; a plugin's command has those that only it knows."""
+    if not command:
+        return OPTIONS[""]
+    own = OPTIONS.get(command)
+    common = {name: option for name, option in OPTIONS[""].items() if name not in ("-V", "--version")}
+    return {} if own is None else {**own, **common}
+
+
+def _split(before: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the command among the words, and what stands behind it."""
+    at = 0
+    while at < len(before) and before[at].startswith("-"):
+        at += 2 if OPTIONS[""].get(before[at], ("",))[0] else 1
+    return (before[at], before[at + 1 :]) if at < len(before) else ("", ())
+
+
+def _asked(before: Sequence[str], current: str, options: Options) -> tuple[str, str]:
+    """Return the option whose value is being typed, and what there is of it.
+
+    bash takes ``--option=value`` apart into three words, others do not.
+    """
+    name, equals, value = current.partition("=")
+    if equals and options.get(name, ("",))[0]:
+        return name, value
+    *earlier, last = before or [""]
+    if current == "=" and options.get(last, ("",))[0]:
+        return last, ""
+    if last == "=" and earlier and options.get(earlier[-1], ("",))[0]:
+        return earlier[-1], current
+    return (last, current) if options.get(last, ("",))[0] else ("", "")
+
+
+def _words(behind: Sequence[str], options: Options) -> list[str]:
+    """Return the words that are no options and no values of options."""
+    words: list[str] = []
+    is_value = False
+    for word in behind:
+        if not is_value and not word.startswith("-") and word != "=":
+            words.append(word)
+        is_value = bool(options.get(word, ("",))[0]) or (is_value and word == "=")
+    return words
+
+
+def _positional(command: str, words: Sequence[str]) -> str:
+    """Return what the next word of *command* is."""
+    actions = ACTIONS.get(command)
+    if actions is not None:
+        taken = actions.get(words[0], "") if words else "ACTION"
+        return f"{command} ACTION" if not words else taken if len(words) == 1 or taken.endswith(_LIST) else ""
+    if command in OPTIONS or command == "help":
+        return ARGUMENTS.get(command, "") if not words else ""
+    return "FILE"  # a plugin's command takes what only it knows
+
+
+# ---- what there is ----------------------------------------------------------------------
+
+
+PATHS = {"FILE": FILES, "PATH": FILES, "DIR": FOLDERS}
+
+
+def _of_kind(kind: str, current: str, words: Sequence[str], head: str = "") -> tuple[str, Candidates]:
+    if kind in PATHS:
+        return PATHS[kind], ()
+    many = kind.endswith(_LIST)
+    command, _, action = kind.partition(" ")
+    if action:
+        known: Candidates = ((name, "") for name in ACTIONS[command])
+    else:
+        offer = OFFERS.get(kind.removesuffix(_LIST))
+        known = offer() if offer else ()
+    start, comma, rest = current.rpartition(",") if kind == "PLUGIN" else ("", "", current)
+    head += start + comma
+    found = _beginning(rest, known)
+    return WORDS, [(head + word, about) for word, about in found if not (many and word in words)]
+
+
+def _beginning(current: str, known: Candidates) -> Candidates:
+    return [(word, about) for word, about in known if word.startswith(current)]
+
+
+def _commands() -> Iterator[tuple[str, str]]:
+    from pluggent_host.cli.announced import announced  # looks along sys.path: only where a command is typed
+
+    yield from ((command.name, command.help) for command in COMMANDS)
+    yield "help", "explain a command"
+    yield from _harmless(announced())
+
+
+def _plugins() -> Candidates:
+    return _harmless([(item.name, f"{item.version} {item.summary}") for item in _installed()])
+
+
+def _providers() -> Candidates:
+    return _harmless(_entries("pluggent.providers"))
+
+
+def _tools() -> Candidates:
+    from pluggent_host.cli.tool_names import remembered  # only where a tool is typed
+
+    return _harmless([*_entries("pluggent.tools"), *((name, "") for name in remembered(str(_state())))])
+
+
+def _sessions() -> Candidates:
+    from pluggent_host.stored import FOLDER, places  # only where a session is typed
+
+    return [(place.id, strftime("%Y-%m-%d %H:%M", localtime(place.modified_s))) for place in places(_state() / FOLDER)]
+
+
+def _entries(group: str) -> Candidates:
+    return [
+        (entry.name, f"{item.name} {item.version}")
+        for item in _installed()
+        for entry in item.entry_points
+        if entry.group == group
+    ]
+
+
+def _installed() -> Sequence[Distribution]:
+    from pluggent_host.discovery import discover  # only where a name of a plugin is typed
+
+    return [item for item in discover(project=os.curdir).distributions if not item.shadowed_by]
+
+
+def _state() -> Path:
+    from pluggent_host.config import state_dir  # only where something of it is typed
+
+    return state_dir(os.environ)
+
+
+def _harmless(named: Candidates) -> Candidates:
+    """Return those whose name is nothing but a word to every shell; the first of each name."""
+    safe: dict[str, str] = {}
+    for name, about in named:
+        if name and _PLAIN.issuperset(name) and not name.startswith("-"):
+            safe.setdefault(name, about)
+    return safe.items()
+
+
+OFFERS: Mapping[str, Callable[[], Candidates]] = MappingProxyType(
+    {
+        "COMMAND": _commands,
+        "PLUGIN": _plugins,
+        "PROVIDER": _providers,
+        "TOOL": _tools,
+        "ID": _sessions,
+        "HOOK": lambda: ((hook, "") for hook in HOOKS),
+        "SHELL": lambda: ((shell, "") for shell in SHELLS),
+        "WHEN": lambda: ((when, "") for when in ("auto", "always", "never")),
+        "FORMAT": lambda: ((form, "") for form in ("json", "markdown")),
+    }
+)

@@ -1,0 +1,133 @@
+"""Loads every plugin, measures what each costs, and asks providers for their models if told to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import NamedTuple
+
+from pluggent_hookspecs.errors import ConfigError, PluggentError
+
+from pluggent_host.catalog import Catalog, PluginRecord
+from pluggent_host.cli.assembling import TRUST_FILE, Setup, Trust, open_tolerant, without
+from pluggent_host.cli.doctor_checks import Check
+from pluggent_host.cli.import_cost import Cost, import_cost
+from pluggent_host.host import Host
+from pluggent_host.modellists import NoModelList
+from pluggent_host.settings import HostSettings
+
+_AREA = "plugins"
+_MEANT = frozenset({"active", "blocked", "disallowed", "shadowed"})
+"""States that somebody chose, or that harm nobody."""
+
+
+class Loaded(NamedTuple):
+    """One entry of a plugin: the state it came to and why, and what its plugin costs; None if it was not measured."""
+
+    record: PluginRecord
+    state: str
+    reason: str
+    mend: str
+    cost: Cost | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something about it has to be mended."""
+        return self.state not in _MEANT
+
+
+async def examine(setup: Setup, *, online: bool) -> tuple[tuple[Loaded, ...], tuple[Check, ...]]:
+    """Return every plugin as it is once loaded, and what there is to say beside."""
+    setup = _with_usable_trust(setup)
+    try:
+        return await _loaded(setup, online=online)
+    except ConfigError as error:
+        # The settings name what is not there: the plugins are judged without them.
+        plain = setup._replace(settings=HostSettings(), origins={})
+        loaded, checks = await _loaded(plain, online=online)
+        problem = Check(
+            "settings", "problem", f"{error}; plugins were loaded without settings", "pluggent config check"
+        )
+        return loaded, (problem, *checks)
+
+
+def _with_usable_trust(setup: Setup) -> Setup:
+    """Return *setup* as it is, or with nothing accepted where the store cannot be relied on: folders() says so."""
+    try:
+        setup.trust.store.entries()
+    except ConfigError:
+        return setup._replace(trust=Trust(setup.state_dir / "relied-on-by-nobody" / TRUST_FILE))
+    return setup
+
+
+async def _loaded(setup: Setup, *, online: bool) -> tuple[tuple[Loaded, ...], tuple[Check, ...]]:
+    catalog = setup.catalog()
+    checks = list(_searched(catalog))
+    costs = await _costs(setup, catalog)
+    deadly = {id for id, cost in costs.items() if cost.deadly}
+    async with open_tolerant(without(setup, deadly)) as (host, missing, problems):
+        await host.load_all()
+        # What a hook plugin is missing for stands with it; what keeps all out stands with none.
+        checks += [Check(_AREA, "problem", text, "") for text in problems if text.endswith("without any hooks.")]
+        checks += _required(setup, host)
+        states = {record.capability: (state, reason) for record, state, reason in host.plugins}
+        checks += [check async for check in _online(host)] if online else []
+    loaded = tuple(_judged(setup, record, states, missing, costs) for record in catalog.records)
+    return loaded, (*checks, Check(_AREA, "ok", f"{len({record.id for record in catalog.records})} installed", ""))
+
+
+def _searched(catalog: Catalog) -> Iterator[Check]:
+    for problem in catalog.problems:
+        mend = f"remove one of the two, or reinstall {problem.plugin}" if problem.plugin else ""
+        yield Check(_AREA, "problem" if problem.fatal else "note", str(problem), mend)
+
+
+def _required(setup: Setup, host: Host) -> Iterator[Check]:
+    active = {record.id for record, state, _ in host.plugins if record.kind == "hooks" and state == "active"}
+    for id, hooks in setup.settings.required.items():
+        if id not in active:
+            text = f"plugin '{id}' is required and does not run, so nothing does"
+            yield Check(_AREA, "problem", text, f"pip install {id}, or take it out of [required]")
+            continue
+        for hook in hooks:
+            if all(impl.plugin != id for impl in host.chains[hook]):
+                text = f"plugin '{id}' is required to implement {hook}, and does not, so nothing runs"
+                yield Check(_AREA, "problem", text, f"pip install --upgrade {id}")
+
+
+def _judged(
+    setup: Setup,
+    record: PluginRecord,
+    states: Mapping[str, tuple[str, str]],
+    missing: tuple[str, ...],
+    costs: Mapping[str, Cost],
+) -> Loaded:
+    if record.state != "available":
+        return Loaded(record, record.state, record.reason, record.mend)
+    if record.kind == "hooks" and not setup.accepts(record):
+        reason = "it has hooks, which see everything, and was not accepted yet, so nothing runs with it"
+        return Loaded(record, "not accepted", reason, f"pluggent trust --plugin {record.id}")
+    cost = costs[record.id]
+    state, reason = ("failed", cost.problem) if cost.deadly else states[record.capability]
+    if record.kind == "hooks" and record.id in missing and state != "failed":
+        return Loaded(record, "left out", "see above", "", cost)
+    return Loaded(record, state, reason, f"leave it out: --without {record.id}" if state == "failed" else "", cost)
+
+
+async def _costs(setup: Setup, catalog: Catalog) -> Mapping[str, Cost]:
+    """Return what each plugin costs that may run; one after the other, because they would slow each other down."""
+    by_id: dict[str, list[PluginRecord]] = {}
+    for record in catalog.records:
+        if record.state == "available" and (record.kind != "hooks" or setup.accepts(record)):
+            by_id.setdefault(record.id, []).append(record)
+    return {id: await import_cost(records) for id, records in by_id.items()}
+
+
+async def _online(host: Host) -> AsyncIterator[Check]:
+    for name, models in (await host.models()).items():
+        if isinstance(models, NoModelList):
+            yield Check("models", "note", f"{name} does not say which models it has, so it was not asked", "")
+        elif isinstance(models, PluggentError):
+            yield Check("models", "problem", str(models), f"pluggent models {name}")
+        else:
+            count = f"{len(models):,} model{'' if len(models) == 1 else 's'}"
+            yield Check("models", "ok", f"{name} answers: {count}", "")

@@ -1,0 +1,106 @@
+"""``pluggent models``: what every provider has, asked side by side. It needs the network, as a turn does."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from pluggent_hookspecs import ModelInfo, thaw
+from pluggent_hookspecs.errors import PluggentError
+
+from pluggent_host.cli import exits, interrupts
+from pluggent_host.cli.assembling import Setup, open_for_listing, prepare
+from pluggent_host.cli.logs import log_to
+from pluggent_host.cli.output import Console, Row
+from pluggent_host.cli.parsing import Parser, command_parser, examples, seconds
+from pluggent_host.cli.words import one_name
+from pluggent_host.modellists import Models, NoModelList
+from pluggent_host.quoting import quoted
+
+_HEAD = ("MODEL", "CONTEXT", "OUTPUT", "NAME")
+
+
+def parser() -> Parser:
+    """Return the parser of this command."""
+    made = command_parser(
+        "models",
+        "[OPTIONS] [PROVIDER]",
+        "Ask the providers which models they have, and print them as --model takes them. A provider that fails\n"
+        "hides no other; the exit code is 1 if no list came of it at all.",
+        examples(
+            "pluggent models",
+            "pluggent models openai",
+            "pluggent models --json | jq -r '.providers[] | .models[]?.model'",
+        ),
+    )
+    made.add_argument("words", metavar="PROVIDER", nargs="*", help="only this one")
+    made.add_argument("--timeout", metavar="SECONDS", type=seconds, help="how long each may take (default 30)")
+    return made
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Ask and print."""
+    only = one_name("models", options.words) if options.words else ""
+    setup = prepare(options, console)
+    log_to(console, debug=options.debug)
+    return interrupts.run(_list(setup, console, only, options.timeout))
+
+
+async def _list(setup: Setup, console: Console, only: str, timeout_s: float | None) -> int:
+    async with open_for_listing(setup, console) as (host, _):
+        found = await host.models(only, timeout_s=timeout_s)
+    code = _code(found, only)
+    if console.json:
+        console.document({"providers": [_document(name, found[name]) for name in found], "exit_code": code})
+    elif found:
+        for name in found:
+            _provider(console, name, found[name])
+    else:
+        console.line("no provider is installed; to begin with: pip install pluggent-openai")
+    return code
+
+
+def _code(found: Mapping[str, Models], only: str) -> int:
+    """Return that it failed if nobody gave a list and somebody should have: who failed, or was named."""
+    lists = [models for models in found.values() if not isinstance(models, PluggentError)]
+    expected = only or any(not isinstance(models, NoModelList) for models in found.values())
+    return exits.FAILED if expected and not lists else exits.OK
+
+
+def _provider(console: Console, name: str, models: Models) -> None:
+    head = console.ink("bold", quoted(name))
+    if isinstance(models, NoModelList):
+        console.line(f"{head}  {console.ink('dim', 'does not say which models it has')}")
+    elif isinstance(models, PluggentError):
+        console.line(f"{head}  {console.ink('red', 'failed')}")
+        console.error(f"{console.err_ink('red', 'error:')} {quoted(str(models))}")
+    else:
+        console.line(f"{head}  {len(models):,} model{'' if len(models) == 1 else 's'}")
+        if models:
+            console.table(_HEAD, [_row(name, model) for model in models])
+
+
+def _row(provider: str, model: ModelInfo) -> Row:
+    called = "" if model.name == model.id else model.name
+    sizes = (_count(model.context_window), _count(model.max_output_tokens))
+    return Row((f"{provider}/{model.id}", *sizes, called), ("bold",))
+
+
+def _count(tokens: int | None) -> str:
+    return "" if tokens is None else f"{tokens:,}"
+
+
+def _document(name: str, models: Models) -> dict[str, Any]:
+    if isinstance(models, PluggentError):
+        error = {"kind": type(models).__name__, "message": str(models)}
+        return {"provider": name, "lists": not isinstance(models, NoModelList), "models": None, "error": error}
+    listed = [
+        {
+            "model": f"{name}/{model.id}", "id": model.id, "name": model.name, "created": model.created,
+            "context_window": model.context_window, "max_output_tokens": model.max_output_tokens,
+            "extra": thaw(model.extra),
+        }
+        for model in models
+    ]  # fmt: skip
+    return {"provider": name, "lists": True, "models": listed, "error": None}

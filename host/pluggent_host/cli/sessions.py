@@ -1,0 +1,257 @@
+"""``pluggent sessions``: list, show, search, export and delete the sessions that were saved.
+
+Listing and searching import the standard library alone and take no lock; see stored.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pluggent_hookspecs.errors import ConfigError, SessionError
+
+from pluggent_host.cli import exits
+from pluggent_host.cli.output import Console, Row, cells, warning
+from pluggent_host.cli.parsing import Parser, command_parser, examples, one_of, whole_number
+from pluggent_host.cli.words import action, one_name
+from pluggent_host.config import state_dir
+from pluggent_host.nearest import nearest
+from pluggent_host.quoting import quoted
+from pluggent_host.searching import AROUND, Found, Unreadable, search
+from pluggent_host.stored import FOLDER, Summary, delete, matching, places, summaries
+
+ACTIONS = ("list", "show", "search", "export", "delete")
+LISTED = 20
+FOUND = 50
+_HEAD = ("SESSION", "WHEN", "MODEL", "TURNS", "TOKENS", "FIRST WORDS")
+_LEAST_WORDS = 12
+_INDENT = 4
+_NAMED = 5
+_GAPS = 2 * (len(_HEAD) - 1)
+
+
+def parser() -> Parser:
+    """Return the parser of this command."""
+    made = command_parser(
+        "sessions",
+        "[OPTIONS] [list | show ID | search TEXT | export ID | delete ID …]",
+        "Look at the conversations that were saved: list them (the last used first), read one, search all of\n"
+        "them, export one for other programs or people, delete some. Nothing but delete waits for a session\n"
+        "that is in use. Instead of an ID its first letters do, as long as they mean one session.",
+        examples(
+            "pluggent sessions --limit 100             more of them; 0 is all",
+            "pluggent sessions show trip",
+            "pluggent sessions search umbrella paris   the two words side by side, in any case",
+            "pluggent sessions export trip --format markdown -o trip.md",
+            "pluggent sessions export trip | jq -r '.turns[].messages[] | select(.role == \"user\").text'",
+            "pluggent sessions delete s6b00c2ea-d225816a --yes",
+        )
+        + "\n\nExported is what came out of the hooks. JSON is documented in pluggent_host/exporting.py; it says its\n"
+        "version, which changes only if keys change their meaning.",
+    )
+    made.add_argument("words", metavar="ACTION", nargs="*", help=f"one of {', '.join(ACTIONS)}, and what belongs to it")
+    made.add_argument("--limit", metavar="N", type=whole_number, help=f"show N sessions ({LISTED}) or places that were"
+                      f" found ({FOUND}); 0 is all")  # fmt: skip
+    made.add_argument("--format", metavar="FORMAT", type=one_of("json", "markdown"), default="json",
+                      help="of an export: json (default), markdown")  # fmt: skip
+    made.add_argument("-o", "--output", metavar="FILE", help="export into this file, which is replaced")
+    made.add_argument("--yes", action="store_true", help="delete without asking")
+    return made
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Do what was asked for."""
+    what, rest = action("sessions", options.words, ACTIONS)
+    folder = state_dir(os.environ) / FOLDER
+    match what:
+        case "search":
+            return _search(folder, console, " ".join(rest), FOUND if options.limit is None else options.limit)
+        case "delete":
+            return _delete(folder, console, rest, asked=not options.yes)
+        case "show" | "export":
+            # Here and not above: reading a session whole takes the converter of all types.
+            from pluggent_host.cli.sessions_whole import export, show
+
+            id = _one(folder, f"sessions {what}", one_name(f"sessions {what}", rest))
+            return show(folder, id, console) if what == "show" else export(folder, id, options, console)
+        case _:
+            if rest:
+                raise ConfigError("pluggent sessions list", [f"takes no name, got {rest[0]!r}"])
+            return _list(folder, console, LISTED if options.limit is None else options.limit)
+
+
+def _one(folder: Path, command: str, beginning: str) -> str:
+    """Return the id of the session that *beginning* means. Raises ConfigError."""
+    ids = matching(folder, beginning)
+    if len(ids) == 1:
+        return ids[0]
+    if not ids:
+        meant = nearest(beginning, (place.id for place in places(folder)))
+        raise ConfigError(f"pluggent {command}", [f"there is no session {beginning!r}{meant or f' in {folder}'}"])
+    more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+    named = ", ".join(ids[:_NAMED])
+    raise ConfigError(f"pluggent {command}", [f"{beginning!r} may be {named}{more}; write more of it"])
+
+
+# ---- listing ----------------------------------------------------------------------------
+
+
+def _list(folder: Path, console: Console, limit: int) -> int:
+    total = len(places(folder))
+    seen = list(summaries(folder, limit=limit or None))
+    if console.json:
+        listed = [one._asdict() for one in seen]
+        console.document({"folder": str(folder), "total": total, "sessions": listed})
+        return exits.OK
+    if seen:
+        _table(console, seen)
+    else:
+        console.line(f'no sessions in {quoted(str(folder))}; one begins with: pluggent run "hello"')
+    if total > len(seen):
+        left = f"{total - len(seen):,} older ones are not shown; all: pluggent sessions --limit 0"
+        console.note(console.err_ink("dim", left))
+    return exits.OK
+
+
+def _table(console: Console, seen: Sequence[Summary]) -> None:
+    """Print a row for each; the first words in the last column, or below where there is no room for it."""
+    rows = [(one.id, moment(one.modified_s), one.model, str(one.turns), _tokens(one)) for one in seen]
+    taken = sum(max(cells(quoted(cell)) for cell in column) for column in zip(_HEAD, *rows, strict=False))
+    room = console.width - taken - _GAPS
+    if room >= _LEAST_WORDS:
+        listed = [
+            Row((*row, _shortened(one.first_words, room)), ("bold",), _below(one))
+            for one, row in zip(seen, rows, strict=True)
+        ]
+        console.table(_HEAD, listed)
+        return
+    room = console.width - _INDENT
+    listed = [
+        Row(row, ("bold",), [("dim", _shortened(one.first_words, room)), *_below(one)])
+        for one, row in zip(seen, rows, strict=True)
+    ]
+    console.table(_HEAD[:-1], listed)
+
+
+def _below(one: Summary) -> list[tuple[str, str]]:
+    damage = f"damaged: {one.problem}" if one.problem else ""
+    return [("yellow", "in use by a process" if one.in_use else ""), ("red", damage)]
+
+
+def _tokens(one: Summary) -> str:
+    known = (one.input_tokens, one.output_tokens)
+    return "?" if known == (None, None) else f"{sum(filter(None, known)):,}"
+
+
+def _shortened(text: str, room: int) -> str:
+    """Return *text* on one line, cut to *room* columns."""
+    shown = _in_line(text.strip())
+    if cells(shown) <= room:
+        return shown
+    while cells(shown) >= room:
+        shown = shown[: min(len(shown), room) - 1]
+    return shown + "…"
+
+
+def moment(seconds: float) -> str:
+    """Return a time (seconds since 1970) as a person here reads it."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):  # no time that there is a date for
+        return "?"
+
+
+# ---- searching --------------------------------------------------------------------------
+
+
+def _search(folder: Path, console: Console, text: str, limit: int) -> int:
+    if not text.strip():
+        raise ConfigError("pluggent sessions search", ["needs a TEXT. See pluggent sessions --help"])
+    found: list[Found] = []
+    problems: list[Unreadable] = []
+    more = False
+    for one in search(folder, text):
+        if isinstance(one, Unreadable):
+            problems.append(one)
+            console.note(warning(console, f"session '{one.session}': {one.problem}"))
+        elif limit and len(found) == limit:
+            more = True
+            break
+        else:
+            found.append(one)
+            if not console.json:
+                _place(console, one)
+    if console.json:
+        console.document({
+            "found": [one._asdict() for one in found], "more": more, "problems": [one._asdict() for one in problems],
+        })  # fmt: skip
+    elif not found:
+        console.line(f"nothing like '{quoted(text)}' was said in any session")
+    if more:
+        console.note(console.err_ink("dim", f"there is more than these {limit:,}; all: --limit 0"))
+    return exits.OK
+
+
+def _place(console: Console, one: Found) -> None:
+    where = f"{console.ink('bold', one.session)} {quoted(one.turn)} {console.ink('cyan', quoted(one.who))}:"
+    before = ("…" if len(one.before) == AROUND else "") + _in_line(one.before)
+    after = _in_line(one.after) + ("…" if len(one.after) == AROUND else "")
+    console.line(f"{where} {before}{console.ink('yellow', _in_line(one.match))}{after}")
+
+
+def _in_line(text: str) -> str:
+    return quoted(re.sub(r"\s+", " ", text))
+
+
+# ---- deleting ---------------------------------------------------------------------------
+
+
+def _delete(folder: Path, console: Console, ids: Sequence[str], *, asked: bool) -> int:
+    if not ids:
+        raise ConfigError("pluggent sessions delete", ["needs an ID, or several. See pluggent sessions --help"])
+    # By whole ids alone: what is deleted is what was typed.
+    wrong = [id for id in dict.fromkeys(ids) if matching(folder, id) != (id,)]
+    if wrong:
+        known = [place.id for place in places(folder)]
+        problems = [f"there is no session {id!r}{nearest(id, known)}" for id in wrong]
+        raise ConfigError("pluggent sessions delete", problems)
+    if asked and not _agreed(console, list(dict.fromkeys(ids))):
+        console.note("nothing was deleted")
+        return exits.FAILED
+    deleted: list[str] = []
+    failed: list[str] = []
+    for id in dict.fromkeys(ids):
+        try:
+            delete(folder, id)
+            deleted.append(id)
+        except SessionError as error:
+            failed.append(str(error))
+    code = exits.FAILED if failed else exits.OK
+    if console.json:
+        console.document({"deleted": deleted, "problems": failed, "exit_code": code})
+    else:
+        for id in deleted:
+            console.line(f"deleted {console.ink('bold', id)}")
+    for problem in failed:
+        console.error(f"{console.err_ink('red', 'error:')} {quoted(problem)}")
+    return code
+
+
+def _agreed(console: Console, ids: Sequence[str]) -> bool:
+    """Ask the person at the terminal. Raises ConfigError where there is none."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise ConfigError("pluggent sessions delete", ["nobody can be asked here; if you are sure: --yes"])
+    for id in ids:
+        console.error(f"  {id}")
+    # What was typed before the question was shown is no answer to it.
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    what = "this session" if len(ids) == 1 else f"these {len(ids)} sessions"
+    sys.stderr.write(f"Delete {what} for good? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,243 @@
+"""One session for a person to read, or as a file for others. Every control character is escaped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_hookspecs.events import DecisionMade
+from pluggent_hookspecs.messages import Message, ToolCall
+
+from pluggent_host.cli import exits
+from pluggent_host.cli.output import Console, cells, harmless, json_text
+from pluggent_host.cli.screen import shown_arguments
+from pluggent_host.cli.sessions import moment
+from pluggent_host.exporting import as_document, as_markdown, text_of
+from pluggent_host.quoting import quoted
+from pluggent_host.retold import StoredSession, StoredTurn, retell
+from pluggent_host.transcript import Decided, Entry, ModelChosen, Said, Settled, Spending
+
+_APPROVER = "app:_approver"
+_MARGIN = 4
+
+
+# ---- for a person -----------------------------------------------------------------------
+
+
+def show(folder: Path, id: str, console: Console) -> int:
+    """Print the conversation. A damaged session is shown as far as it can be read, and fails."""
+    session = retell(folder, id)
+    if console.json:
+        console.document(as_document(session))
+    else:
+        _Reader(console).show(session)
+    if session.problem:
+        console.error(f"{console.err_ink('red', 'error:')} {quoted(session.problem)}")
+    return exits.FAILED if session.problem else exits.OK
+
+
+class _Reader:
+    """Shows a session turn by turn. What was said is set in, so that none of it can pass for a heading."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._ink = console.ink
+        self._model = ""
+        self._calls: dict[str, ToolCall] = {}
+        self._decided: set[str] = set()
+
+    def show(self, session: StoredSession) -> None:
+        began, usage = session.began, session.usage
+        when = f", begun {moment(began.created_s)}" if began else ""
+        tokens = f"{_count(usage.input)} tokens in, {_count(usage.output)} out"
+        turns = f"{len(session.turns)} turn{'' if len(session.turns) == 1 else 's'}"
+        self._line(f"{self._ink('bold', session.id)}  {turns}, {tokens}{when}")
+        self._model = began.model if began else ""
+        if began and began.system:
+            self._said("system", began.system)
+        for message in session.given:
+            self._said(f"{message.role} (given)", text_of(message))
+        for turn in session.turns:
+            self._turn(turn)
+
+    def _turn(self, turn: StoredTurn) -> None:
+        began = turn.began
+        notes = [moment(began.at_s), began.origin, *(["dry run"] if began.dry_run else [])]
+        head = f"── {quoted(began.turn_id)}  {', '.join(map(quoted, notes))}"
+        self._line()
+        self._line(self._ink("dim", head) + (self._ink("yellow", "  taken back") if turn.undone else ""))
+        for entry in turn.entries:
+            self._entry(entry)
+        if turn.why not in ("completed", "direct"):
+            detail = f": {quoted(turn.detail)}" if turn.detail else ""
+            self._line(self._ink("red", quoted(turn.why or "not over")) + detail)
+
+    def _entry(self, entry: Entry) -> None:
+        match entry:
+            case Spending(model=model, error=error):
+                self._model = model
+                if error:
+                    self._line(self._ink("red", f"! {quoted(model)}: {quoted(error)}"))
+            case ModelChosen(model):
+                self._line(self._ink("dim", f"from here on {quoted(model)}"))
+            case Said(message=message, by=by):
+                self._message(message, by)
+            case Decided(decision):
+                self._decision(decision)
+            case Settled(call_id=call_id, message=message, outcome=outcome, whole=whole):
+                self._result(call_id, message, outcome, whole)
+            case _:
+                pass
+
+    def _message(self, message: Message, by: str) -> None:
+        self._calls |= {call.id: call for call in message.tool_calls}
+        self._decided -= {call.id for call in message.tool_calls}
+        who = by or str(message.role)
+        model = f" ({self._model})" if who == "assistant" else ""
+        if message.content:
+            self._said(who + model, text_of(message))
+
+    def _said(self, who: str, text: str) -> None:
+        self._line(self._ink("cyan", quoted(who)))
+        for line in self._set_in(text):
+            self._line(line)
+
+    def _line(self, text: str = "") -> None:
+        """Print a line of ours; on a terminal what is too long goes on behind a margin, as what was said does."""
+        plain = re.sub(r"\033\[\d+m", "", text)  # all there is of colours is ours: others are escaped
+        if not self._console.out_is_terminal or cells(plain) <= self._console.width:
+            self._console.line(text)
+            return
+        first, *others = _pieces(plain, self._console.width - _MARGIN)
+        self._console.line(first)
+        for other in others:
+            self._console.line(" " * _MARGIN + other)
+
+    # ---- calls ---------------------------------------------------------------------------
+
+    def _decision(self, decision: DecisionMade) -> None:
+        if decision.operation == "tool_call":
+            again = decision.call_id in self._decided  # asked before, and answered now
+            self._decided.add(decision.call_id)
+            call = "  " if again else f"{self._arrow('→')} {self._call(decision)}  "
+            self._line(call + self._verdict(decision))
+        elif decision.verdict != "allow":
+            what = quoted(decision.operation.replace("_", " "))
+            self._line(f"{self._ink('dim', '·')} {what}  {self._verdict(decision)}")
+
+    def _call(self, decision: DecisionMade) -> str:
+        asked = self._calls.get(decision.call_id)
+        name = asked.name if asked else decision.capability.rpartition("/")[2]
+        return self._named(name, decision.arguments_json.decode())
+
+    def _named(self, name: str, arguments: str) -> str:
+        try:
+            read: object = json.loads(arguments)
+        except (ValueError, RecursionError):
+            read = None
+        shown = shown_arguments(cast("dict[str, Any]", read)) if isinstance(read, dict) else quoted(arguments)
+        return f"{self._ink('bold', quoted(name))}({shown})"
+
+    def _verdict(self, decision: DecisionMade) -> str:
+        good = decision.verdict in ("allow", "approved")
+        who = "a person" if decision.by == _APPROVER else quoted(decision.by)
+        by = "" if good and decision.by == "host" else f" by {who}"
+        reason = f": {quoted(decision.reason)}" if decision.reason else ""
+        changes = "".join(
+            f"; {quoted(change.plugin)} changed {quoted(', '.join(change.paths))}" for change in decision.changes
+        )
+        style = "green" if good else "yellow" if decision.verdict in ("ask", "respond") else "red"
+        word = _WORDS.get(decision.verdict, decision.verdict)
+        return self._ink(style, quoted(word)) + self._ink("dim", f"{by}{reason}{changes}")
+
+    def _result(self, call_id: str, message: Message, outcome: str, whole: str | None) -> None:
+        call = self._calls.get(call_id)
+        if call_id not in self._decided and call is not None:  # it could not even be put to the policies
+            self._line(f"{self._arrow('→')} {self._named(call.name, call.arguments)}")
+        failed = f" {self._ink('red', quoted(outcome))}" if outcome else ""
+        self._line(f"{self._arrow('←')} {self._ink('bold', quoted(message.name or ''))}{failed}")
+        for line in self._set_in(text_of(message, whole)):
+            self._line(line)
+
+    def _arrow(self, arrow: str) -> str:
+        return self._ink("cyan", arrow)
+
+    def _set_in(self, text: str) -> Iterator[str]:
+        """Yield the lines of *text* behind a margin; on a terminal none so long that it would lose it."""
+        room = self._console.width - 2 if self._console.out_is_terminal else 0
+        for line in harmless(text).expandtabs(4).split("\n"):
+            for piece in _pieces(line, room):
+                yield f"  {piece}".rstrip()
+
+
+_WORDS = {"allow": "allowed", "deny": "DENIED", "refused": "REFUSED", "ask": "needs approval", "respond": "answered"}
+
+
+def _pieces(line: str, room: int) -> Iterator[str]:
+    """Yield *line* in pieces of *room* columns, whole if *room* is 0."""
+    while room and cells(line) > room:
+        end = room
+        while cells(line[:end]) > room:
+            end -= 1
+        yield line[:end]
+        line = line[end:]
+    yield line
+
+
+def _count(tokens: int | None) -> str:
+    return "?" if tokens is None else f"{tokens:,}"
+
+
+# ---- for others -------------------------------------------------------------------------
+
+
+def export(folder: Path, id: str, options: argparse.Namespace, console: Console) -> int:
+    """Write the session in a form for others. Raises SessionError, writing nothing, for a damaged one."""
+    session = retell(folder, id)
+    if session.problem:
+        raise SessionError(f"{session.problem}; what comes before is shown by: pluggent sessions show {id}")
+    markdown = options.format == "markdown"
+    text = as_markdown(session) if markdown else f"{json_text(as_document(session))}\n"
+    # Whatever the locale says: JSON is UTF-8, and an escape is all that a lone surrogate can be.
+    data = text.encode("utf-8", "backslashreplace")
+    if options.output in (None, "-"):
+        _to_standard_output(data)
+    else:
+        _to_file(Path(options.output), data)
+        console.note(console.err_ink("dim", f"exported {id} to {quoted(options.output)}"))
+    return exits.OK
+
+
+def _to_standard_output(data: bytes) -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def _to_file(path: Path, data: bytes) -> None:
+    """Write the file whole or not at all, readable for its owner alone, as the session is."""
+    place = Path(os.path.realpath(path))
+    try:
+        if place.exists() and not stat.S_ISREG(place.stat().st_mode):
+            place.write_bytes(data)  # a pipe or a device: nothing to replace
+            return
+        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name[:50]}.", delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                Path(file.name).replace(place)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise ConfigError("--output", [f"{path} cannot be written: {error.strerror}"]) from error

@@ -1,0 +1,239 @@
+"""``pluggent config``: what is set, where, whether it is right; and no secret in any of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_support import Cli
+from fake_distributions import POLICY, install
+from pluggent_host.cli import completing, config
+
+SETTINGS_PLUGIN = """
+import attrs
+from pluggent_hookspecs import Secret, hookimpl
+
+@attrs.frozen
+class Settings:
+    key: Secret
+    retries: int = 3
+
+open("imported-{name}.txt", "w").close()
+
+class Plugin:
+    Settings = Settings
+    def __init__(self, settings):
+        raise RuntimeError("made, and it should not be")
+    @hookimpl
+    def provide_tools(self, event):
+        return []
+"""
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    made = Cli(tmp_path)
+    for name in ("acme-tool", "acme-other"):
+        module = name.replace("-", "_")
+        source = SETTINGS_PLUGIN.replace("{name}", name)
+        install(made.site, name, {"tools/a": f"{module}:Plugin"}, modules={module: source})
+    return made
+
+
+def write(cli: Cli, text: str) -> None:
+    """Write settings to be named by --config."""
+    (cli.work / "mine.toml").write_text(text)
+
+
+# ---- show -------------------------------------------------------------------------------
+
+
+def test_every_setting_says_its_value_and_where_it_comes_from(cli):
+    write(cli, 'model = "a/b"\n[limits]\nasks = 1\n[plugins.acme-tool]\nkey = "env:ACME"\n')
+
+    code, out, err = cli("config", "--config", "mine.toml", "--without", "acme-other", PLUGGENT_LIMITS_ASKS="3")
+
+    lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert lines[0] == 'model = "a/b"  # mine.toml, line 1'
+    assert "limits.asks = 3  # PLUGGENT_LIMITS_ASKS" in lines
+    assert "limits.denials = 10  # default" in lines
+    assert 'selection.block = ["acme-other"]  # the command line' in lines
+    assert lines[-1] == 'plugins.acme-tool.key = "env:ACME"  # mine.toml, line 5'
+
+
+def test_a_literal_secret_is_never_printed(cli):
+    write(
+        cli,
+        """
+[plugins.acme-tool]
+key = "s3cret"
+headers = { Authorization = "Bearer s3cret" }
+url = "https://user:s3cret@host/v1"
+deep = [{ a = ["s3cret"] }]
+""",
+    )
+
+    for words in (["show"], ["show", "--json"], ["check"], ["check", "--json"], ["path"]):
+        done = cli("config", *words, "--config", "mine.toml", "--debug")
+        assert "s3cret" not in done.out + done.err
+    assert (
+        "headers = {Authorization = (text, not shown)}  # mine.toml, line 4"
+        in cli("config", "--config", "mine.toml").out
+    )
+
+
+def test_a_secret_in_the_wrong_place_is_not_repeated(cli):
+    write(cli, '[plugins]\nacme-tool = "s3cret"\n')
+
+    done = cli("config", "check", "--config", "mine.toml")
+
+    assert "plugins.acme-tool: expected a table, got text" in done.out
+    assert "s3cret" not in done.out + done.err
+
+
+def test_what_an_untrusted_file_cannot_set_is_named_with_how_to_trust_it(cli):
+    (cli.work / "pluggent.toml").write_text('model = "evil/x"\nstrict = true\n[plugins.acme-tool]\nkey = "env:X"\n')
+
+    code, out, err = cli("config", "--color", "never")
+
+    file = cli.work / "pluggent.toml"
+    assert code == 0
+    assert f"strict = true  # {file}, line 2\n" in out
+    assert 'model = ""  # default: offline/demo answers\n' in out
+    assert err == (
+        f"note: {file} is not trusted, so it may only tighten; ignored: model, plugins.acme-tool.key."
+        f" Read it, then accept it: pluggent trust {file}\n"
+    )
+    assert json.loads(cli("config", "--json").out)["notes"] == [err.removeprefix("note: ").rstrip()]
+
+
+def test_the_document_tells_the_kind_of_every_origin(cli):
+    write(cli, '[selection]\nblock = ["acme-tool"]\n')
+
+    document = json.loads(cli("config", "--json", "--config", "mine.toml", PLUGGENT_BLOCK="acme-other").out)
+
+    found = {one["key"]: one for one in document["settings"]}
+    assert found["strict"] == {"key": "strict", "value": False, "withheld": False, "origin": None}
+    assert found["selection.block"]["origin"] == {
+        "kind": "variable", "where": "PLUGGENT_BLOCK", "line": None,
+        "also": [{"kind": "file", "where": "mine.toml", "line": 2}],
+    }  # fmt: skip
+
+
+def test_text_in_settings_cannot_steer_the_terminal(cli):
+    write(cli, 'system = "\\u001b]0;x\\u0007"\n["effects"]\n"\\u001b[2J" = []\n')
+
+    assert "\x1b" not in cli("config", "--config", "mine.toml").out
+
+
+# ---- check ------------------------------------------------------------------------------
+
+
+def test_all_problems_of_all_sources_and_plugins_are_told_at_once(cli):
+    write(
+        cli,
+        """
+modl = 1
+order = ["acme-tol"]
+[limits]
+asks = -1
+[plugins.acme-tool]
+key = "s3cret"
+retris = 1
+[plugins.acme-otter]
+""",
+    )
+
+    code, out, err = cli("config", "check", "--config", "mine.toml", PLUGGENT_STRICT="maybe")
+
+    assert (code, err) == (2, "")
+    secret = "a secret is given as env:NAME, file:PATH or keyring:SERVICE/USER, never as itself"
+    assert out.splitlines() == [
+        "✗ mine.toml: modl: is not a known setting; did you mean 'model'?",
+        "✗ mine.toml: limits.asks: expected a whole number of at least 0, got -1",
+        "✗ PLUGGENT_STRICT: strict: expected true or false, got 'maybe'",
+        "✗ plugins: there are settings for 'acme-otter', which is not installed; did you mean 'acme-other'?",
+        "✗ plugins: order names 'acme-tol', which is not installed; did you mean 'acme-tool'?",
+        f"✗ mine.toml, line 7: plugins.acme-tool.key: {secret}",
+        "✗ mine.toml, line 8: plugins.acme-tool.retris: unknown; did you mean 'retries'?",
+        "7 problems (with the settings of acme-tool)",
+    ]
+
+
+def test_only_plugins_that_have_a_section_are_imported_and_none_is_made(cli):
+    write(cli, '[plugins.acme-tool]\nkey = "env:X"\n')
+
+    assert cli("config", "check", "--config", "mine.toml") == (
+        0, "✓ the settings are right (with the settings of acme-tool)\n", "",
+    )  # fmt: skip
+    assert [file.name for file in cli.work.glob("imported-*")] == ["imported-acme-tool.txt"]
+
+
+def test_showing_settings_imports_no_plugin_and_no_third_party_package(cli):
+    write(cli, '[plugins.acme-tool]\nkey = "env:X"\n')
+    for words in (["config"], ["config", "path"]):
+        tops = {name.partition(".")[0] for name in cli.imported(*words, "--config", "mine.toml")}
+
+        assert not tops & {"attr", "attrs", "pluggy", "cattrs", "msgspec", "asyncio", "acme_tool"}
+
+
+def test_a_plugin_that_cannot_be_imported_or_may_not_be_is_told(cli):
+    install(cli.site, "acme-gone", {"tools/g": "acme_gone:Plugin"}, modules={"acme_gone": "import nowhere"})
+    install(cli.site, "acme-hook", {"hooks/h": "acme_hook:Plugin"}, modules={"acme_hook": POLICY})
+    write(cli, "[plugins.acme-gone]\n[plugins.acme-hook]\n[plugins.acme-other]\n")
+
+    code, out, _ = cli("config", "check", "--config", "mine.toml", "--without", "acme-other")
+
+    assert code == 5
+    assert "No module named 'nowhere'" in out
+    assert "· acme-hook: not checked: its hooks were not accepted yet: pluggent trust --plugin acme-hook\n" in out
+    assert "· acme-other: not checked: it is blocked: blocked by [selection] block\n" in out
+
+
+def test_a_file_that_is_no_toml_does_not_hide_the_other_problems(cli):
+    write(cli, "= broken")
+
+    document = json.loads(cli("config", "check", "--json", "--config", "mine.toml", PLUGGENT_FSYNC="x").out)
+
+    assert [one["where"] for one in document["problems"]] == ["mine.toml", "PLUGGENT_FSYNC"]
+    assert document["exit_code"] == 2
+
+
+# ---- path -------------------------------------------------------------------------------
+
+
+def test_the_files_are_told_in_order_with_what_becomes_of_them(cli):
+    (cli.work / "pluggent.toml").write_text("strict = true\n")
+    before = json.loads(cli("config", "path", "--json").out)["files"]
+    cli("trust")
+    after = json.loads(cli("config", "path", "--json").out)["files"]
+
+    project = str(cli.work / "pluggent.toml")
+    assert [(one["role"], one["state"]) for one in before] == [
+        ("user", "not there"), ("project", "not trusted: it may only tighten"),
+    ]  # fmt: skip
+    assert before[1]["mend"] == f"read it, then pluggent trust {project}"
+    assert (after[1]["path"], after[1]["state"]) == (project, "read")
+
+
+def test_files_that_cannot_be_read_are_told_and_are_no_obstacle(cli):
+    (cli.work / "pluggent.toml").mkdir()
+
+    code, out, err = cli("config", "path")
+
+    assert (code, err) == (0, "")
+    assert "Is a directory" in out or "is not a regular file" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"), [(["chek"], "did you mean 'check'?"), (["show", "model"], "takes no name, got 'model'")]
+)
+def test_wrong_usage_is_said(cli, words, says):
+    code, _, err = cli("config", *words)
+
+    assert code == 2
+    assert says in err
+
+
+def test_the_actions_that_are_completed_are_those_that_there_are():
+    assert tuple(completing.ACTIONS["config"]) == config.ACTIONS
