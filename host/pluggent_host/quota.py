@@ -35,11 +35,11 @@ class Quota:
             return Taken()
         name = tool.spec.name
         if self._calls[tool.capability] >= most:
-            return Taken(f"Error: this turn allows {most} calls of '{name}', and they are used up. Go on without it.")
+            return Taken(f"Error: the calls of '{name}' that one turn allows ({most}) are used up. Go on without it.")
         self._calls[tool.capability] += 1
         if self._calls[tool.capability] < most:
             return Taken()
-        return Taken(note=f"(That was the last call of '{name}' in this turn: {most} are allowed.)")
+        return Taken(note=f"(That was the last call of '{name}' that this turn allows.)")
 
     def give_back(self, tool: BoundTool) -> None:
         """A counted call was not run after all."""

@@ -211,10 +211,15 @@ def test_a_refused_connection_is_said(cli):
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
-        code, _, err = cli("run", "--model", "openai/m", "hello", OPENAI_BASE_URL=url, OPENAI_API_KEY="sk-secret")
+        (cli.work / "mine.toml").write_text("[plugins.pluggent-retry]\nbase_s = 0.0\nattempts = 2\n")
+        code, _, err = cli(
+            "run", "--config", "mine.toml", "--model", "openai/m", "hello",
+            OPENAI_BASE_URL=url, OPENAI_API_KEY="sk-secret",
+        )  # fmt: skip
 
     assert code == 1
-    assert err.startswith("error: openai: ")
+    assert err.startswith("! the model call failed: openai: ")
+    assert err.splitlines()[-1].startswith("error: openai: ")
     assert "Traceback" not in err
 
 

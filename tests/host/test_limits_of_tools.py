@@ -36,8 +36,8 @@ async def test_calls_above_the_limit_are_refused_and_the_last_one_says_so(name: 
         assert result.why is Why.COMPLETED
         assert results(session) == [
             "found a",
-            "found b\n\n(That was the last call of 'search' in this turn: 2 are allowed.)",
-            "Error: this turn allows 2 calls of 'search', and they are used up. Go on without it.",
+            "found b\n\n(That was the last call of 'search' that this turn allows.)",
+            "Error: the calls of 'search' that one turn allows (2) are used up. Go on without it.",
         ]
         assert_whole(session.history)
 

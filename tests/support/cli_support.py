@@ -101,21 +101,23 @@ print(*sys.modules, file=sys.stderr)
         process = subprocess.Popen(
             [*wrapper, *COMMAND, *arguments], cwd=self.work, env=self.environ(**environ), start_new_session=True
         )
+        made = Terminal(process, person, terminal)
         try:
-            yield Terminal(process, person)
+            yield made
         finally:
             process.kill()
             process.wait(PATIENCE_S)
-            os.close(terminal)
-            os.close(person)
+            made.close()
 
 
 class Terminal:
     """The person's side of a terminal."""
 
-    def __init__(self, process: subprocess.Popen[bytes], person: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], person: int, program: int) -> None:
         self.process = process
         self._person = person
+        self._program = program
+        self._awaited = 0
         self.shown = ""
 
     def type(self, keys: str) -> None:
@@ -133,6 +135,31 @@ class Terminal:
                 raise AssertionError(f"{text!r} was not shown, but:\n{self.shown}")
             self.shown += data
         return self.shown
+
+    def then(self, text: str) -> str:
+        """Return what was shown behind what was awaited last, up to *text*; fail as wait_for does."""
+        before, already = self.shown, self._awaited
+        self.shown = before[already:]
+        try:
+            self.wait_for(text)
+        finally:
+            self.shown = before[:already] + self.shown
+        self._awaited = self.shown.index(text, already) + len(text)
+        return self.shown[already : self._awaited]
+
+    def resize(self, columns: int, rows: int = 40) -> None:
+        """Give the terminal another size, as a person does with a window."""
+        fcntl.ioctl(self._person, termios.TIOCSWINSZ, bytes((rows, 0, columns, 0, 0, 0, 0, 0)))
+
+    def attributes(self) -> list[object]:
+        """Return how the terminal is set: echo, line by line, and so on."""
+        return list(termios.tcgetattr(self._person))
+
+    def close(self) -> None:
+        """Close the terminal, as closing its window does. Safe twice."""
+        for descriptor in {self._person, self._program} - {-1}:
+            os.close(descriptor)
+        self._person = self._program = -1
 
     def end(self) -> Done:
         """Wait until the command ends; return its exit code and all that was shown."""

@@ -32,7 +32,12 @@ class Member(NamedTuple):
 
     @property
     def is_plugin(self) -> bool:
-        return len(self.folder.parts) > 1
+        return len(self.folder.parts) > 1 and "entry-points" in self.project
+
+    @property
+    def is_library(self) -> bool:
+        """Whether plugins may be built on it: it stands among them and offers nothing by itself."""
+        return len(self.folder.parts) > 1 and not self.is_plugin
 
     @property
     def project(self) -> dict[str, Any]:

@@ -258,6 +258,9 @@ class Context:
     async def tools_named(self, pattern: str) -> tuple[str, ...]:
         raise AssertionError(pattern)
 
+    async def model_named(self, name: str) -> str:
+        return name
+
 
 async def test_the_plugin_closes_its_store_at_the_end():
     context: PluginContext = Context()

@@ -34,6 +34,9 @@ class Context:
             raise ConfigError("tools", [f"no tool is called '{pattern}'"])
         return found
 
+    async def model_named(self, name: str) -> str:
+        return name
+
 
 def call(capability: str = WEATHER, /, **arguments: Json) -> ToolCallEvent:
     tool = ToolSpec(capability.rpartition("/")[2])

@@ -1,0 +1,203 @@
+"""What servers of the Messages API say, for an OddServer to send, and the provider that asks them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+from odd_server import Answer, event, json_answer, stream_answer
+from pluggent_anthropic.plugin import Anthropic
+from pluggent_anthropic.provider import Messages
+from pluggent_anthropic.settings import Server
+from pluggent_anthropic.stream import StreamReader
+from pluggent_anthropic.wire import encode_request
+from pluggent_hookspecs import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    PluginContext,
+    ProvideEvent,
+    Provider,
+    ProviderError,
+    Reply,
+    Secret,
+)
+from pluggent_provider_http.faults import Faults
+
+LENT = cast("PluginContext", None)
+"""What a host lends a plugin; this one looks at nothing of it."""
+
+KEY = "sk-ant-secret-0123456789"
+FAULTS = Faults("anthropic", "http://x", "m")
+USAGE = {"input_tokens": 10, "output_tokens": 1, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 3}
+
+
+def request(*messages: Message, model: str = "opus-5", **more: Any) -> ModelRequest:
+    """Return a request with *messages*, or with one that says hello."""
+    return ModelRequest(model, messages or (Message.user("hello"),), **more)
+
+
+def sent(asked: ModelRequest, *, stream: bool = False, **settings: Any) -> dict[str, Any]:
+    """Return what *asked* is on the wire; without cache points unless *settings* say so."""
+    settings.setdefault("cache", "off")
+    body = encode_request(asked, Server(base_url="http://x", **settings), FAULTS, stream=stream)
+    value: dict[str, Any] = json.loads(body.data)
+    return value
+
+
+def turns(*messages: Message, model: str = "opus-5", **settings: Any) -> list[Any]:
+    """Return the turns that *messages* become."""
+    found: list[Any] = sent(request(*messages, model=model), **settings)["messages"]
+    return found
+
+
+# ---- replies ----------------------------------------------------------------------------
+
+
+def message(*content: Mapping[str, Any], stop: str | None = "end_turn", **more: Any) -> dict[str, Any]:
+    """Return a whole reply."""
+    usage = {**USAGE, "output_tokens": 7}
+    said = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m-1", "content": list(content)}
+    return {**said, "stop_reason": stop, "stop_sequence": None, "usage": usage, **more}
+
+
+def text(said: str, **more: Any) -> dict[str, Any]:
+    """Return a block of text."""
+    return {"type": "text", "text": said, **more}
+
+
+def call(name: str = "add", arguments: object = None, id: str = "toolu_1", **more: Any) -> dict[str, Any]:
+    """Return a block that calls a tool."""
+    return {"type": "tool_use", "id": id, "name": name, "input": {} if arguments is None else arguments, **more}
+
+
+def start(**more: Any) -> dict[str, Any]:
+    """Return the first event of a stream."""
+    return {"type": "message_start", "message": message(stop=None, usage=USAGE, **more)}
+
+
+def stop(reason: str | None = "end_turn", **more: Any) -> list[dict[str, Any]]:
+    """Return the last events of a stream."""
+    delta = {"stop_reason": reason, "stop_sequence": None, **more}
+    return [{"type": "message_delta", "delta": delta, "usage": {"output_tokens": 7}}, {"type": "message_stop"}]
+
+
+def block_events(index: int, block: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the events that stream *block*, in pieces where it has some."""
+    kind, pieces = block["type"], list[dict[str, Any]]()
+    begun = dict(block)
+    if kind == "text":
+        begun["text"] = ""
+        cited = begun.pop("citations", [])
+        pieces = [{"type": "text_delta", "text": piece} for piece in halves(block["text"])]
+        pieces += [{"type": "citations_delta", "citation": one} for one in cited]
+    elif kind == "thinking":
+        begun = {"type": kind, "thinking": "", "signature": ""}
+        pieces = [{"type": "thinking_delta", "thinking": piece} for piece in halves(block["thinking"])]
+        pieces += [{"type": "signature_delta", "signature": block["signature"]}] if block.get("signature") else []
+    elif "input" in block:
+        begun["input"] = {}
+        pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in halves(json.dumps(block["input"]))]
+    return [
+        {"type": "content_block_start", "index": index, "content_block": begun},
+        *({"type": "content_block_delta", "index": index, "delta": piece} for piece in pieces),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+def halves(said: str) -> list[str]:
+    """Return *said* in two pieces."""
+    return [piece for piece in (said[: len(said) // 2], said[len(said) // 2 :]) if piece]
+
+
+def events(*content: Mapping[str, Any], reason: str | None = "end_turn", **more: Any) -> list[dict[str, Any]]:
+    """Return the events that stream *content*."""
+    blocks = [one for index, block in enumerate(content) for one in block_events(index, block)]
+    return [start(), {"type": "ping"}, *blocks, *stop(reason, **more)]
+
+
+def sse(*given: Mapping[str, Any]) -> bytes:
+    """Return *given* as server-sent events, as the API writes them."""
+    return b"".join(b"event: %b\n%b" % (str(one["type"]).encode(), event(one)) for one in given)
+
+
+def streamed(*content: Mapping[str, Any], reason: str | None = "end_turn") -> Answer:
+    """Return an answer that streams *content*."""
+    return stream_answer(*(sse(one) for one in events(*content, reason=reason)))
+
+
+def whole(*content: Mapping[str, Any], reason: str | None = "end_turn") -> Answer:
+    """Return an answer that gives *content* at once."""
+    return json_answer(message(*content, stop=reason))
+
+
+# ---- reading ----------------------------------------------------------------------------
+
+
+def read_stream(*reads: bytes, asked: ModelRequest | None = None, limit: int = 100_000) -> list[Any]:
+    """Return the deltas of a stream that came in these reads, or raise what went wrong."""
+    reader = StreamReader(asked or request(), FAULTS, limit)
+    found: list[Any] = []
+    for data in reads:
+        found += reader.feed(data)
+        if reader.failure is not None:
+            raise reader.failure
+    if not reader.done:
+        found += reader.end()
+    if reader.failure is not None:
+        raise reader.failure
+    return found
+
+
+def reply_of(*reads: bytes, asked: ModelRequest | None = None) -> ModelResponse:
+    """Return the reply that a stream makes."""
+    collected = Reply()
+    collected.add(read_stream(*reads, asked=asked))
+    return collected.response()
+
+
+def streamed_reply(*content: Mapping[str, Any], reason: str | None = "end_turn", **more: Any) -> ModelResponse:
+    """Return the reply that *content* makes when it is streamed."""
+    return reply_of(sse(*events(*content, reason=reason, **more)))
+
+
+def whole_reply(*content: Mapping[str, Any], reason: str | None = "end_turn", **more: Any) -> ModelResponse:
+    """Return the reply that *content* makes when it comes at once."""
+    return reply_of(json.dumps(message(*content, stop=reason, **more)).encode())
+
+
+def stream_failure(*reads: bytes, limit: int = 100_000) -> ProviderError:
+    """Return what a stream raises."""
+    with pytest.raises(ProviderError) as caught:
+        read_stream(*reads, limit=limit)
+    return caught.value
+
+
+# ---- asking -----------------------------------------------------------------------------
+
+
+def plugin_at(url: str, **settings: Any) -> tuple[Anthropic, Messages]:
+    """Return a plugin for the server at *url*, with a key, and its first provider."""
+    settings.setdefault("api_key", Secret.of(KEY))
+    plugin = Anthropic(Anthropic.Settings(base_url=url, **settings))
+    return plugin, cast("Messages", next(iter(plugin.provide_providers(ProvideEvent()))))
+
+
+def provider_at(url: str, **settings: Any) -> Messages:
+    """Return a provider for the server at *url*, with a key."""
+    return plugin_at(url, **settings)[1]
+
+
+async def batches(provider: Provider, asked: ModelRequest | None = None) -> list[Any]:
+    """Return all deltas of a stream in a row."""
+    stream: AsyncIterator[Sequence[Any]] = provider.stream(asked or request())
+    return [delta async for batch in stream for delta in batch]
+
+
+async def failure_of(provider: Provider, *, stream: bool = True) -> ProviderError:
+    """Ask *provider* and return the error that it raises."""
+    with pytest.raises(ProviderError) as caught:
+        await (batches(provider) if stream else provider.complete(request()))
+    return caught.value
