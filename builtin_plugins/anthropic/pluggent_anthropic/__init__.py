@@ -1,0 +1,1 @@
+"""Anthropic's Messages API, and servers that speak it, as a pluggent provider; see ``plugin.Anthropic``."""

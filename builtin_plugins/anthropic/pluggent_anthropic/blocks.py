@@ -1,0 +1,325 @@
+"""A message of the contract as the bytes of its content blocks, made once for each message.
+
+What has to be known to put messages together (which calls it makes, which one it answers)
+is kept beside the bytes, so that old messages are never read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, cast
+
+import attrs
+import msgspec
+from pluggent_hookspecs import (
+    Audio,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Role,
+    Text,
+    ToolCall,
+    VendorPart,
+    thaw,
+)
+
+from pluggent_anthropic.layout import arranged
+from pluggent_anthropic.media import Object, UnsendableError, media_block
+
+WIRE = "anthropic"
+"""The name of this wire format, in ``extra`` and in VendorPart."""
+
+_MEMO = "pluggent_anthropic piece"
+_MEMO_NOTE = "pluggent_anthropic note"
+_MEMO_ORPHAN = "pluggent_anthropic orphan"
+_BAD_LETTER = re.compile(r"[^a-zA-Z0-9_-]")
+_THINKING = frozenset({"thinking", "redacted_thinking"})
+_OURS = frozenset({"model", "blocks", "cache_control"})
+_OWN_MESSAGE = frozenset({"role", "content"})
+_OWN_RESULT = frozenset({"type", "tool_use_id", "content", "is_error"})
+_OWN_CALL = frozenset({"type", "id", "name", "input"})
+
+encode = msgspec.json.Encoder().encode
+
+
+@attrs.frozen
+class Piece:
+    """A message as it goes into a request.
+
+    ``turn`` is the message alone as a turn of the request, empty if it says nothing. ``calls``
+    are ids that results have to follow, ``answers`` the id that a result is for; ``opened`` and
+    ``closed`` are ids of the vendor's own tools. ``marks`` counts the cache points that the
+    application set. ``fields`` are the vendor's own, beside role and content.
+    """
+
+    role: Literal["user", "assistant", "system", "tool"]
+    turn: bytes
+    calls: tuple[str, ...] = ()
+    answers: str = ""
+    opened: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()
+    marks: int = 0
+    thinks: bool = False
+    fields: Mapping[str, Any] | None = None
+
+    @property
+    def blocks(self) -> bytes:
+        """Its content blocks, joined by commas."""
+        before = len(_head("user" if self.role == "tool" else self.role, self.fields))
+        return self.turn[before:-2]
+
+
+def piece_of(message: Message) -> Piece:
+    """Return what *message* goes out as. Raises UnsendableError."""
+    return message.memo(_MEMO, _piece)
+
+
+def note_of(message: Message) -> bytes:
+    """Return a system message as a block of a user's turn, for models that take it nowhere else."""
+    return message.memo(_MEMO_NOTE, _note)
+
+
+def orphan_of(message: Message) -> bytes:
+    """Return a result whose call is not in the turn before as ordinary content of a user's turn."""
+    return message.memo(_MEMO_ORPHAN, _orphan)
+
+
+def wire_id(given: str) -> str:
+    """Return an id of a call as the API accepts it: its own as it is, another vendor's always alike.
+
+    >>> wire_id("toolu_01A"), wire_id("call.1|fc")
+    ('toolu_01A', 'call_1_fc_d9e4ce8d')
+    """
+    return _fitted(given, 64)
+
+
+def wire_name(given: str) -> str:
+    """Return the name of a tool as the API accepts it in an earlier call."""
+    return _fitted(given, 128)
+
+
+def _fitted(given: str, longest: int) -> str:
+    if given and len(given) <= longest and not _BAD_LETTER.search(given):
+        return given
+    digest = hashlib.sha256(given.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{_BAD_LETTER.sub('_', given)[: longest - 9]}_{digest}"
+
+
+def _piece(message: Message) -> Piece:
+    if message.role is Role.ASSISTANT:
+        return assistant_piece(message)
+    if message.role is Role.TOOL:
+        return result_piece(message, wire_id(message.tool_call_id or ""))
+    role: Literal["system", "user"] = "user" if message.role is Role.USER else "system"
+    blocks = _marked([block for part in message.content for block in _said(part, role)], message)
+    fields = _fields_of(message, _OWN_MESSAGE)
+    return Piece(role, turn_of(role, _joined(blocks), fields), marks=_marks(blocks), fields=fields)
+
+
+def result_piece(message: Message, call_id: str) -> Piece:
+    """Return the result in *message* as the answer to the call that the request calls *call_id*."""
+    if message.tool_call_id is None:
+        raise UnsendableError("a message of role tool has no tool_call_id")
+    content = [block for part in message.content for block in _said(part, "tool")]
+    block: Object = {"type": "tool_result", "tool_use_id": call_id}
+    if len(content) == 1 and set(content[0]) == {"type", "text"}:
+        block["content"] = content[0]["text"]
+    elif content:
+        block["content"] = content
+    if message.is_error:
+        block["is_error"] = True
+    blocks = _marked([block | (_fields_of(message, _OWN_RESULT) or {})], message)
+    marks = _marks([*blocks, *content])
+    return Piece("tool", turn_of("user", _joined(blocks)), answers=wire_id(message.tool_call_id), marks=marks)
+
+
+def assistant_piece(
+    message: Message,
+    *,
+    renamed: Mapping[int, str] | None = None,
+    without: frozenset[str] = frozenset(),
+    final: bool = False,
+) -> Piece:
+    """Return a reply as it goes back.
+
+    *renamed* are ids for calls whose own are taken, by their place; *without* names uses and
+    results of the vendor's tools to leave out. A *final* one may not end in white space.
+    """
+    blocks = [block for block in _reply_blocks(message, renamed or {}) if not _is_of(block, without)]
+    while blocks and blocks[-1]["type"] in _THINKING:
+        blocks.pop()  # the API refuses a reply that ends in thinking
+    if final and blocks and blocks[-1]["type"] == "text":
+        blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
+    _marked(blocks, message)
+    fields = _fields_of(message, _OWN_MESSAGE)
+    opened = frozenset(block["id"] for block in blocks if _is_use(block))
+    closed = frozenset(block["tool_use_id"] for block in blocks if _is_result(block))
+    calls = tuple(block["id"] for block in blocks if block["type"] == "tool_use")
+    return Piece(
+        "assistant", turn_of("assistant", _joined(blocks), fields), calls, "", opened - closed, closed - opened,
+        _marks(blocks), any(block["type"] in _THINKING for block in blocks), fields,
+    )  # fmt: skip
+
+
+def _is_use(block: Object) -> bool:
+    kind = block["type"]
+    return kind.endswith("tool_use") and kind != "tool_use" and isinstance(block.get("id"), str)
+
+
+def _is_result(block: Object) -> bool:
+    return block["type"].endswith("_tool_result") and isinstance(block.get("tool_use_id"), str)
+
+
+def _is_of(block: Object, ids: frozenset[str]) -> bool:
+    return bool(ids) and (
+        (_is_use(block) and block["id"] in ids) or (_is_result(block) and block["tool_use_id"] in ids)
+    )
+
+
+def _reply_blocks(message: Message, renamed: Mapping[int, str]) -> list[Object]:
+    extra = message.extra.get(WIRE)
+    finished = extra is not None
+    calls = [_call(call, renamed.get(place)) for place, call in enumerate(message.tool_calls)]
+    layout = extra.get("blocks") if isinstance(extra, Mapping) else None
+    if layout is not None:
+        parts = [(part, list(_replied(part, finished=finished))) for part in message.content]
+        found = arranged(parts, calls, layout)
+        if found is not None:
+            return found
+    return [*(block for part in message.content for block in _replied(part, finished=finished)), *calls]
+
+
+def _replied(part: Part, *, finished: bool) -> Iterator[Object]:
+    """Yield a part of a reply as it goes back; *finished* says that it is a whole one of this API."""
+    match part:
+        case Text(text) | Refusal(text):
+            if text.strip():
+                yield {"type": "text", "text": text}
+        case Reasoning(text, signature):
+            if finished and signature:
+                yield {"type": "thinking", "thinking": text, "signature": signature}
+        case VendorPart(vendor, value):
+            if finished and vendor == WIRE:
+                yield _vendor(value)
+        case Audio() if part.transcript and part.transcript.strip():
+            yield {"type": "text", "text": part.transcript}
+        case Image() | File() | Audio():
+            # A reply takes back no media; a history that holds some, from another vendor, stays usable.
+            yield {"type": "text", "text": f"({type(part).__name__.lower()} not shown)"}
+
+
+def _said(part: Part, role: Literal["user", "system", "tool"]) -> Iterator[Object]:
+    match part:
+        case Text(text) | Refusal(text):
+            if text.strip():
+                yield {"type": "text", "text": text}
+        case VendorPart(vendor, value):
+            if vendor == WIRE:
+                yield _vendor(value)
+        case Reasoning():
+            pass  # nobody but a model thinks in this API
+        case Image() | Audio() | File():
+            if role == "system":
+                raise UnsendableError(f"a system message holds text only, not {type(part).__name__}")
+            yield media_block(part)
+
+
+def _vendor(value: Mapping[str, Any]) -> Object:
+    block = cast("Object", thaw(value))
+    if not isinstance(block.get("type"), str):
+        raise UnsendableError("a VendorPart of 'anthropic' is a content block, and a content block has a type")
+    return block
+
+
+def _call(call: ToolCall, renamed: str | None) -> Object:
+    block: Object = {
+        "type": "tool_use",
+        "id": renamed or wire_id(call.id),
+        "name": wire_name(call.name),
+        "input": msgspec.Raw(_input(call.arguments)),
+    }
+    return with_fields(block, call.extra.get(WIRE), _OWN_CALL, "extra of a tool call")
+
+
+def _input(arguments: str) -> bytes:
+    """Return arguments as the object that the API wants, in the model's own bytes wherever they are one."""
+    data = arguments.encode("utf-8", "replace").strip() or b"{}"
+    try:
+        if isinstance(msgspec.json.decode(data), dict):
+            return data
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    # What the model wrote and nobody could read: it is told so by the result, and sees what it wrote.
+    return encode({"_invalid": arguments.encode("utf-8", "replace").decode()})
+
+
+def with_fields(block: Object, more: object, own: frozenset[str], where: str) -> Object:
+    """Return *block* with the vendor's fields *more* of the contract's ``extra``."""
+    if more is None:
+        return block
+    if not isinstance(more, Mapping):
+        raise UnsendableError(f"{where}: 'anthropic' is a table of fields")
+    for name, value in cast("Mapping[str, Any]", more).items():
+        if name in own:
+            raise UnsendableError(f"{where}: '{name}' is already set by the provider; leave it out")
+        block[name] = thaw(value)
+    return block
+
+
+def _extra_of(message: Message) -> Mapping[str, Any]:
+    extra = message.extra.get(WIRE)
+    if extra is None:
+        return {}
+    if not isinstance(extra, Mapping):
+        raise UnsendableError(f"extra of a message of role {message.role}: 'anthropic' is a table of fields")
+    return cast("Mapping[str, Any]", extra)
+
+
+def _fields_of(message: Message, own: frozenset[str]) -> Object | None:
+    """Return the vendor's fields of *message* that are not for this provider; None if there are none."""
+    fields = {name: value for name, value in _extra_of(message).items() if name not in _OURS}
+    return with_fields({}, fields, own, f"extra of a message of role {message.role}") if fields else None
+
+
+def _marked(blocks: list[Object], message: Message) -> list[Object]:
+    mark = _extra_of(message).get("cache_control")
+    if mark is not None and blocks:
+        blocks[-1] = {**blocks[-1], "cache_control": thaw(mark)}
+    return blocks
+
+
+def _marks(blocks: list[Object]) -> int:
+    return sum("cache_control" in block for block in blocks)
+
+
+def turn_of(role: str, blocks: bytes, fields: Mapping[str, Any] | None = None) -> bytes:
+    """Return *blocks*, joined by commas, as a turn with more *fields*; nothing if there are none."""
+    return b"%b%b]}" % (_head(role, fields), blocks) if blocks else b""
+
+
+def _head(role: str, fields: Mapping[str, Any] | None) -> bytes:
+    more = b"%b," % encode(fields)[1:-1] if fields else b""
+    return b'{"role":"%b",%b"content":[' % (role.encode(), more)
+
+
+def _joined(blocks: list[Object]) -> bytes:
+    return encode(blocks)[1:-1]
+
+
+def _note(message: Message) -> bytes:
+    if _fields_of(message, _OWN_MESSAGE):
+        raise UnsendableError("extra of a system message: its fields can go only where the model takes it as a turn")
+    blocks = [block for part in message.content for block in _said(part, "system")]
+    texts = [block["text"] for block in blocks if block["type"] == "text"]
+    return encode({"type": "text", "text": "<system>\n{}\n</system>".format("\n".join(texts))}) if texts else b""
+
+
+def _orphan(message: Message) -> bytes:
+    label = f"Result of an earlier call of {message.name or 'a tool'}{' (failed)' if message.is_error else ''}:"
+    blocks = [block for part in message.content for block in _said(part, "tool")]
+    return _joined([{"type": "text", "text": label}, *blocks])

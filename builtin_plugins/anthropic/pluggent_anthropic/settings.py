@@ -1,0 +1,87 @@
+"""What can be set for a server that speaks the Messages API. Values only: nothing is opened or read here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal
+
+import attrs
+from pluggent_hookspecs import Secret
+from pluggent_provider_http.endpoint import Endpoint, check_header, check_headers, check_url
+
+from pluggent_anthropic.models import Model
+
+DEFAULT_BASE_URL = "https://api.anthropic.com"
+
+
+def _check_betas(instance: object, attribute: attrs.Attribute[Any], betas: tuple[str, ...]) -> None:
+    check_headers(instance, attribute, dict.fromkeys(betas, ""))
+
+
+def _names(value: Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _models(models: Mapping[str, Model]) -> Mapping[str, Model]:
+    return MappingProxyType(dict(models))
+
+
+def _tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    return tuple(MappingProxyType(dict(tool)) for tool in tools)
+
+
+def _check_tools(_: object, attribute: attrs.Attribute[Any], tools: tuple[Mapping[str, Any], ...]) -> None:
+    for tool in tools:
+        if not all(isinstance(tool.get(key), str) and tool[key] for key in ("type", "name")):
+            raise ValueError(f"{attribute.name}: each has a type and a name, such as web_search_20250305, web_search")
+
+
+@attrs.frozen(kw_only=True)
+class Server(Endpoint):
+    """One server that speaks the Messages API, a provider of its own.
+
+    Requests go to ``/v1/messages`` below ``base_url``, to ``/messages`` if it ends in ``/v1``.
+    ``api_key`` None sends no key; ``auth`` says in which header it goes. ``betas`` are sent as
+    ``anthropic-beta``. ``max_tokens`` 0 means what ``models`` (patterns of names) and the
+    table in ``models.py`` say of a model. ``cache`` is how long the vendor keeps what
+    conversations begin with; ``off`` marks nothing. ``stream`` false asks for every
+    reply whole. ``thinking_display`` empty leaves to the model how much of its thinking is shown.
+    ``drop_stale_thinking`` lets models that bind their thinking to the history forget it after
+    a change instead of refusing the request. ``server_tools`` run at the vendor and are part of
+    every request.
+    """
+
+    auth: Literal["x-api-key", "bearer"] = "x-api-key"
+    version: str = attrs.field(default="2023-06-01", validator=check_header)
+    betas: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_betas)
+    max_tokens: int = attrs.field(default=0, validator=attrs.validators.ge(0))
+    models: Mapping[str, Model] = attrs.field(factory=dict[str, Model], converter=_models)
+    cache: Literal["5m", "1h", "off"] = "5m"
+    stream: bool = True
+    thinking_display: Literal["", "summarized", "omitted"] = ""
+    drop_stale_thinking: bool = True
+    server_tools: tuple[Mapping[str, Any], ...] = attrs.field(default=(), converter=_tools, validator=_check_tools)
+
+
+def _check_servers(_: object, __: object, servers: Mapping[str, Server]) -> None:
+    for name in servers:
+        if not name or "/" in name or name == "anthropic":
+            raise ValueError(f"servers: {name!r} cannot name a provider; take a word without '/', other than anthropic")
+
+
+def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    return MappingProxyType(dict(servers))
+
+
+@attrs.frozen(kw_only=True)
+class Settings(Server):
+    """The server that is called ``anthropic``, and more of them under names of their own.
+
+    ``base_url`` empty means the environment variable ANTHROPIC_BASE_URL and, without it,
+    Anthropic itself.
+    """
+
+    base_url: str = attrs.field(default="", validator=check_url)
+    api_key: Secret | None = attrs.field(factory=lambda: Secret("env:ANTHROPIC_API_KEY"))
+    servers: Mapping[str, Server] = attrs.field(factory=dict[str, Server], converter=_servers, validator=_check_servers)

@@ -1,0 +1,261 @@
+"""Puts pieces together to the turns of a request, so that the rules of the Messages API hold.
+
+- Turns alternate; the first is a user's.
+- The turn behind calls begins with one result for each, in their order.
+- Ids of calls occur once in a request.
+- What the vendor's own tools were asked has its result, or the reply waits for it at the end.
+- A system message inside the conversation stands between a user's turn and a reply, or at the
+  end; where it cannot, it becomes a block of the user's turn.
+
+A conversation that keeps the rules costs one look at each piece; bytes are only joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+from pluggent_hookspecs import Message
+
+from pluggent_anthropic.blocks import (
+    Piece,
+    assistant_piece,
+    encode,
+    note_of,
+    orphan_of,
+    piece_of,
+    result_piece,
+    turn_of,
+)
+from pluggent_anthropic.media import UnsendableError
+
+_NO_RESULT = "(no result was recorded)"
+_BEFORE = encode({"type": "text", "text": "(earlier messages are left out)"})
+_NOTHING = encode({"type": "text", "text": "(no answer)"})
+
+
+@attrs.frozen
+class Conversation:
+    """What a request says.
+
+    ``system`` are blocks joined by commas, ``turns`` messages of the request, ``users`` the places
+    of the user's last two among them, the last one first. ``marks`` counts the cache points that
+    the application set; ``replied`` says that there is a reply, ``thinks`` that thinking goes back.
+    """
+
+    system: bytes
+    turns: list[bytes]
+    users: tuple[int, ...]
+    marks: int = 0
+    replied: bool = False
+    thinks: bool = False
+
+
+def conversation(messages: Sequence[Message], *, system_turns: bool) -> Conversation:
+    """Return *messages* as turns. Raises UnsendableError.
+
+    *system_turns* says that the model takes system messages inside the conversation.
+    """
+    pieces = [piece_of(message) for message in messages]
+    lead = next((place for place, piece in enumerate(pieces) if piece.role != "system"), len(pieces))
+    if any(piece.fields for piece in pieces[:lead]):
+        raise UnsendableError("extra of a system message: before the conversation it has no fields but cache_control")
+    system = b",".join(piece.blocks for piece in pieces[:lead] if piece.turn)
+    turns = _as_they_are(pieces, lead)
+    if turns is not None:
+        last = len(turns) - 1
+        users: tuple[int, ...] = (last, last - 2)[: 2 if last else 1]
+    else:
+        said = [(message, piece) for message, piece in zip(messages[lead:], pieces[lead:], strict=True) if piece.turn]
+        turns, users = _Turns(system_turns=system_turns).arrange(said)
+    if not turns:
+        raise UnsendableError("no message says anything; the API wants at least one with content")
+    marks = sum([piece.marks for piece in pieces])
+    return Conversation(system, turns, users, marks, len(turns) > 1, True in [piece.thinks for piece in pieces])
+
+
+def _as_they_are(pieces: Sequence[Piece], start: int) -> list[bytes] | None:
+    """Return the turns of a conversation that keeps the rules by itself, as most do; None for any other.
+
+    It begins and ends with a user, results stand in the order of their calls, and nothing in
+    it is special. This runs over the whole history with each request, so it does little.
+    """
+    turns: list[bytes] = []
+    ids: set[str] = set()
+    waiting: tuple[str, ...] = ()
+    place, end = start, len(pieces)
+    while place < end:
+        first = place
+        while place < end and pieces[place].role != "assistant":
+            place += 1
+        turn = _user_turn(pieces[first:place], waiting)
+        if not turn:
+            return None
+        turns.append(turn)
+        if place == end:
+            return turns
+        piece = pieces[place]
+        waiting = piece.calls
+        if not piece.turn or piece.opened or piece.closed or (waiting and not _are_new(waiting, ids)):
+            return None
+        turns.append(piece.turn)
+        place += 1
+    return None
+
+
+def _user_turn(run: Sequence[Piece], waiting: tuple[str, ...]) -> bytes:
+    """Return one turn that answers the calls that wait, in their order, before anything else; else nothing."""
+    if len(run) == 1:
+        answers, piece = (waiting[0] if len(waiting) == 1 else ""), run[0]
+        return piece.turn if piece.answers == answers and len(waiting) <= 1 and piece.role != "system" else b""
+    results, said = run[: len(waiting)], run[len(waiting) :]
+    if tuple([piece.answers for piece in results]) != waiting or any(piece.fields for piece in run):
+        return b""
+    if any(piece.role != "user" or not piece.turn for piece in said):
+        return b""
+    return turn_of("user", b",".join([piece.blocks for piece in run]))
+
+
+def _are_new(calls: tuple[str, ...], ids: set[str]) -> bool:
+    if not ids.isdisjoint(calls) or len(set(calls)) != len(calls):
+        return False
+    ids.update(calls)
+    return True
+
+
+class _Turns:
+    def __init__(self, *, system_turns: bool) -> None:
+        self._system_turns = system_turns
+        self._turns: list[bytes] = []
+        self._users: list[int] = []
+        self._ids: set[str] = set()
+        self._used: set[str] = set()
+        self._waiting: list[tuple[str, str]] = []
+        """Calls without a result yet: the id that their results know, and that of the request."""
+
+    def arrange(self, said: list[tuple[Message, Piece]]) -> tuple[list[bytes], tuple[int, ...]]:
+        """Return the turns, and the places of the user's last two, the last one first."""
+        place = 0
+        while place < len(said):
+            reply = said[place][1].role == "assistant"
+            end = place + 1
+            while end < len(said) and (said[end][1].role == "assistant") is reply:
+                end += 1
+            if reply:
+                self._replies(said[place:end], last=end == len(said))
+            else:
+                self._user(said[place:end])
+            place = end
+        if self._waiting:
+            self._user([])
+        return self._turns, tuple(reversed(self._users[-2:]))
+
+    def _add(self, role: str, blocks: bytes, run: Sequence[tuple[Message, Piece]] = ()) -> None:
+        fields: dict[str, Any] = {}
+        for _, piece in run:
+            fields |= piece.fields or {}
+        if role == "user":
+            self._users.append(len(self._turns))
+        self._turns.append(turn_of(role, blocks, fields))
+
+    # ---- replies --------------------------------------------------------------------------
+
+    def _replies(self, run: list[tuple[Message, Piece]], *, last: bool) -> None:
+        """Add replies in a row: one turn, unless results have to come between them."""
+        start = 0
+        for place, (_, piece) in enumerate(run):
+            if piece.calls and place + 1 < len(run):
+                self._reply(run[start : place + 1], last=False)
+                self._user([])
+                start = place + 1
+        self._reply(run[start:], last=last)
+
+    def _reply(self, run: list[tuple[Message, Piece]], *, last: bool) -> None:
+        if not self._turns:
+            self._add("user", _BEFORE)
+        without = self._broken(run, last=last)
+        pieces: list[bytes] = []
+        for place, (message, piece) in enumerate(run):
+            final = last and place + 1 == len(run)
+            renamed = self._renamed(piece)
+            if renamed or without or (final and not piece.calls):
+                piece = assistant_piece(message, renamed=renamed, without=without, final=final)  # noqa: PLW2901
+            pieces += [piece.blocks] if piece.turn else []
+            self._ids.update(piece.calls)
+        self._add("assistant", b",".join(pieces) or _NOTHING, run)
+
+    def _renamed(self, piece: Piece) -> dict[int, str]:
+        """Note which results have to follow; return new ids for calls whose own are taken."""
+        renamed: dict[int, str] = {}
+        for place, known in enumerate(piece.calls):
+            chosen, number = known, 1
+            while chosen in self._ids or any(chosen == taken for _, taken in self._waiting):
+                number += 1
+                chosen = f"{known}_{number}"
+            if chosen != known:
+                renamed[place] = chosen
+            self._waiting.append((known, chosen))
+        return renamed
+
+    def _broken(self, run: list[tuple[Message, Piece]], *, last: bool) -> frozenset[str]:
+        """Return ids of the vendor's own tools that were used without a result, or the other way round."""
+        if not any(piece.opened or piece.closed for _, piece in run):
+            return frozenset()
+        opened = frozenset[str]().union(*(piece.opened for _, piece in run))
+        closed = frozenset[str]().union(*(piece.closed for _, piece in run))
+        orphans = closed - opened - self._used
+        # The use may wait: for results of calls that it made itself, or for the model to go on.
+        waits = last or any(piece.calls for _, piece in run)
+        self._used |= opened
+        return orphans if waits else orphans | (opened - closed)
+
+    # ---- users ----------------------------------------------------------------------------
+
+    def _user(self, run: list[tuple[Message, Piece]]) -> None:
+        """Add everything between two replies: results, what was said, system messages at its end."""
+        system = self._trailing(run)
+        blocks = list(self._results(run))
+        said = run[: len(run) - len(system)]
+        blocks += self._said(said)
+        if system and (not self._system_turns or not blocks):
+            blocks += [note for message, _ in system if (note := note_of(message))]
+            system = []
+        if blocks:
+            self._add("user", b",".join(blocks), said)
+        if system:
+            self._add("system", b",".join(piece.blocks for _, piece in system), system)
+
+    @staticmethod
+    def _trailing(run: list[tuple[Message, Piece]]) -> list[tuple[Message, Piece]]:
+        end = len(run)
+        while end and run[end - 1][1].role == "system":
+            end -= 1
+        return run[end:]
+
+    def _results(self, run: list[tuple[Message, Piece]]) -> Iterator[bytes]:
+        """Yield one result for each call that waits, in their order, and take them off *run*."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        given: list[tuple[Message, Piece] | None] = list(run)
+        for known, chosen in waiting:
+            place = next((at for at, one in enumerate(given) if one is not None and one[1].answers == known), None)
+            if place is None:
+                yield encode({"type": "tool_result", "tool_use_id": chosen, "content": _NO_RESULT, "is_error": True})
+                continue
+            message, piece = run[place]
+            given[place] = None
+            yield piece.blocks if chosen == known else result_piece(message, chosen).blocks
+        run[:] = [one for one in given if one is not None]
+
+    def _said(self, run: list[tuple[Message, Piece]]) -> Iterator[bytes]:
+        for message, piece in run:
+            match piece.role:
+                case "tool":
+                    yield orphan_of(message)
+                case "system":
+                    if note := note_of(message):
+                        yield note
+                case _:
+                    yield piece.blocks

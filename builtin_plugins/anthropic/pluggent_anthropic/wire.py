@@ -1,0 +1,247 @@
+"""A ModelRequest as the bytes of a Messages API request.
+
+Each message and each tool is encoded once and kept in its memo; a body is a join of those
+pieces, so a request costs no more for a long history than the join.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import attrs
+from pluggent_hookspecs import (
+    AllowedTools,
+    ModelParameters,
+    ModelRequest,
+    ProviderErrorKind,
+    ToolChoice,
+    ToolSpec,
+    thaw,
+)
+from pluggent_provider_http.faults import Faults
+
+from pluggent_anthropic.blocks import WIRE, encode, with_fields
+from pluggent_anthropic.media import Object, UnsendableError
+from pluggent_anthropic.models import Model, model_of
+from pluggent_anthropic.schema import output_schema
+from pluggent_anthropic.settings import Server
+from pluggent_anthropic.thinking import BINDING_BETA, thinking
+from pluggent_anthropic.turns import Conversation, conversation
+
+_TOOL = "pluggent_anthropic tool"
+_OWN = frozenset({"model", "messages", "system", "stream", "max_tokens"})
+_OWN_TOOL = frozenset({"name", "description", "input_schema"})
+_NO_PARAMETERS: Object = {"type": "object", "properties": {}}
+_NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+
+
+@attrs.frozen
+class Body:
+    """What is sent: the body, and the betas that it needs."""
+
+    data: bytes
+    betas: tuple[str, ...]
+
+
+def encode_request(request: ModelRequest, server: Server, faults: Faults, *, stream: bool) -> Body:
+    """Return *request* for *server*. Raises ProviderError ``bad_request`` naming what cannot be sent."""
+    try:
+        return _Writer(request, server).body(stream=stream)
+    except (UnsendableError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        # UnicodeEncodeError (a lone surrogate) is a ValueError, a huge integer an OverflowError.
+        raise faults.error(ProviderErrorKind.BAD_REQUEST, f"the request cannot be sent: {error}") from error
+
+
+class _Writer:
+    def __init__(self, request: ModelRequest, server: Server) -> None:
+        self._request = request
+        self._parameters = request.parameters
+        self._server = server
+        self._model: Model = model_of(request.model, server.models.items())
+        asked = self._parameters.max_output_tokens
+        self._max_tokens = (server.max_tokens or self._model.max_tokens) if asked is None else asked
+
+    def body(self, *, stream: bool) -> Body:
+        said = conversation(self._request.messages, system_turns=self._model.system_turns)
+        offered, choice = _offer(self._request)
+        tools = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in offered]
+        vendor = [encode(thaw(tool)) for tool in (*self._server.server_tools, *_more_tools(self._parameters))]
+        rest, betas = self._rest(said, choice if tools or vendor else None, stream=stream)
+        if self._may_mark(said, offered, rest):
+            said, tools = _with_marks(said, tools, offered, self._server.cache)
+        head = b'{"model":%b,"max_tokens":%d' % (encode(self._request.model), self._max_tokens)
+        system = b',"system":[%b]' % said.system if said.system else b""
+        given = b',"tools":[%b]' % b",".join((*tools, *vendor)) if tools or vendor else b""
+        turns = b",".join(said.turns)
+        more = b",%b" % encode(rest)[1:-1] if rest else b""
+        return Body(b'%b%b%b,"messages":[%b]%b}' % (head, system, given, turns, more), betas)
+
+    def _rest(self, said: Conversation, choice: Object | None, *, stream: bool) -> tuple[Object, tuple[str, ...]]:
+        parameters = self._parameters
+        rest = _sampling(parameters)
+        replayed = said.thinks and self._model.binds_thinking and self._server.drop_stale_thinking
+        replayed = replayed and "thinking" not in parameters.extra
+        display = self._server.thinking_display
+        thought = thinking(
+            parameters.reasoning_effort, self._model, self._max_tokens, display=display, replayed=replayed
+        )
+        if "thinking" in thought:
+            rest["thinking"] = thought["thinking"]
+        output = {"effort": thought["effort"]} if "effort" in thought else {}
+        if parameters.output_schema is not None:
+            output["format"] = {"type": "json_schema", "schema": output_schema(parameters.output_schema)}
+        if output:
+            rest["output_config"] = output
+        if choice is not None:
+            rest["tool_choice"] = choice
+        if stream:
+            rest["stream"] = True
+        return rest, (*_add_extra(rest, parameters), *((BINDING_BETA,) if replayed else ()))
+
+    def _may_mark(self, said: Conversation, offered: Sequence[ToolSpec], rest: Object) -> bool:
+        """Whether cache points are ours to set, and pay: a first question without tools comes back to nobody."""
+        ours = self._server.cache != "off" and "cache_control" not in rest and not said.marks
+        ours = ours and not any("cache_control" in _tool_extra(tool) for tool in offered)
+        return ours and (bool(offered) or said.replied)
+
+
+# ---- parameters ---------------------------------------------------------------------------
+
+
+def _sampling(parameters: ModelParameters) -> Object:
+    for name in _NO_WORD:
+        if getattr(parameters, name) is not None:
+            raise UnsendableError(f"parameters.{name}: the Messages API has no word for it; leave it out")
+    if parameters.metadata:
+        raise UnsendableError("parameters.metadata: the Messages API keeps none but parameters.user; leave it out")
+    given: Object = {
+        "temperature": parameters.temperature,
+        "top_p": parameters.top_p,
+        "top_k": parameters.top_k,
+        "stop_sequences": list(parameters.stop) or None,
+        "service_tier": parameters.service_tier,
+        "metadata": None if parameters.user is None else {"user_id": parameters.user},
+    }
+    for name, value in given.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UnsendableError(f"parameters.{name} is {value}, which JSON cannot say")
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _add_extra(rest: Object, parameters: ModelParameters) -> tuple[str, ...]:
+    """Add what goes into the request as it is; return the betas, which go into a header."""
+    betas: tuple[str, ...] = ()
+    for name, value in parameters.extra.items():
+        if name == "betas":
+            betas = _betas(value)
+        elif name in rest or name in _OWN:
+            raise UnsendableError(f"parameters.extra: '{name}' is already set by the provider; leave it out")
+        elif name != "tools":
+            rest[name] = thaw(value)
+    return betas
+
+
+def _betas(value: object) -> tuple[str, ...]:
+    names = cast("Sequence[object]", value) if isinstance(value, list | tuple) else ()
+    if not names or not all(isinstance(name, str) and name.isascii() and name.isprintable() for name in names):
+        raise UnsendableError("parameters.extra: 'betas' is a list of names")
+    return tuple(str(name) for name in names)
+
+
+def _more_tools(parameters: ModelParameters) -> Sequence[Mapping[str, Any]]:
+    tools = parameters.extra.get("tools", ())
+    if not isinstance(tools, list | tuple) or not all(isinstance(tool, Mapping) for tool in tools):
+        raise UnsendableError("parameters.extra: 'tools' is a list of declarations of the vendor's own tools")
+    return cast("Sequence[Mapping[str, Any]]", tools)
+
+
+# ---- tools --------------------------------------------------------------------------------
+
+
+def _offer(request: ModelRequest) -> tuple[Sequence[ToolSpec], Object | None]:
+    """Return the tools to send, and ``tool_choice``."""
+    offered, wanted = request.tools, request.parameters.tool_choice
+    if isinstance(wanted, AllowedTools):
+        # The API cannot keep a tool in the request and forbid it, so the others are left out.
+        allowed = tuple(tool for tool in offered if tool.name in wanted.names)
+        missing = sorted(set(wanted.names) - {tool.name for tool in offered})
+        if missing or (wanted.required and not allowed):
+            problem = (
+                f"names what is not offered: {', '.join(missing)}" if missing else "requires a call and allows none"
+            )
+            raise UnsendableError(f"parameters.tool_choice {problem}")
+        # None allowed: all stay, so that the cache stays valid, and none may be called.
+        offered = allowed or offered
+        wanted = ("required" if wanted.required else "auto") if allowed else "none"
+    choice = _choice(wanted)
+    parallel = request.parameters.parallel_tool_calls
+    if parallel is not None and wanted != "none":
+        choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": not parallel}
+    return offered, choice
+
+
+def _choice(wanted: ToolChoice) -> Object | None:
+    match wanted:
+        case "auto":
+            return None
+        case "none":
+            return {"type": "none"}
+        case "required":
+            return {"type": "any"}
+        case _:
+            return {"type": "tool", "name": wanted}
+
+
+def _tool(spec: ToolSpec) -> bytes:
+    declared = with_fields({"name": spec.name}, spec.extra.get(WIRE), frozenset({"name"}), f"extra of tool {spec.name}")
+    if not _NAME.fullmatch(spec.name):
+        raise UnsendableError(f"tool {spec.name!r}: a name has letters, digits, - and _ only, 128 at most")
+    if declared.get("type", "custom") == "custom":
+        clash = sorted(_OWN_TOOL & set(declared) - {"name"})
+        if clash:
+            raise UnsendableError(
+                f"extra of tool {spec.name}: '{clash[0]}' is already set by the provider; leave it out"
+            )
+        if spec.description:
+            declared["description"] = spec.description
+        schema = {"type": "object", **cast("Object", thaw(spec.parameters))}
+        declared["input_schema"] = schema if spec.parameters else _NO_PARAMETERS
+    return encode(declared)
+
+
+def _tool_extra(spec: ToolSpec) -> Mapping[str, Any]:
+    extra = spec.extra.get(WIRE)
+    return cast("Mapping[str, Any]", extra) if isinstance(extra, Mapping) else {}
+
+
+# ---- the cache ----------------------------------------------------------------------------
+
+
+def _with_marks(
+    said: Conversation, tools: list[bytes], offered: Sequence[ToolSpec], cache: str
+) -> tuple[Conversation, list[bytes]]:
+    """Mark where the vendor's cache may end: behind the tools, the system message, and two turns.
+
+    Those are the four that a request may have. The last turn of a user is where this request
+    ends, the one before where the last request ended: the vendor finds it there also behind
+    more than the twenty blocks that it looks back.
+    """
+    tools = list(tools)
+    places = [at for at, tool in enumerate(offered) if not _tool_extra(tool).get("defer_loading")]
+    if places:
+        tools[places[-1]] = _marked(tools[places[-1]], cache)
+    system = _marked(said.system, cache) if said.system else b""
+    turns = list(said.turns)
+    for at in said.users:
+        turns[at] = _marked(turns[at].removesuffix(b"]}"), cache) + b"]}"
+    return attrs.evolve(said, system=system, turns=turns), tools
+
+
+def _marked(blocks: bytes, cache: str) -> bytes:
+    """Return *blocks*, the last of which gets the cache point; a block is an object, so its bytes end in a brace."""
+    mark = b'{"type":"ephemeral"}' if cache == "5m" else b'{"type":"ephemeral","ttl":"%b"}' % cache.encode()
+    return b'%b,"cache_control":%b}' % (blocks[:-1], mark)
