@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.attachments import audio as audio, file as file, image as image
     from pluggent_host.host import Host as Host
     from pluggent_host.memories import Memory as Memory
+    from pluggent_host.pausing import Approval as Approval, Pending as Pending
     from pluggent_host.saying import TurnOptions as TurnOptions
     from pluggent_host.session import OfferedTool as OfferedTool, Session as Session
     from pluggent_host.settings import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.watchers import EventStream as EventStream
 
 _WHERE = {
+    "Approval": "pausing",
     "EventStream": "watchers",
     "Exchange": "undoing",
     "Grants": "settings",
@@ -37,6 +39,7 @@ _WHERE = {
     "HostSettings": "settings",
     "Limits": "settings",
     "Memory": "memories",
+    "Pending": "pausing",
     "OfferedTool": "session",
     "Selection": "settings",
     "Session": "session",

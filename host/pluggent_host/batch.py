@@ -7,7 +7,6 @@ themselves, an exclusive one alone; asks are put to a person when the rest is do
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 
 import attrs
@@ -16,16 +15,18 @@ from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ToolCallEvent, ToolFinished, ToolStarted
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
-from pluggent_hookspecs.tools import ToolOutput, ToolSpec
+from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.arguments import ArgumentProblems, Checker
+from pluggent_host.arguments import ArgumentProblems
 from pluggent_host.batch_turn import BatchTurn
 from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.nearest import nearest
+from pluggent_host.pausing import Pending
 from pluggent_host.results import fit
-from pluggent_host.step import Outcome, Spent, ToolsSettled
+from pluggent_host.slots import Slot, outcome_of, segments, unknown_tool
+from pluggent_host.step import Spent, ToolsSettled
 from pluggent_host.toolcalls import ToolCallOperation
-from pluggent_host.toolset import BoundTool, Toolset, by_effect
+from pluggent_host.toolset import Toolset
 from pluggent_host.transcript import Dispatched, Settled, close_call
 
 NOBODY = "This call needs a person's approval, and nobody was there to give it. It was not run."
@@ -35,33 +36,14 @@ WOULD_ASK = "Dry run: '{}' would need a person's approval ({}) and was not run. 
 REFUSED = "a person has already refused exactly this call"
 
 
-@attrs.define
-class _Slot:
-    """One call on its way to its one result."""
-
-    call: ToolCall
-    operation: ToolCallOperation
-    decided: Decided[ToolCallEvent, ToolOutput] | None = None
-    dispatched: bool = False
-    begun: bool = False
-    effects_seen: int = 0
-    """How many calls of the batch had taken effect when this one was decided."""
-    asked: bool = False
-    unanswered: str = ""
-    note: str = ""
-    denied: bool = False
-    ends_turn: bool = False
-    output: ToolOutput | None = None
-    message: Message | None = None
-
-
 @attrs.frozen
 class BatchRun:
-    """What came of a batch; messages and outputs in the order of the calls."""
+    """What came of a batch; messages and outputs in the order of the calls. ``pending`` calls have neither yet."""
 
     messages: tuple[Message, ...]
     outputs: tuple[ToolOutput, ...]
     settled: ToolsSettled
+    pending: tuple[Pending, ...] = ()
 
 
 async def run_batch(turn: BatchTurn, offered: Toolset, calls: Sequence[ToolCall], round: int) -> BatchRun:
@@ -69,47 +51,60 @@ async def run_batch(turn: BatchTurn, offered: Toolset, calls: Sequence[ToolCall]
 
     A cancellation reaches every running call, gives the open ones their result, and goes on.
     """
-    batch = _Batch(turn, offered, round)
+    batch = Batch(turn, offered, round)
     try:
         run = await batch.run(calls)
     except BaseException:
         batch.close()
         raise
-    turn.add(*run.messages)
+    if not run.pending:
+        turn.add(*run.messages)
     return run
 
 
-class _Batch:
+class Batch:
+    """The calls of one reply on their way; see run_batch."""
+
     def __init__(self, turn: BatchTurn, offered: Toolset, round: int) -> None:
         self._turn = turn
         self._offered = offered
         self._round = round
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         self._unread: list[ToolCall] = []
 
     async def run(self, calls: Sequence[ToolCall]) -> BatchRun:
+        """Decide all *calls* in order, then run what may run."""
         self._unread = list(calls)
         for index, call in enumerate(calls):
             self._slots.append(await self._decided(call, index))
             self._unread.pop(0)
-        await self._dispatch([slot for slot in self._slots if isinstance(slot.decided, Ready)])
-        for segment in _segments(self._slots):
-            if any(slot.unanswered for slot in self._slots):  # an exclusive one: nothing overtakes it
+        return await self._go_on()
+
+    async def _go_on(self) -> BatchRun:
+        for segment in segments(self._slots):
+            if any(slot.unanswered or slot.pending for slot in self._slots):  # an exclusive one: nothing overtakes it
                 await self._leave(segment)
             else:
+                await self._dispatch([slot for slot in segment if isinstance(slot.decided, Ready)])
                 await self._run_segment(segment)
         for slot in self._slots:
-            if slot.message is None:
+            if slot.message is None and slot.pending is None:
                 await self._ask(slot)
         messages = tuple(slot.message for slot in self._slots if slot.message is not None)
         settled = ToolsSettled(
-            tuple(_outcome(slot, served=self._turn.may_serve(slot.operation.capability())) for slot in self._slots),
+            tuple(
+                outcome_of(slot, served=self._turn.may_serve(slot.operation.capability()))
+                for slot in self._slots
+                if slot.message is not None
+            ),
             tuple(slot.unanswered for slot in self._slots if slot.unanswered),
             sum(slot.asked for slot in self._slots),
             Spent(),
+            tuple(slot.call.id for slot in self._slots if slot.pending is not None),
         )
         outputs = tuple(slot.output for slot in self._slots if slot.output is not None)
-        return BatchRun(messages, outputs, settled)
+        pending = tuple(slot.pending for slot in self._slots if slot.pending is not None)
+        return BatchRun(messages, outputs, settled, pending)
 
     def close(self) -> None:
         """Give every call that has none its result, after a cancellation or a failure."""
@@ -130,11 +125,11 @@ class _Batch:
 
     # ---- decide --------------------------------------------------------------------------
 
-    async def _decided(self, call: ToolCall, index: int) -> _Slot:
+    async def _decided(self, call: ToolCall, index: int) -> Slot:
         tool = self._offered.get(call.name)
         problem, kind, arguments = "", None, b"{}"
         if tool is None:
-            tool = _unknown(call.name)
+            tool = unknown_tool(call.name)
             problem = f"Error: there is no tool {call.name!r}{nearest(call.name, self._offered) or '.'} {self._offer()}"
             kind = ToolErrorKind.UNKNOWN
         else:
@@ -151,7 +146,7 @@ class _Batch:
             turn.runner, turn, turn.scope, tool, call.id, arguments, self._round, index,
             turn.left_s(turn.quota.timeout_s(tool)),
         )  # fmt: skip
-        slot = _Slot(call, operation, effects_seen=turn.effects, note=note)
+        slot = Slot(call, operation, effects_seen=turn.effects, note=note)
         if problem:
             operation.kind = kind
             output = await turn.operations.finish(operation, operation.event, ToolOutput.error(problem))
@@ -165,7 +160,7 @@ class _Batch:
         await self._note(slot, slot.decided)
         return slot
 
-    async def _note(self, slot: _Slot, decided: Decided[ToolCallEvent, ToolOutput]) -> None:
+    async def _note(self, slot: Slot, decided: Decided[ToolCallEvent, ToolOutput]) -> None:
         slot.decided = decided
         if isinstance(decided, Asked):
             slot.asked = True
@@ -179,7 +174,7 @@ class _Batch:
 
     # ---- run -----------------------------------------------------------------------------
 
-    async def _dispatch(self, slots: Sequence[_Slot]) -> None:
+    async def _dispatch(self, slots: Sequence[Slot]) -> None:
         risky = [slot for slot in slots if not slot.operation.tool.repeatable]
         if not risky or self._turn.scope.dry_run:
             return
@@ -193,18 +188,20 @@ class _Batch:
             slot.dispatched = True
         await self._turn.commit()
 
-    def key(self, slot: _Slot) -> str:
+    def key(self, slot: Slot) -> str:
         """The idempotency key: the same for every attempt at this call."""
         return f"{self._turn.scope.session_id}.{slot.operation.id}"
 
-    async def _leave(self, slots: Sequence[_Slot]) -> None:
+    async def _leave(self, slots: Sequence[Slot]) -> None:
         for slot in slots:
-            if slot.message is None:
+            if slot.message is None and self._turn.pauses:
+                self._wait(slot)
+            elif slot.message is None:
                 slot.dispatched = False
                 slot.operation.kind = ToolErrorKind.NOT_RUN
                 await self._settle(slot, ToolOutput.error("This call was not run: one before it was not approved."))
 
-    async def _run_segment(self, slots: Sequence[_Slot]) -> None:
+    async def _run_segment(self, slots: Sequence[Slot]) -> None:
         free = [slot for slot in slots if not slot.operation.tool.serial]
         serial = [slot for slot in slots if slot.operation.tool.serial]
         if len(free) + bool(serial) <= 1:
@@ -221,11 +218,11 @@ class _Batch:
             # Calls fail as values; what comes out is one failure of the host, such as a full disk.
             raise failures.exceptions[0] from failures
 
-    async def _perform_in_order(self, slots: Sequence[_Slot]) -> None:
+    async def _perform_in_order(self, slots: Sequence[Slot]) -> None:
         for slot in slots:
             await self._perform(slot)
 
-    async def _perform(self, slot: _Slot) -> None:
+    async def _perform(self, slot: Slot) -> None:
         if slot.operation.tool.spec.exclusive and isinstance(slot.decided, Asked):
             await self._ask(slot)
             return
@@ -238,7 +235,7 @@ class _Batch:
                 await self._execute(slot, decided)
 
     async def _current(
-        self, slot: _Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
+        self, slot: Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
     ) -> Decided[ToolCallEvent, ToolOutput]:
         """Return *decided*, decided again if a sibling has taken effect since."""
         if slot.effects_seen == self._turn.effects:
@@ -247,7 +244,7 @@ class _Batch:
         return await self._turn.operations.confirm(decided)
 
     async def _execute(
-        self, slot: _Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
+        self, slot: Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
     ) -> None:
         turn, event = self._turn, decided.event
         slot.begun = True
@@ -265,17 +262,18 @@ class _Batch:
         slot.ends_turn = slot.ends_turn or slot.operation.ends_turn
         await self._settle(slot, output)
 
-    async def _ask(self, slot: _Slot) -> None:
+    async def _ask(self, slot: Slot) -> None:
         asked = slot.decided
         if not isinstance(asked, Asked):
             return
         if slot.operation.fingerprint(asked.event) in self._turn.refused:
             await self._deny(slot, Deny(REFUSED))
             return
-        if not self._turn.may_ask():
+        decided = self._turn.answer(asked)
+        if decided is None and not self._turn.may_ask():
             await self._deny(slot, Deny("this turn has asked a person too often"))
             return
-        decided = await self._turn.put(asked)
+        decided = decided or await self._turn.put(asked)
         if isinstance(decided, Ready | Answered):
             decided = await self._current(slot, decided)
         match decided:
@@ -288,19 +286,38 @@ class _Batch:
                 await self._deny(slot, deny)
             case Asked():
                 await self._deny(slot, Deny("a policy asks about something else now; the approval does not cover it"))
-            case None if self._turn.scope.dry_run:
-                await self._settle(slot, ToolOutput(WOULD_ASK.format(slot.call.name, asked.verdict.reason)))
             case None:
-                slot.unanswered = f"'{slot.call.name}' needs approval: {asked.verdict.reason}"
-                await self._fail(slot, NOBODY)
+                await self._unanswered(slot, asked.verdict.reason)
+
+    async def _unanswered(self, slot: Slot, reason: str) -> None:
+        if self._turn.scope.dry_run:
+            await self._settle(slot, ToolOutput(WOULD_ASK.format(slot.call.name, reason)))
+        elif self._turn.pauses:
+            self._wait(slot)
+        else:
+            slot.unanswered = f"'{slot.call.name}' needs approval: {reason}"
+            await self._fail(slot, NOBODY)
+
+    def _wait(self, slot: Slot) -> None:
+        """Leave the call as it is: somebody is to be asked about it later."""
+        decided = slot.decided
+        event = slot.operation.event if decided is None else decided.event
+        # One that only waits for another has no ask of its own; it is decided about again then.
+        asked = decided.asks if isinstance(decided, Asked) else ()
+        asks = tuple((plugin, ask.tell_user) for plugin, ask in asked)
+        slot.dispatched = False
+        slot.pending = Pending(
+            slot.call.id, slot.call.name, event.capability, event.definition, event.arguments_json, event.digest,
+            asks, slot.operation.rendered(event),
+        )  # fmt: skip
 
     # ---- settle --------------------------------------------------------------------------
 
-    async def _deny(self, slot: _Slot, deny: Deny) -> None:
+    async def _deny(self, slot: Slot, deny: Deny) -> None:
         slot.ends_turn = slot.ends_turn or deny.ends_turn
         await self._fail(slot, f"Denied: {deny.tell_model}")
 
-    async def _fail(self, slot: _Slot, text: str) -> None:
+    async def _fail(self, slot: Slot, text: str) -> None:
         slot.denied = True
         slot.operation.kind = ToolErrorKind.DENIED
         if not slot.begun:
@@ -308,7 +325,7 @@ class _Batch:
             slot.note = ""
         await self._settle(slot, ToolOutput.error(text))
 
-    async def _settle(self, slot: _Slot, output: ToolOutput) -> None:
+    async def _settle(self, slot: Slot, output: ToolOutput) -> None:
         turn, operation = self._turn, slot.operation
         output, whole = fit(output, turn.quota.result_bytes(operation.tool))
         content: tuple[Part, ...] = (
@@ -337,34 +354,3 @@ class _Batch:
         shown = (*((Text(output.for_user),) if output.for_user else ()), *output.media)
         if shown and not (output.silent and turn.may_serve(operation.capability())):
             await turn.show(Message.assistant(shown), operation.capability())
-
-
-def _segments(slots: Sequence[_Slot]) -> list[list[_Slot]]:
-    """Cut a batch at its exclusive calls, each of which is a segment of its own."""
-    segments: list[list[_Slot]] = [[]]
-    for slot in slots:
-        if slot.operation.tool.spec.exclusive:
-            segments += [[slot], []]
-        else:
-            segments[-1].append(slot)
-    return [segment for segment in segments if segment]
-
-
-def _outcome(slot: _Slot, *, served: bool) -> Outcome:
-    output = slot.output or ToolOutput()
-    seen = hashlib.sha256(repr(output.for_model).encode("utf-8", "surrogatepass")).hexdigest()
-    return Outcome(slot.call.id, seen, slot.denied, slot.ends_turn, output.handled and served, output.pause_for_input)
-
-
-def _unknown(name: str) -> BoundTool:
-    """Return a stand-in for a tool that does not exist, so that its failure takes the usual way."""
-    spec = ToolSpec(name)
-    return BoundTool(f"unknown:tool/{name}", "", spec, _Nothing(spec), "", None, by_effect(None), Checker({}))
-
-
-class _Nothing:
-    def __init__(self, spec: ToolSpec) -> None:
-        self.spec = spec
-
-    async def call(self, arguments: object, context: object) -> ToolOutput:
-        raise errors.ToolError(f"there is no tool {self.spec.name!r}", kind=ToolErrorKind.UNKNOWN)

@@ -64,6 +64,15 @@ class BatchTurn(Journal, Protocol):
         """A call that may not be repeated has ended with *outcome*, a ToolErrorKind or nothing."""
         ...
 
+    @property
+    def pauses(self) -> bool:
+        """Whether an ask that nobody answers now waits until somebody does."""
+        ...
+
+    def answer(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
+        """Return what was answered before about *asked*; None if it was not, or not about all that is asked now."""
+        ...
+
     def may_ask(self) -> bool:
         """Whether this turn may still put a question to a person."""
         ...

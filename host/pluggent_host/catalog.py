@@ -17,11 +17,14 @@ from pluggent_host.settings import NOTHING, Selection
 BUILT_IN = frozenset(
     {
         "pluggent-anthropic",
+        "pluggent-audit",
+        "pluggent-budget",
         "pluggent-memory-inmemory",
         "pluggent-offline",
         "pluggent-openai",
         "pluggent-permissions",
         "pluggent-plan-json",
+        "pluggent-redact",
         "pluggent-retry",
     }
 )

@@ -19,6 +19,10 @@ from pluggent_host.turn import Turn
 class _DirectTurn(Turn):
     """A turn whose results join no conversation."""
 
+    @property
+    def pauses(self) -> bool:
+        return False  # who calls by hand is there to be asked, or nobody is
+
     def add(self, *messages: Message) -> None:
         """Take nothing."""
 

@@ -96,10 +96,16 @@ class InputOperation(_Edge, Generic[R]):
     hooks = Hooks("transform_input", "decide_input", "around_turn")
 
     def __init__(
-        self, journal: Journal, scope: Scope, message: Message, run: Callable[[InputEvent], Awaitable[R]]
+        self,
+        journal: Journal,
+        scope: Scope,
+        message: Message,
+        run: Callable[[InputEvent], Awaitable[R]],
+        *,
+        resumed: bool = False,
     ) -> None:
         super().__init__(journal, scope, scope.turn_id)
-        self.event = InputEvent(scope, message)
+        self.event = InputEvent(scope, message, resumed=resumed)
         self._run = run
         self._begun = False
 

@@ -218,7 +218,7 @@ class Host:
             id, "", origin, agent, principal, channel, chat_id, str(self._defaults.workspace or ""),
             dry_run=dry_run, metadata=about,
         )  # fmt: skip
-        conversation = Conversation(transcript, (*past.messages, *given), past.unsure)
+        conversation = Conversation(transcript, (*past.messages, *given), past.unsure, past.waiting, past.standing)
         session = Session(parts.services, conversation, who, scope, past.turns, past.usage, self._sessions.discard)
         self._sessions.add(session)
         parts.services.tell(SessionOpened(scope, name, tuple(toolset), parts.services.chains.digest))

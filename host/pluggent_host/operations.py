@@ -75,6 +75,27 @@ class Operations:
         event = operation.freeze(event)
         return await self._vote(operation, event, changes, perf_counter())
 
+    async def decide_frozen(self, operation: Operation[E, R], event: E) -> Decided[E, R]:
+        """Let every policy vote on a request that was frozen before, in another process maybe."""
+        return await self._vote(operation, event, (), perf_counter())
+
+    def approved(self, asked: Asked[E, R], by: str, reason: str) -> Decided[E, R]:
+        """Go on with what a person has agreed to, who was asked before; the record says so."""
+        operation, event = asked.operation, asked.event
+        record = record_of(operation, event, "approved", by, reason, (), (), perf_counter())
+        if (unrecorded := self._write(operation, record)) is not None:
+            return Denied(operation, event, HOST, unrecorded)
+        if asked.verdict.respond is not None:
+            return Answered(operation, event, by, asked.verdict.respond.value)
+        return Ready(MADE_BY_DECIDE, operation, event, asked.asks)
+
+    def refused(self, asked: Asked[E, R], by: str, reason: str) -> Denied[E, R]:
+        """Do not go on with what a person has refused, who was asked before; the record says so."""
+        operation, event = asked.operation, asked.event
+        self._write(operation, record_of(operation, event, "refused", by, reason, (), (), perf_counter()))
+        why = f"a person refused this{': ' if reason else ''}{reason}"
+        return Denied(operation, event, by, Deny(why, tell_user=f"refused by {by}"))
+
     async def confirm(self, before: Ready[E, R] | Answered[E, R]) -> Decided[E, R]:
         """Let every policy vote again on the same frozen request; what was approved stays so."""
         decided = await self._vote(before.operation, before.event, (), perf_counter())

@@ -41,6 +41,14 @@ class Quota:
             return Taken()
         return Taken(note=f"(That was the last call of '{name}' that this turn allows.)")
 
+    def counted(self) -> dict[str, int]:
+        """Return how many calls were counted, by capability id."""
+        return dict(self._calls)
+
+    def restore(self, counted: Mapping[str, int]) -> None:
+        """Go on from what was counted before."""
+        self._calls.update(counted)
+
     def give_back(self, tool: BoundTool) -> None:
         """A counted call was not run after all."""
         if self._calls[tool.capability]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping
+from time import time
 from typing import Any, Self, TypeVar, Unpack, overload
 
 import attrs
@@ -17,6 +18,8 @@ from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 from pluggent_host.conversation import Agent, Conversation, Services
 from pluggent_host.direct import call_directly
 from pluggent_host.feed import Feed
+from pluggent_host.pausing import Approval, Pending, Resolved, Waiting
+from pluggent_host.resuming import ResumedTurn
 from pluggent_host.saying import Content, How, TurnOptions, user_message
 from pluggent_host.transcript import Entry, ModelChosen, Undone, rebuild
 from pluggent_host.turn import Turn
@@ -170,8 +173,59 @@ class Session:
         *arguments* is JSON text or a mapping. A denial is an output with ``is_error``.
         Nothing joins the conversation; decisions and effects are recorded.
         """
+        if self._conversation.waiting is not None:
+            raise SessionError(
+                f"session '{self.id}' has a turn that waits for a person; resume it first, or say something"
+            )
         async with self._turn_scope(How(origin=origin, metadata=metadata, dry_run=dry_run)) as scope:
             return await call_directly(self._services, self._conversation, self._agent, scope, name, arguments)
+
+    @property
+    def paused(self) -> bool:
+        """Whether a turn waits to be resumed: for answers, or because the process ended while it went on."""
+        return self._conversation.waiting is not None
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """The calls that a paused turn waits with for an approval; empty if none does."""
+        waiting = self._conversation.waiting
+        return () if waiting is None else waiting.open
+
+    async def resume(self, answers: Mapping[str, bool | Approval] | None = None) -> TurnResult[Any]:
+        """Go on with a paused turn, with *answers* by call id, those that were stored, and live approvers.
+
+        Every policy decides again, on the stored bytes; an approval is good for exactly the
+        asks that it was given to. What is still not answered pauses the turn again. Raises
+        SessionError if no turn waits, or an answer is to a call that waits for none.
+        """
+        waiting = self._conversation.waiting
+        if waiting is None:
+            raise SessionError(f"session '{self.id}' has no turn that waits for a person")
+        self._answer(waiting, answers or {})
+        waiting = self._conversation.waiting or waiting
+        reply = self.history[-1]
+        scope = attrs.evolve(self._scope, turn_id=waiting.paused.turn_id, origin="resume")
+        async with self._alone():
+            parts = (self._services, self._conversation, self._agent, scope, None)
+            turn = ResumedTurn(*parts, waiting=waiting, reply=reply)
+            before = turn.usage
+            try:
+                return await turn.resume()
+            finally:
+                self._usage += turn.used_since(before)
+
+    def _answer(self, waiting: Waiting, answers: Mapping[str, bool | Approval]) -> None:
+        pending = {each.call_id: each for each in waiting.open}
+        if unknown := [call_id for call_id in answers if call_id not in pending]:
+            problem = f"no call waits under {', '.join(map(repr, unknown))}; these do: {', '.join(pending) or 'none'}"
+            raise SessionError(f"session '{self.id}': {problem}")
+        for call_id, answer in answers.items():
+            approval = Approval(answer) if isinstance(answer, bool) else answer
+            answered = Resolved(
+                waiting.paused.turn_id, pending[call_id].digest, approval.agreed, "application", time(),
+                approval.reach, approval.reason,
+            )  # fmt: skip
+            self._conversation.resolve(answered)
 
     async def use(self, *, model: str) -> None:
         """Let *model* (``provider/model``) answer from the next turn on; a session that is resumed goes on with it.
@@ -191,6 +245,7 @@ class Session:
         in the middle of a turn.
         """
         async with self._alone():
+            self._conversation.withdraw("withdrawn")
             transcript = self._conversation.transcript
             entries = await self._services.threads.run(transcript.entries)
             exchange = last_exchange(entries)
@@ -222,6 +277,7 @@ class Session:
         message = user_message(content)
         agent = how.agent(self._agent)
         async with self._turn_scope(how) as scope:
+            self._conversation.withdraw("withdrawn")
             turn = Turn(self._services, self._conversation, agent, scope, feed)
             try:
                 return await turn.run(message)

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 Mode = Literal["all", "allow", "safe"]
-OnAsk = Literal["console", "deny"]
+OnAsk = Literal["console", "pause", "deny"]
 
 
 class ToolLimits(NamedTuple):

@@ -6,10 +6,12 @@ limits and the loop guard included, is here and is tested without an event loop.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import attrs
+from pluggent_hookspecs import Json
 from pluggent_hookspecs.messages import Usage
 
 from pluggent_host.settings import Limits
@@ -32,6 +34,7 @@ class Why(StrEnum):
     LIMIT = "limit"
     CANCELLED = "cancelled"
     FAILED = "failed"
+    PAUSED = "paused"
     INVALID_OUTPUT = "invalid_output"
 
 
@@ -79,12 +82,16 @@ class Outcome:
 
 @attrs.frozen
 class ToolsSettled:
-    """Every call of the reply has a result; ``unanswered`` are asks that nobody could answer."""
+    """Every call of the reply has a result; ``unanswered`` are asks that nobody could answer.
+
+    ``pending`` are calls that have none yet, because a person is to be asked later.
+    """
 
     outcomes: tuple[Outcome, ...]
     unanswered: tuple[str, ...] = ()
     asks: int = 0
     spent: Spent = Spent()
+    pending: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -97,6 +104,7 @@ class Stopped:
 
 
 Event: TypeAlias = Started | Replied | ToolsSettled | Stopped
+EVENTS = (Started, Replied, ToolsSettled, Stopped)
 
 
 # ---- effects ----------------------------------------------------------------------------
@@ -119,6 +127,13 @@ class RunTools:
 
 
 @attrs.frozen
+class Pause:
+    """Keep the turn as it is until these calls are answered; settling them goes on from this state."""
+
+    call_ids: tuple[str, ...]
+
+
+@attrs.frozen
 class Done:
     """End the turn. ``close`` are calls that still need a result; ``limit`` the one reached."""
 
@@ -128,7 +143,7 @@ class Done:
     close: tuple[str, ...] = ()
 
 
-Effect: TypeAlias = AskModel | RunTools | Done
+Effect: TypeAlias = AskModel | RunTools | Pause | Done
 
 
 @attrs.frozen
@@ -145,6 +160,18 @@ class State:
     repairs: int = 0
     warned: bool = False
     done: bool = False
+
+    def progress(self) -> dict[str, Json]:
+        """Return everything but the limits, as JSON."""
+        return {name: value for name, value in attrs.asdict(self, recurse=False).items() if name != "limits"}
+
+    @classmethod
+    def resumed(cls, limits: Limits, progress: Mapping[str, Any]) -> State:
+        """Return the state that *progress* tells, under *limits*."""
+        kept = dict(progress)
+        kept["open_calls"] = tuple((str(id), str(signature)) for id, signature in progress["open_calls"])
+        kept["rounds_seen"] = tuple(str(seen) for seen in progress["rounds_seen"])
+        return cls(limits, **kept)
 
 
 def step(state: State, event: Event) -> tuple[State, Effect]:
@@ -196,6 +223,8 @@ def _answered(state: State, event: Replied) -> tuple[State, Effect]:
 
 
 def _settled(state: State, event: ToolsSettled) -> tuple[State, Effect]:
+    if event.pending:
+        return state, Pause(event.pending)
     seen = _signature(state.open_calls, event.outcomes)
     state = attrs.evolve(
         state,

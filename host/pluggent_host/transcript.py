@@ -14,7 +14,11 @@ from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import DecisionMade
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 
+from pluggent_host.pausing import Paused, Resolved, Resumed, Standing, Waiting
+
 FORMAT = 1
+BY_HOST = "host"
+"""Who said what nobody else did: warnings, requests for an answer of the right form."""
 UNSURE = frozenset({str(ToolErrorKind.OUTCOME_UNKNOWN), str(ToolErrorKind.TIMEOUT), str(ToolErrorKind.CANCELLED)})
 """Outcomes after which a dispatched call may have happened or not."""
 SURE = frozenset({"", str(ToolErrorKind.FAILED), str(ToolErrorKind.RESULT)})
@@ -144,6 +148,9 @@ Entry: TypeAlias = (
     | TurnOver
     | ModelChosen
     | Undone
+    | Paused
+    | Resolved
+    | Resumed
 )
 
 
@@ -152,7 +159,9 @@ class Rebuilt:
     """A conversation as its entries tell it.
 
     ``closing`` are the entries that give every call left open by a crash its one result;
-    ``unsure`` the fingerprints of calls that may or may not have happened.
+    ``waiting`` is the turn that waits for a person, if one does: its calls stay open.
+    ``standing`` are approvals for the rest of the session, ``unsure`` the fingerprints of calls
+    that may or may not have happened.
     """
 
     began: bool = False
@@ -164,6 +173,8 @@ class Rebuilt:
     metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
     closing: tuple[Entry, ...] = ()
     unsure: frozenset[str] = frozenset()
+    waiting: Waiting | None = None
+    standing: frozenset[Standing] = frozenset()
 
 
 class Transcript(Protocol):
@@ -232,6 +243,10 @@ class _Book:
         self.allowed: set[str] = set()
         self.over = True
         self.began = False
+        self.paused: Paused | None = None
+        self.said: Message | None = None
+        self.resolved: dict[str, Resolved] = {}
+        self.standing: set[Standing] = set()
         self.starts: dict[str, int] = {}
         """Where in the messages those of a turn begin."""
 
@@ -243,12 +258,13 @@ class _Book:
                 self.messages += messages
             case TurnBegan(turn_id):
                 self._flush()
-                self.turn_id, self.over, self.turns = turn_id, False, self.turns + 1
+                self.turn_id, self.over, self.turns, self.said = turn_id, False, self.turns + 1, None
             case Said(message=message) if message.tool_call_id in {call.id for call in self.open}:
                 self.results[message.tool_call_id or ""] = message
             case Said(turn_id, message):
                 self._flush()
                 self.starts.setdefault(turn_id, len(self.messages))
+                self.said = self.said or message
                 self.messages.append(message)
                 self.open = message.tool_calls if message.role is Role.ASSISTANT else ()
             case Dispatched(calls=calls):
@@ -265,6 +281,12 @@ class _Book:
             case TurnOver():
                 self._flush()
                 self.over = True
+            case Paused():
+                self.paused, self.resolved = entry, {}
+            case Resolved(digest=digest):
+                self._resolve(entry, digest)
+            case Resumed():
+                pass
             case ModelChosen(model):
                 self.model = model
             case Undone(turn_id):
@@ -274,7 +296,22 @@ class _Book:
             case Decided(decision):
                 self.allowed |= {decision.call_id} if decision.verdict in _GO else set()
 
+    def _resolve(self, entry: Resolved, digest: str) -> None:
+        self.resolved[digest] = entry
+        pending = self.paused.pending if self.paused is not None else ()
+        for each in pending:
+            if each.digest == digest and entry.agreed and entry.reach == "session":
+                self.standing.add(Standing(each.capability, each.definition, frozenset(each.asks)))
+
+    def _waiting(self) -> Waiting | None:
+        if self.paused is None or self.said is None or self.paused.turn_id != self.turn_id:
+            return None
+        # What was about to run when the process ended may have happened.
+        self.unsure |= set(self.dispatched.values())
+        return Waiting(self.paused, self.said, dict(self.results), dict(self.resolved))
+
     def _flush(self) -> list[Settled]:
+        self.paused = None
         closing: list[Settled] = []
         for call in self.open:
             result = self.results.pop(call.id, None)
@@ -293,8 +330,9 @@ class _Book:
         return closing
 
     def rebuilt(self) -> Rebuilt:
-        closing: list[Entry] = list(self._flush())
-        if not self.over:
+        waiting = self._waiting()
+        closing: list[Entry] = [] if waiting is not None else list(self._flush())
+        if not self.over and waiting is None:
             closing.append(TurnOver(self.turn_id, "interrupted", "the process ended in the middle of this turn"))
         return Rebuilt(
             self.began,
@@ -306,6 +344,8 @@ class _Book:
             self.metadata,
             tuple(closing),
             frozenset(self.unsure),
+            waiting,
+            frozenset(self.standing),
         )
 
 

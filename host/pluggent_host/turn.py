@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter
+from collections.abc import Awaitable
+from time import perf_counter, time
 from typing import Any, TypeVar, assert_never
 
 import attrs
 from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import (
     DecisionMade,
@@ -23,26 +23,41 @@ from pluggent_hookspecs.events import (
 )
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
+from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems
-from pluggent_host.batch import run_batch
+from pluggent_host.batch import BatchRun, run_batch
 from pluggent_host.calling import uncancelled
 from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Conversation, Services, began
 from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.deltas import follow, visible
-from pluggent_host.edges import InputOperation, OutputOperation
+from pluggent_host.edges import InputOperation
 from pluggent_host.feed import Feed
 from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nested import NestedCalls
+from pluggent_host.pausing import Paused
 from pluggent_host.quota import Quota
 from pluggent_host.selecting import select_tools
-from pluggent_host.step import AskModel, Done, Event, Replied, RunTools, Spent, Started, State, Stopped, Why, step
+from pluggent_host.showing import Showing, unasked
+from pluggent_host.step import (
+    EVENTS,
+    AskModel,
+    Done,
+    Event,
+    Pause,
+    Replied,
+    RunTools,
+    Spent,
+    Started,
+    State,
+    Stopped,
+    Why,
+    step,
+)
 from pluggent_host.toolcalls import CallContext, ToolCallOperation
-from pluggent_host.toolset import Toolset
 from pluggent_host.transcript import (
-    SURE,
-    UNSURE,
+    BY_HOST,
     Decided as DecidedEntry,
     Entry,
     Said,
@@ -55,8 +70,6 @@ from pluggent_host.wellformed import clean_message, with_distinct_ids
 
 E = TypeVar("E")
 R = TypeVar("R")
-
-NOBODY = "a person has to approve this first, and nobody was there to ask"
 
 
 class Turn:
@@ -76,26 +89,27 @@ class Turn:
         self.refused: set[str] = set()
         self.effects = 0
         self._services = services
-        self._conversation = conversation
+        self.conversation = conversation
         self._agent = agent
         self._feed = feed
         self._deltas = follow(self, scope, feed, services.chains, services.caller, services.settings.stream)
-        self._offered = agent.tools
-        self._reply: Message | None = None
+        self.offered = agent.tools
+        self.reply: Message | None = None
+        self.batch: BatchRun | None = None
+        self.round = 0
         self._value: tuple[Any, ...] = ()
-        self._so_far = ""
-        self._notes: list[str] = []
+        self.so_far = ""
         self.usage = Usage()
-        self._started = perf_counter()
+        self.started = perf_counter()
         self._thinking_s = 0.0
         self._asks = 0
-        self._shown = 0
+        self.out = Showing(self, scope, self.operations, services.chains, self._deltas, self.put)
         self._nested = NestedCalls(self, agent, services)
 
     # ---- the journal ---------------------------------------------------------------------
 
     def record(self, decision: DecisionMade) -> None:
-        self._conversation.append(DecidedEntry(decision))
+        self.conversation.append(DecidedEntry(decision))
 
     def tell(self, event: Observation) -> None:
         self._services.tell(event)
@@ -103,14 +117,14 @@ class Turn:
             self._feed.put(event)
 
     def append(self, *entries: Entry) -> None:
-        self._conversation.append(*entries)
+        self.conversation.append(*entries)
 
     def add(self, *messages: Message) -> None:
-        self._conversation.add(*messages)
+        self.conversation.add(*messages)
 
     async def commit(self) -> None:
         if self._services.settings.fsync != "off":
-            await self.threads.run(self._conversation.transcript.sync)
+            await self.threads.run(self.conversation.transcript.sync)
 
     # ---- the turn ------------------------------------------------------------------------
 
@@ -123,9 +137,9 @@ class Turn:
         )
         decided = await self.operations.decide(operation)
         if isinstance(decided, Asked):
-            decided = await self.put(decided) or _unasked(decided)
+            decided = await self.put(decided) or unasked(decided)
         if isinstance(decided, Denied):
-            return self._over(Done(Why.DENIED, decided.deny.tell_user))
+            return self.over(Done(Why.DENIED, decided.deny.tell_user))
         assert isinstance(decided, Ready | Answered)
         result: TurnResult[Any] | Message = await self.operations.perform(decided)
         if isinstance(result, Message):
@@ -134,29 +148,46 @@ class Turn:
 
     async def _run(self, event: InputEvent) -> TurnResult[Any]:
         self._begin(event.message)
-        state, effect = step(State(self.limits), Started())
+        return await self.drive(State(self.limits), Started())
+
+    async def drive(self, state: State, event: Event | Awaitable[Event]) -> TurnResult[Any]:
+        """Go on from *state* with *event* until the turn is over, or waits for a person."""
         try:
-            while not isinstance(effect, Done):
+            state, effect = step(state, event if isinstance(event, EVENTS) else await event)
+            while not isinstance(effect, Done | Pause):
                 state, effect = step(state, await self._do(effect))
         except asyncio.CancelledError:
-            self._over(Done(Why.CANCELLED))
+            self.over(Done(Why.CANCELLED))
             raise
         except BaseException as error:
-            self._over(Done(Why.FAILED, str(error)))
+            self.over(Done(Why.FAILED, str(error)))
             raise
+        if isinstance(effect, Pause):
+            return self._wait(state)
         self._close(effect)
-        return self._over(effect)
+        return self.over(effect)
+
+    def _wait(self, state: State) -> TurnResult[Any]:
+        assert self.batch is not None
+        paused = Paused(
+            self.scope.turn_id, time(), self.round, self.batch.pending, state.progress(), self.batch.settled.outcomes,
+            self.usage, self.spent().elapsed_s, tuple(self.refused), self.quota.counted(), self.so_far,
+        )  # fmt: skip
+        self.append(paused)
+        self.conversation.wait(paused, self.batch.messages)
+        detail = "; ".join(f"'{each.name}' needs approval: {each.why}" for each in paused.pending if each.asks)
+        return attrs.evolve(self.result(Done(Why.PAUSED, detail)), pending=paused.pending)
 
     async def _answered(self, event: InputEvent, answer: Message) -> TurnResult[Any]:
         self._begin(event.message)
         if not await self._say(answer):
-            return self._over(Done(Why.DENIED, self._last_note()))
+            return self.over(Done(Why.DENIED, self.out.last_note))
         problems = "; ".join(self._read_output(answer))
-        return self._over(Done(Why.INVALID_OUTPUT, problems) if problems else Done(Why.COMPLETED))
+        return self.over(Done(Why.INVALID_OUTPUT, problems) if problems else Done(Why.COMPLETED))
 
     def _begin(self, message: Message) -> None:
         self.append(Said(self.scope.turn_id, message))
-        self._conversation.add(message)
+        self.conversation.add(message)
         self.tell(TurnStarted(self.scope, message))
 
     async def _do(self, effect: AskModel | RunTools) -> Event:
@@ -164,36 +195,44 @@ class Turn:
             case AskModel(round, notice):
                 if notice:
                     said = Message.user(notice)
-                    self.append(Said(self.scope.turn_id, said, "host"))
+                    self.append(Said(self.scope.turn_id, said, BY_HOST))
                     self.add(said)
                 return await self._ask_model(round)
             case RunTools(_, round):
-                assert self._reply is not None
-                run = await run_batch(self, self._offered, self._reply.tool_calls, round)
-                return attrs.evolve(run.settled, spent=self._spent())
+                assert self.reply is not None
+                return self.after(await run_batch(self, self.offered, self.reply.tool_calls, round), round)
             case _:
                 assert_never(effect)
 
+    def after(self, run: BatchRun, round: int) -> Event:
+        """Return what the next step has to know of *run*, the batch of the reply of *round*."""
+        self.batch, self.round = run, round
+        return attrs.evolve(run.settled, spent=self.spent())
+
     def _close(self, done: Done) -> None:
-        calls = self._reply.tool_calls if self._reply is not None and done.close else ()
+        calls = self.reply.tool_calls if self.reply is not None and done.close else ()
         closing = [close_call(self.scope.turn_id, call) for call in calls if call.id in done.close]
         self.add(*(entry.message for entry in closing))
         self.append(*closing)
 
-    def _over(self, done: Done) -> TurnResult[Any]:
+    def over(self, done: Done) -> TurnResult[Any]:
         self.append(TurnOver(self.scope.turn_id, done.why, done.detail, self.usage))
+        return self.result(done)
+
+    def result(self, done: Done) -> TurnResult[Any]:
+        """Tell that the turn is over, and return what it came to."""
         answered = done.why in (Why.COMPLETED, Why.INVALID_OUTPUT)
-        text = self._so_far + visible(self._reply) if answered and self._reply else "\n".join(self._notes)
+        text = self.so_far + visible(self.reply) if answered and self.reply else "\n".join(self.out.notes)
         self.tell(TurnEnded(self.scope, done.why, text, self.usage, done.detail))
         result: TurnResult[Any] = TurnResult(
-            text, done.why, self.usage, self.scope.turn_id, self._reply, done.detail, done.limit
+            text, done.why, self.usage, self.scope.turn_id, self.reply, done.detail, done.limit
         )
         if not self._value or done.why is not Why.COMPLETED:
             return result
         return attrs.evolve(result, value=self._value[0], has_output=True)
 
-    def _spent(self) -> Spent:
-        return Spent(perf_counter() - self._started - self._thinking_s, self.usage)
+    def spent(self) -> Spent:
+        return Spent(perf_counter() - self.started - self._thinking_s, self.usage)
 
     def spend(self, usage: Usage) -> None:
         self.usage += usage
@@ -202,16 +241,17 @@ class Turn:
         """Seconds that one wait may take: *most*, capped by what is left of the turn."""
         if self.limits.wall_s is None:
             return most
-        return max(0.001, min(most, self.limits.wall_s - self._spent().elapsed_s))
+        return max(0.001, min(most, self.limits.wall_s - self.spent().elapsed_s))
 
     # ---- the model -----------------------------------------------------------------------
 
     async def _ask_model(self, round: int) -> Event:
         agent = self._agent
-        offered = await self._select_tools(agent.tools)
+        chain, hook_s = self._services.chains["select_tools"], self._services.settings.timeouts.hook_s
+        offered = await select_tools(chain, self.caller, hook_s, self, self.scope, agent.tools)
         system = (agent.system,) if agent.system is not None else ()
         request = ModelRequest(
-            agent.model.name, (*system, *self._conversation.messages), offered.specs, agent.parameters
+            agent.model.name, (*system, *self.conversation.messages), offered.specs, agent.parameters
         )
         operation = ModelCallOperation(
             self, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
@@ -220,39 +260,35 @@ class Turn:
         response = await self._called(operation)
         if isinstance(response, Stopped):
             return response
-        self._offered = operation.offered
+        self.offered = operation.offered
         message = with_distinct_ids(clean_message(response.message), round)
         if not await self._say(message):
-            return Stopped(Why.DENIED, self._last_note())
-        reply = self._reply
+            return Stopped(Why.DENIED, self.out.last_note)
+        reply = self.reply
         assert reply is not None
         paused = response.finish_reason is FinishReason.PAUSED and not reply.tool_calls
         if paused:
-            self._so_far += visible(reply)
+            self.so_far += visible(reply)
         elif reply.tool_calls:
-            self._so_far = ""
+            self.so_far = ""
         problems = () if paused or reply.tool_calls else self._read_output(reply)
         calls = tuple((call.id, f"{call.name} {call.arguments}") for call in reply.tool_calls)
-        return Replied(calls, self._spent(), paused, problems)
+        return Replied(calls, self.spent(), paused, problems)
 
     def _read_output(self, reply: Message) -> tuple[str, ...]:
         """Read *reply* in the form that was asked for; return what is wrong with it."""
         if self._agent.form is None:
             return ()
         try:
-            self._value = (self._agent.form.read(self._so_far + reply.text),)
+            self._value = (self._agent.form.read(self.so_far + reply.text),)
         except ArgumentProblems as error:
             return error.problems
         return ()
 
-    async def _select_tools(self, tools: Toolset) -> Toolset:
-        hook_s = self._services.settings.timeouts.hook_s
-        return await select_tools(self._services.chains["select_tools"], self.caller, hook_s, self, self.scope, tools)
-
     async def _called(self, operation: ModelCallOperation) -> ModelResponse | Stopped:
         decided = await self.operations.decide(operation)
         if isinstance(decided, Asked):
-            decided = await self.put(decided) or _unasked(decided)
+            decided = await self.put(decided) or unasked(decided)
         if isinstance(decided, Denied):
             return Stopped(Why.DENIED, decided.deny.tell_user)
         assert isinstance(decided, Ready | Answered)
@@ -263,11 +299,11 @@ class Turn:
             return response
         except errors.Denied as denied:
             error = denied.reason
-            self._take_back("denied by a policy")
+            self.out.take_back("denied by a policy")
             return Stopped(Why.DENIED, denied.reason)
         except errors.HookError as failure:
             error = str(failure)
-            self._take_back("a policy failed")
+            self.out.take_back("a policy failed")
             if self._out_of_time():  # a layer that waits to try again is given up with the turn
                 return self._no_time()
             raise
@@ -291,7 +327,7 @@ class Turn:
         return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.limits.wall_s:g})", "wall_s")
 
     def _out_of_time(self) -> bool:
-        return self.limits.wall_s is not None and self._spent().elapsed_s >= self.limits.wall_s
+        return self.limits.wall_s is not None and self.spent().elapsed_s >= self.limits.wall_s
 
     async def _keep_partial(self, operation: ModelCallOperation) -> None:
         """Keep what had come of a broken stream, if the result hooks let it pass."""
@@ -302,7 +338,7 @@ class Turn:
             response = await self.operations.finish(operation, operation.event, ModelResponse(partial))
             await self._say(clean_message(attrs.evolve(response.message, tool_calls=())))
         except errors.PluggentError:
-            self._notes.append("the partial reply was withheld by a policy")
+            self.out.notes.append("the partial reply was withheld by a policy")
 
     # ---- what the person sees ------------------------------------------------------------
 
@@ -310,7 +346,7 @@ class Turn:
         """Let a reply pass the output policies, show it, and take it into the conversation."""
         seen = message
         if message.content:
-            out = await self._released(message, "reply")
+            out = await self.out.released(message, "reply")
             if out is None:
                 return False
             seen = attrs.evolve(out, tool_calls=message.tool_calls)
@@ -319,43 +355,17 @@ class Turn:
         elif visible(seen):
             self.tell(TextShown(self.scope, visible(seen)))
         self.append(Said(self.scope.turn_id, seen))
-        self._conversation.add(seen)
-        self._reply = seen
+        self.conversation.add(seen)
+        self.reply = seen
         return True
 
     async def show(self, message: Message, source: str) -> bool:
-        out = await self._released(message, source)
+        out = await self.out.released(message, source)
         if out is None:
             return False
-        self._notes.append(out.text)
+        self.out.notes.append(out.text)
         self.tell(UserNotified(self.scope, out, source))
         return True
-
-    async def _released(self, message: Message, source: str) -> Message | None:
-        if not self._services.chains["transform_output"] and not self._services.chains["decide_output"]:
-            return message
-        self._shown += 1
-        operation = OutputOperation(self, self.scope, message, source, f"{self.scope.turn_id}.out{self._shown}")
-        try:
-            decided = await self.operations.decide(operation)
-        except errors.HookError:
-            self._take_back("a policy failed")
-            raise
-        if isinstance(decided, Asked):
-            decided = await self.put(decided) or _unasked(decided)
-        if isinstance(decided, Ready):
-            return await self.operations.perform(decided)
-        assert isinstance(decided, Denied)
-        self._take_back("withheld by a policy")
-        self._notes.append(decided.deny.tell_user)
-        return None
-
-    def _take_back(self, why: str) -> None:
-        if self._deltas is not None:
-            self._deltas.discard(why)
-
-    def _last_note(self) -> str:
-        return self._notes[-1] if self._notes else ""
 
     # ---- people --------------------------------------------------------------------------
 
@@ -366,6 +376,15 @@ class Turn:
             return await self.operations.ask(asked)
         finally:
             self._thinking_s += perf_counter() - started
+
+    @property
+    def pauses(self) -> bool:
+        return self._services.settings.on_ask == "pause"
+
+    def answer(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
+        if self.conversation.stands(asked.event, asked.asks):
+            return self.operations.approved(asked, "host", "approved for this session")
+        return None
 
     def may_ask(self) -> bool:
         return self._asks < self.limits.asks
@@ -379,20 +398,7 @@ class Turn:
         return self._nested.context(call, clock)
 
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
-        if event.capability in self.threads.running():
-            return "an earlier call of it was given up but is still running"
-        if call.tool.repeatable:
-            return ""
-        if call.fingerprint(event) in self._conversation.unsure:
-            return "the same call was interrupted before and may already have taken effect"
-        return ""
+        return self.conversation.doubts(call, event, self.threads.running())
 
     def settled(self, call: ToolCallOperation, event: ToolCallEvent, outcome: str) -> None:
-        if outcome in UNSURE:
-            self._conversation.unsure.add(call.fingerprint(event))
-        elif outcome in SURE:
-            self._conversation.unsure.discard(call.fingerprint(event))
-
-
-def _unasked(asked: Asked[E, R]) -> Denied[E, R]:
-    return Denied(asked.operation, asked.event, "host", Deny(NOBODY, tell_user=f"{asked.verdict.reason}: {NOBODY}"))
+        self.conversation.settled(call.fingerprint(event), outcome)

@@ -8,6 +8,7 @@ import attrs
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.messages import Message, Usage
 
+from pluggent_host.pausing import Pending
 from pluggent_host.step import Why
 
 T = TypeVar("T")
@@ -20,6 +21,7 @@ class TurnResult(Generic[T]):
     ``text`` is what the person was shown by the model; ``message`` the whole last reply.
     ``limit`` names the limit that was reached, if one was. ``value`` is the reply in the form
     that was asked for, ``has_output`` whether there is one; ``output`` is it or raises.
+    ``pending`` are the calls that a paused turn waits with: see Session.resume.
     """
 
     text: str
@@ -30,6 +32,7 @@ class TurnResult(Generic[T]):
     detail: str = ""
     limit: str = ""
     value: T | None = None
+    pending: tuple[Pending, ...] = ()
     has_output: bool = False
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
-from pluggent_hookspecs import Delta, ModelRequest, ModelResponse, TextDelta, deltas
+from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, TextDelta, deltas
 
 from pluggent_offline.script import answer
 
@@ -16,14 +16,18 @@ _PIECE = re.compile(r"\s*\S+\s*|\s+")
 class OfflineProvider:
     """A provider without network, key or model. Any model name will do: ``offline/demo``.
 
-    A reply is a pure function of the request. It is streamed a word a batch. Of the
-    parameters, ``max_output_tokens``, ``parallel_tool_calls`` and ``tool_choice="none"`` are
-    heeded, ``output_schema`` is refused, the others mean nothing here.
+    A reply is a pure function of the request. It is streamed a word a batch. For
+    ``output_schema`` it is the smallest value that the schema allows, as JSON.
+
+    ``max_output_tokens``, ``stop``, ``parallel_tool_calls`` and ``tool_choice`` are heeded, the
+    latter until a call was made. Nothing is drawn by lot here, so any ``temperature``, ``top_p``,
+    ``top_k``, ``seed`` and penalty gets the one reply that there is. The other parameters are
+    words to a vendor or to a model, of which there is none: they are refused.
 
     Usage counts words: everything between white space in the texts, tool calls and tool
     results of the conversation is one token. Definitions of tools are not counted.
 
-    Raises ProviderError ``bad_request`` for ``output_schema``, nothing else.
+    Raises ProviderError ``bad_request`` for what is refused, nothing else.
     """
 
     @property
@@ -45,6 +49,10 @@ class OfflineProvider:
         for delta in _pieces(answer(request)):
             yield (delta,)
             await asyncio.sleep(0)  # others get their turn between two words, as with a network
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        """Return the one name that stands for all."""
+        return (ModelInfo("demo", "offline stand-in: any name will do, no model is behind it"),)
 
 
 def _pieces(response: ModelResponse) -> Iterator[Delta]:

@@ -9,20 +9,19 @@ import attrs
 from pluggent_hookspecs import (
     FinishReason,
     Message,
+    ModelParameters,
     ModelRequest,
     ModelResponse,
-    ProviderError,
-    ProviderErrorKind,
     Role,
-    Text,
     ToolCall,
     ToolSpec,
     Usage,
     thaw,
 )
 
-from pluggent_offline import wording
+from pluggent_offline import wishes, wording
 from pluggent_offline.grammar import Call, GrammarError, Rounds, first_word, parse
+from pluggent_offline.instances import NoInstanceError, as_text, smallest
 
 _WORDS = object()
 
@@ -43,25 +42,36 @@ class Turn:
 def answer(request: ModelRequest) -> ModelResponse:
     """Return the reply to *request*.
 
-    Raises ProviderError ``bad_request`` if the reply must follow a schema.
+    Raises ProviderError ``bad_request`` for what cannot be done here: a parameter that means
+    nothing without a model, a schema that no value was found for, a call that has to be made and
+    was not typed.
     """
-    if request.parameters.output_schema is not None:
-        raise ProviderError(
-            ProviderErrorKind.BAD_REQUEST,
-            "there is no model here that could write JSON to a schema; configure one: --model openai/gpt-5-mini",
-            provider="offline",
-        )
-    said = _reply(request, _last_turn(request.messages))
-    message, reason = _spoken(said, request.parameters.max_output_tokens) if isinstance(said, str) else _calling(said)
+    choice = wishes.checked(request)
+    turn = _last_turn(request.messages)
+    said = _reply(request, turn, choice)
+    if isinstance(said, str):
+        if choice.required and not turn.rounds_done:
+            raise wishes.refusal("tool_choice: a tool has to be called, and what was typed is no call that I can make")
+        message, reason = _spoken(_in_form(said, turn, request.parameters), request.parameters)
+    else:
+        message, reason = _calling(said)
     usage = Usage(sum(_words(each) for each in request.messages), _words(message), cost_usd=0.0)
     return ModelResponse(message, reason, usage, request.model)
 
 
-def _reply(request: ModelRequest, turn: Turn) -> str | tuple[ToolCall, ...]:
+def _in_form(said: str, turn: Turn, parameters: ModelParameters) -> str:
+    """Return a reply in words as it was wanted: by a schema, or with a word on what cannot be read."""
+    if parameters.output_schema is None:
+        return wording.join(said, wording.not_looked_at(turn.asked.content))
+    try:
+        return as_text(smallest(parameters.output_schema))
+    except NoInstanceError as error:
+        raise wishes.refusal(f"output_schema: {error}") from error
+
+
+def _reply(request: ModelRequest, turn: Turn, choice: wishes.Choice) -> str | tuple[ToolCall, ...]:
     """Return what to say, or the calls to make next."""
     tools = {tool.name: tool for tool in request.tools}
-    if unseen := [part for part in turn.asked.content if not isinstance(part, Text)]:
-        return wording.cannot_look_at(unseen)
     if not turn.rounds_done and first_word(turn.asked.text) not in tools:
         return wording.introduction(tools, first_word(turn.asked.text))
     try:
@@ -70,16 +80,17 @@ def _reply(request: ModelRequest, turn: Turn) -> str | tuple[ToolCall, ...]:
         return wording.unreadable(error, tools)
     if request.parameters.parallel_tool_calls is False:
         rounds = tuple((call,) for calls in rounds for call in calls)
-    return _next(request, turn, rounds, tools)
+    allowed = {name: tool for name, tool in tools.items() if choice.allows(name)}
+    return _next(request, turn, rounds, allowed, choice)
 
 
 def _next(
-    request: ModelRequest, turn: Turn, rounds: Rounds, tools: Mapping[str, ToolSpec]
+    request: ModelRequest, turn: Turn, rounds: Rounds, tools: Mapping[str, ToolSpec], choice: wishes.Choice
 ) -> str | tuple[ToolCall, ...]:
     done = turn.rounds_done
     if done >= len(rounds):
         return wording.results(turn.since)
-    if request.parameters.tool_choice == "none":
+    if choice.forbidden:
         return wording.join(wording.results(turn.since), wording.TOOLS_FORBIDDEN)
     # At first all rounds are looked at: better nothing done than half of it.
     ahead = rounds[done] if done else [call for calls in rounds for call in calls]
@@ -101,8 +112,11 @@ def _calling(calls: tuple[ToolCall, ...]) -> tuple[Message, FinishReason]:
     return Message.assistant(tool_calls=calls), FinishReason.TOOL_CALLS
 
 
-def _spoken(text: str, limit: int | None) -> tuple[Message, FinishReason]:
-    words = text.split()
+def _spoken(text: str, parameters: ModelParameters) -> tuple[Message, FinishReason]:
+    text = wording.whole(text)
+    ends = [at for stop in parameters.stop if stop and (at := text.find(stop)) >= 0]
+    text = text[: min(ends, default=len(text))]
+    words, limit = text.split(), parameters.max_output_tokens
     if limit is None or len(words) <= limit:
         return Message.assistant(text), FinishReason.STOP
     return Message.assistant(" ".join(words[:limit])), FinishReason.LENGTH

@@ -6,7 +6,7 @@ import difflib
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from pluggent_hookspecs import File, Image, Json, Message, Part, Refusal, Role, Text, ToolSpec
+from pluggent_hookspecs import Audio, File, Image, Json, Message, Part, Refusal, Role, Text, ToolSpec, VendorPart
 
 from pluggent_offline.grammar import Call, GrammarError, first_word, render_value
 
@@ -27,6 +27,7 @@ _KINDS = {
     "object": "{…}",
     "null": "null",
 }
+_NAME_CHARS = 200
 _SHOWN_BEFORE = 60
 _SHOWN_AFTER = 20
 
@@ -34,6 +35,11 @@ _SHOWN_AFTER = 20
 def join(*paragraphs: str) -> str:
     """Return the paragraphs that say something, an empty line between them."""
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def whole(text: str) -> str:
+    """Return *text* without half characters, which may have been typed and cannot be written down."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def introduction(tools: Mapping[str, ToolSpec], word: str) -> str:
@@ -55,10 +61,11 @@ def not_offered(call: Call, tools: Mapping[str, ToolSpec], *, later: bool) -> st
     return join(f"'{call.name}' (character {call.position + 1}) {what}{_nearest(call.name, tools)}", _offer(tools))
 
 
-def cannot_look_at(parts: Sequence[Part]) -> str:
-    """Return an honest word on images, sound and files."""
-    kinds = ", ".join(dict.fromkeys(_label(part) for part in parts))
-    return join(f"Your message carries something that I cannot look at: {kinds}. I read text only.", _WHO, _REAL_MODEL)
+def not_looked_at(parts: Sequence[Part]) -> str:
+    """Return an honest word on images, sound and files, empty if there are none."""
+    # What belongs to one vendor is for no other to talk about.
+    names = dict.fromkeys(_label(part) for part in parts if not isinstance(part, Text | VendorPart))
+    return f"I was also given what I cannot look at, for I read text only: {', '.join(names)}." if names else ""
 
 
 def results(since: Sequence[Message]) -> str:
@@ -116,8 +123,21 @@ def _shown(part: Part) -> str:
 
 
 def _label(part: Part) -> str:
-    kind = type(part).__name__.lower()
-    return f"{kind} {part.media_type}" if isinstance(part, Image | File) else kind
+    """Return what a part is: its kind, its name or place where it has one, and its type."""
+    match part:
+        case Image(url=url, media_type=media_type, file_id=file_id):
+            facts = [_shortened(url or file_id), media_type if url is None else None]
+        case File(filename=filename, url=url, media_type=media_type, file_id=file_id):
+            facts = [_shortened(filename or url or file_id), media_type]
+        case Audio(format=name):
+            facts = [name]
+        case _:
+            facts = []
+    return " ".join(filter(None, [type(part).__name__.lower(), *facts]))
+
+
+def _shortened(name: str | None) -> str | None:
+    return name if name is None or len(name) <= _NAME_CHARS else f"{name[:_NAME_CHARS]}…"
 
 
 def _nearest(word: str, names: Mapping[str, ToolSpec]) -> str:

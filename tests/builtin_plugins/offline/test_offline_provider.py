@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import (
+    AllowedTools,
+    Audio,
     Delta,
+    File,
     FinishReason,
     Image,
     Message,
@@ -20,6 +24,7 @@ from pluggent_hookspecs import (
     Text,
     ToolSpec,
     Usage,
+    VendorPart,
 )
 from pluggent_offline.plugin import Offline
 from pluggent_offline.provider import OfflineProvider
@@ -69,6 +74,13 @@ def wanted(response: ModelResponse) -> list[tuple[str, object]]:
 def with_results(said: Message, *results: str, failed: bool = False) -> tuple[Message, ...]:
     pairs = zip(said.tool_calls, results, strict=True)
     return (said, *(Message.tool(call, result, is_error=failed) for call, result in pairs))
+
+
+def refused(*messages: Message | str, tools: tuple[ToolSpec, ...] = (WEATHER, MIX), **parameters: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as caught:
+        reply(*messages, tools=tools, **parameters)
+    assert caught.value.kind is ProviderErrorKind.BAD_REQUEST
+    return caught.value
 
 
 async def streamed(sent: ModelRequest) -> list[list[Delta]]:
@@ -192,13 +204,25 @@ def test_tools_that_are_forbidden_are_not_called():
     assert "no tool may be called" in reply("mix n=1", tool_choice="none").message.text
 
 
-def test_images_are_declined_in_words():
-    message = Message.user((Text("mix n=1"), Image(url="https://example.org/a.png")))
+def test_what_cannot_be_looked_at_is_named_beside_the_results():
+    picture, report = Image(data="AA=="), File(data="AA==", filename="report.pdf", media_type="application/pdf")
+    message = Message.user((Text("mix n=1"), picture, report, Audio("AA=="), VendorPart("another", {"type": "x"})))
 
-    response = reply(message)
+    first = reply(message)
+    last = reply(message, *with_results(first.message, "a"))
 
-    assert wanted(response) == []
-    assert "I cannot look at: image image/png." in response.message.text
+    assert wanted(first) == [("mix", {"n": 1})]
+    assert last.message.text == (
+        "mix: a\n\nI was also given what I cannot look at, for I read text only: "
+        "image image/png, file report.pdf application/pdf, audio wav."
+    )
+
+
+def test_a_picture_alone_is_answered_in_words():
+    text = reply(Message.user(Image(url=f"https://example.org/{'a' * 300}"))).message.text
+
+    assert "no model is behind me" in text
+    assert f"image https://example.org/{'a' * 180}…." in text
 
 
 def test_results_that_are_no_text_are_named():
@@ -209,11 +233,86 @@ def test_results_that_are_no_text_are_named():
     assert reply("mix n=1", *with_results(said, "")).message.text == "mix: (no text)"
 
 
-def test_structured_output_is_refused():
-    with pytest.raises(ProviderError) as caught:
-        reply("hello", output_schema={"type": "object"})
+def test_structured_output_is_the_smallest_value_that_the_schema_allows():
+    schema = {"type": "object", "properties": {"city": {"type": "string", "minLength": 1}}, "required": ["city"]}
 
-    assert caught.value.kind is ProviderErrorKind.BAD_REQUEST
+    response = reply("Where is the Eiffel tower?", output_schema=schema)
+
+    assert (json.loads(response.message.text), response.finish_reason) == ({"city": "a"}, FinishReason.STOP)
+
+
+def test_calls_are_made_before_the_structured_output():
+    text, schema = "mix n=1", {"type": "object"}
+    first = reply(text, output_schema=schema)
+
+    last = reply(text, *with_results(first.message, "a"), output_schema=schema)
+
+    assert wanted(first) == [("mix", {"n": 1})]
+    assert last.message.text == "{}"
+
+
+def test_a_schema_that_no_value_is_found_for_is_refused():
+    error = refused("hello", output_schema={"type": "integer", "minimum": 3, "maximum": 2})
+
+    assert "parameters.output_schema: $: no number was found in its range" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("reasoning_effort", "low"),
+        ("logprobs", 0),
+        ("service_tier", "auto"),
+        ("user", "a"),
+        ("metadata", {"a": "b"}),
+        ("extra", {"a": 1}),
+    ],
+)
+def test_a_parameter_that_means_nothing_here_is_refused_by_name(name: str, value: Any):
+    error = refused("hello", **{name: value})
+
+    assert str(error).startswith(f"offline: parameters.{name}: ")
+
+
+def test_where_nothing_is_drawn_by_lot_every_way_of_drawing_gives_the_same():
+    sampled = reply("hello", temperature=2.0, top_p=0.1, top_k=1, seed=7, presence_penalty=1.0, frequency_penalty=-1.0)
+
+    assert sampled == reply("hello")
+
+
+@pytest.mark.parametrize("choice", ["weather", AllowedTools(("weather",))])
+def test_a_tool_that_is_not_allowed_now_is_not_called(choice: object):
+    text = "mix n=1 & weather city=Rome"
+
+    assert wanted(reply("weather city=Rome", tool_choice=choice)) == [("weather", {"city": "Rome"})]
+    if isinstance(choice, AllowedTools):
+        assert "'mix' is not offered here" in reply(text, tool_choice=choice).message.text.replace(" (character 1)", "")
+    else:
+        assert "tool_choice" in str(refused(text, tool_choice=choice))
+
+
+def test_a_call_that_has_to_be_made_is_made_or_refused():
+    text = "mix n=1"
+    done = with_results(reply(text, tool_choice="required").message, "a")
+
+    assert "no call that I can make" in str(refused("hello", tool_choice="required"))
+    assert "none is offered" in str(refused(text, tools=(), tool_choice="required"))
+    assert "no tool 'nothing' is offered" in str(refused(text, tool_choice="nothing"))
+    assert reply(text, *done, tool_choice="required").message.text == "mix: a"
+
+
+def test_a_reply_ends_before_a_word_that_stops_it():
+    assert reply("hello", stop=("offline", "pluggent")).message.text == "I am "
+
+
+async def test_the_one_model_is_listed():
+    (model,) = await OfflineProvider().list_models()
+
+    assert (model.id, "no model is behind it" in model.name) == ("demo", True)
+
+
+def test_half_a_character_in_a_mistake_is_not_repeated():
+    assert "\ud800" not in reply("weather city=\ud800").message.text
 
 
 def test_a_reply_ends_at_the_limit_of_words():

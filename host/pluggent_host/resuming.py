@@ -1,0 +1,148 @@
+"""A paused turn goes on: from its stored bytes, decided again, with the answers that were given."""
+
+from __future__ import annotations
+
+from time import time
+from typing import Any
+
+import attrs
+from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.events import InputEvent, ToolCallEvent
+from pluggent_hookspecs.messages import Message, ToolCall, Usage
+from pluggent_hookspecs.tools import ToolOutput
+
+from pluggent_host.batch import Batch, BatchRun
+from pluggent_host.decided import Asked, Decided, Denied, Ready
+from pluggent_host.edges import InputOperation
+from pluggent_host.pausing import Pending, Resumed, Waiting
+from pluggent_host.showing import unasked
+from pluggent_host.slots import Slot, unknown_tool
+from pluggent_host.step import Done, Event, State, Why
+from pluggent_host.toolcalls import ToolCallOperation
+from pluggent_host.turn import Turn
+from pluggent_host.turn_result import TurnResult
+
+CHANGED = "Denied: the tool, or what is known of it, has changed since a person was asked about this call."
+
+
+class ResumedTurn(Turn):
+    """The second part of a turn that was paused. Used once."""
+
+    def __init__(self, *parts: Any, waiting: Waiting, reply: Message) -> None:
+        super().__init__(*parts)
+        self._waiting = waiting
+        self.reply = reply
+        paused = waiting.paused
+        self.usage, self.so_far = paused.usage, paused.so_far
+        self.refused |= set(paused.refused)
+        self.quota.restore(paused.counted)
+        self.started -= paused.elapsed_s
+
+    def used_since(self, before: Usage) -> Usage:
+        """Return what this part of the turn has used."""
+        fields = attrs.asdict(self.usage)
+        then = attrs.asdict(before)
+        counts = {name: _less(value, then[name]) for name, value in fields.items() if name != "estimated"}
+        return Usage(**counts, estimated=self.usage.estimated)
+
+    async def resume(self) -> TurnResult[Any]:
+        """Go on with the turn. Raises as Turn.run; what is still not answered pauses it again."""
+        self.append(Resumed(self.scope.turn_id, time()))
+        said = self._waiting.said
+        operation: InputOperation[TurnResult[Any]] = InputOperation(self, self.scope, said, self._go_on, resumed=True)
+        decided = await self.operations.decide_frozen(operation, operation.freeze(operation.event))
+        if isinstance(decided, Asked):
+            decided = await self.put(decided) or unasked(decided)
+        if isinstance(decided, Ready):
+            return await self.operations.perform(decided)
+        reason = decided.deny.tell_user if isinstance(decided, Denied) else "a policy answered in place of going on"
+        return self.give_up(Done(Why.DENIED, reason))
+
+    async def _go_on(self, event: InputEvent) -> TurnResult[Any]:
+        return await self.drive(State.resumed(self.limits, self._waiting.paused.progress), self._settle())
+
+    async def _settle(self) -> Event:
+        assert self.reply is not None
+        batch = ResumedBatch(self, self.offered, self._waiting.paused.round)
+        self.conversation.waiting = None
+        try:
+            run = await batch.resume(self.reply.tool_calls, self._waiting)
+        except BaseException:
+            batch.close()
+            raise
+        if run.pending:
+            self.conversation.waiting = self._waiting
+        else:
+            self.add(*run.messages)
+        return self.after(run, self._waiting.paused.round)
+
+    def answer(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
+        given = self._waiting.resolved.get(asked.event.digest)
+        if given is not None and not given.agreed:
+            return self.operations.refused(asked, given.by, given.reason)
+        known = {
+            ask
+            for pending in self._waiting.paused.pending
+            if pending.digest == asked.event.digest
+            for ask in pending.asks
+        }
+        if given is not None and {(plugin, ask.tell_user) for plugin, ask in asked.asks} <= known:
+            return self.operations.approved(asked, given.by, given.reason)
+        return super().answer(asked)
+
+    def give_up(self, done: Done) -> TurnResult[Any]:
+        """End the turn: every open call has its one result."""
+        self.conversation.withdraw(str(done.why))
+        return self.result(done)
+
+
+def _less(now: float | None, before: float | None) -> Any:
+    return now if now is None or before is None else now - before
+
+
+class ResumedBatch(Batch):
+    """The calls of a reply of which some were pending."""
+
+    async def resume(self, calls: tuple[ToolCall, ...], waiting: Waiting) -> BatchRun:
+        """Settle what is open of *calls*; what had its result keeps it."""
+        pending = {each.call_id: each for each in waiting.paused.pending}
+        outcomes = {outcome.call_id: outcome for outcome in waiting.paused.outcomes}
+        # All of them first, so that a cancellation finds every call where it is.
+        self._slots += [self._found(call, index, waiting) for index, call in enumerate(calls)]
+        for index, slot in enumerate(self._slots):
+            if slot.message is not None:
+                slot.outcome = outcomes.get(slot.call.id)
+            elif (known := pending.get(slot.call.id)) is None:
+                # The process ended before it was decided about: it takes the usual way.
+                self._slots[index] = await self._decided(slot.call, index)
+            else:
+                self._slots[index] = await self._decided_again(slot.call, index, known)
+        return await self._go_on()
+
+    def _found(self, call: ToolCall, index: int, waiting: Waiting) -> Slot:
+        slot = Slot(call, self._operation(call, index, b"{}"), message=waiting.results.get(call.id))
+        if slot.message is not None:
+            slot.output = ToolOutput(slot.message.content, is_error=slot.message.is_error)
+        return slot
+
+    async def _decided_again(self, call: ToolCall, index: int, pending: Pending) -> Slot:
+        turn = self._turn
+        operation = self._operation(call, index, pending.arguments_json)
+        event = operation.freeze(operation.event)
+        slot = Slot(call, operation, effects_seen=turn.effects)
+        tool = operation.tool
+        same = pending.capability == tool.capability and pending.definition == tool.definition
+        if not same or (pending.digest and event.digest != pending.digest):
+            operation.kind = ToolErrorKind.DENIED
+            await self._settle(slot, ToolOutput.error(CHANGED))
+            return slot
+        await self._note(slot, await turn.operations.decide_frozen(operation, event))
+        return slot
+
+    def _operation(self, call: ToolCall, index: int, arguments_json: bytes) -> ToolCallOperation:
+        turn = self._turn
+        tool = self._offered.get(call.name) or unknown_tool(call.name)
+        return ToolCallOperation(
+            turn.runner, turn, turn.scope, tool, call.id, arguments_json, self._round, index,
+            turn.left_s(turn.quota.timeout_s(tool)),
+        )  # fmt: skip

@@ -1,0 +1,54 @@
+"""What every provider has to do with a server at its other end that the suite controls.
+
+    class TestMine(WireConformance):
+        wire = OpenAIWire()
+
+        def make_provider(self, server):
+            return opened(MyPlugin(base_url=server.url, key=server.key, timeout_s=server.patience_s))
+
+A real HTTP server on loopback speaks the vendor's format, well, late and broken. ``OpenAIWire`` and
+``AnthropicWire`` come with the suite; another format is a class that inherits ``Wire``. What
+``ProviderConformance`` asks is asked here too.
+"""
+
+from __future__ import annotations
+
+from pluggent_host.testing.providers_asking import Made, opened
+from pluggent_host.testing.providers_lifetimes import Lifetimes
+from pluggent_host.testing.providers_replies import NamesAndReplies
+from pluggent_host.testing.providers_requests import Requests
+from pluggent_host.testing.providers_stories import Stories
+from pluggent_host.testing.providers_wire_anthropic import AnthropicWire
+from pluggent_host.testing.providers_wire_breaks import Breaks
+from pluggent_host.testing.providers_wire_damage import Damage
+from pluggent_host.testing.providers_wire_faults import Faults
+from pluggent_host.testing.providers_wire_format import Fault, Says, Wire
+from pluggent_host.testing.providers_wire_openai import OpenAIWire
+from pluggent_host.testing.providers_wire_parameters import WireParameters
+from pluggent_host.testing.providers_wire_replies import WireReplies
+from pluggent_host.testing.providers_wire_requests import WireRequests
+from pluggent_host.testing.providers_wire_server import WireServer
+from pluggent_host.testing.providers_wire_waits import Waits
+
+__all__ = ["AnthropicWire", "Fault", "Made", "OpenAIWire", "Says", "Wire", "WireConformance", "WireServer", "opened"]
+
+
+class WireConformance(
+    NamesAndReplies,
+    Requests,
+    Lifetimes,
+    Stories,
+    WireReplies,
+    WireRequests,
+    WireParameters,
+    Faults,
+    Breaks,
+    Waits,
+    Damage,
+):
+    """The promises of ``pluggent_hookspecs.Provider``, seen from both ends.
+
+    Inherit, say which wire it is, and how a provider is made for a server. ``patience_s`` is
+    what the provider is told to wait at most in tests of that, ``max_bytes`` what it is told to read
+    at most; with ``bounds_size = False`` it need not know a limit. More in WireSuite and Suite.
+    """

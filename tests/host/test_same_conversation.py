@@ -1,0 +1,233 @@
+"""The same conversation with tools on every vendor, and one conversation that goes from vendor to vendor."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import attrs
+import pytest
+from pluggent_anthropic.plugin import Anthropic
+from pluggent_hookspecs import (
+    FinishReason,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    Provider,
+    Reasoning,
+    Role,
+    Secret,
+    Text,
+    ToolCall,
+    Usage,
+)
+from pluggent_host import Host, Session
+from pluggent_host.testing.providers import opened, transcript_shape
+from pluggent_host.testing.providers_stories import (
+    FIRST_TURN,
+    SECOND_TURN,
+    NoLaunch,
+    Offering,
+    add,
+    fail,
+    launch,
+    talking_with,
+    weather,
+)
+from pluggent_host.testing.providers_wire import AnthropicWire, OpenAIWire, WireServer
+from pluggent_host.testing.providers_wire_server import strings
+from pluggent_host.transcript import Entry, Said
+from pluggent_offline.grammar import Call, render
+from pluggent_offline.plugin import Offline
+from pluggent_openai.plugin import OpenAI
+
+TYPED = [render([[Call(*wanted) for wanted in calls] for calls in turn]) for turn in (FIRST_TURN, SECOND_TURN)]
+"""What the person says: the offline provider understands it, and the others are told what it answers."""
+
+
+def openai_at(server: WireServer) -> opened:
+    return opened(OpenAI(OpenAI.Settings(base_url=server.url, api_key=Secret.of(server.key))))
+
+
+def anthropic_at(server: WireServer) -> opened:
+    return opened(Anthropic(Anthropic.Settings(base_url=server.url, api_key=Secret.of(server.key))))
+
+
+VENDORS = {"openai": (OpenAIWire, openai_at), "anthropic": (AnthropicWire, anthropic_at)}
+vendors = pytest.mark.parametrize("vendor", VENDORS)
+
+
+@pytest.fixture
+def servers() -> Iterator[dict[str, WireServer]]:
+    with WireServer(OpenAIWire(), 10, 10**6) as one, WireServer(AnthropicWire(), 10, 10**6) as other:
+        yield {"openai": one, "anthropic": other}
+
+
+@asynccontextmanager
+async def offline() -> AsyncGenerator[Session]:
+    async with opened(Offline()) as provider, talking_with(provider, "demo") as session:
+        yield session
+
+
+async def told(session: Session, *, streamed: bool = False) -> tuple[Entry, ...]:
+    """Say all that is typed, and return what is kept of it."""
+    for text in TYPED:
+        if streamed:
+            async with session.stream(text) as events:
+                async for _ in events:
+                    pass
+        else:
+            await session.say(text)
+    return session.records()
+
+
+async def answers_of_offline() -> list[ModelResponse]:
+    """Return what the offline provider answers to all that is typed."""
+    async with offline() as session:
+        records = await told(session)
+    said = [entry.message for entry in records if isinstance(entry, Said)]
+    return [reply(message) for message in said if message.role is Role.ASSISTANT]
+
+
+def reply(message: Message) -> ModelResponse:
+    reason = FinishReason.TOOL_CALLS if message.tool_calls else FinishReason.STOP
+    return ModelResponse(message, reason, Usage(100, 10), "model-1", "reply-1")
+
+
+@vendors
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_the_same_conversation_leaves_the_same_transcript(servers, vendor, streamed):
+    server = servers[vendor]
+    server.will(*(server.reply(answer) for answer in await answers_of_offline()))
+
+    async with offline() as session:
+        expected = transcript_shape(await told(session, streamed=streamed))
+    async with VENDORS[vendor][1](server) as provider, talking_with(provider, "m") as session:
+        shape = transcript_shape(await told(session, streamed=streamed))
+
+    assert shape == expected
+    assert len(shape) > 30
+
+
+@vendors
+async def test_history_and_results_are_the_same_too(servers, vendor):
+    server = servers[vendor]
+    server.will(*(server.reply(answer) for answer in await answers_of_offline()))
+
+    async with offline() as session:
+        await told(session)
+        expected = [(message.role, message.text, message.is_error) for message in session.history]
+    async with VENDORS[vendor][1](server) as provider, talking_with(provider, "m") as session:
+        await told(session)
+        history = [(message.role, message.text, message.is_error) for message in session.history]
+
+    assert history == expected
+
+
+@asynccontextmanager
+async def among_all(servers: dict[str, WireServer]) -> AsyncGenerator[Session]:
+    """Open a session that can ask every vendor; it begins with the offline one."""
+    makers = (opened(Offline()), *(VENDORS[name][1](server) for name, server in servers.items()))
+    async with AsyncExitStack() as stack:
+        providers: list[Provider] = [await stack.enter_async_context(made) for made in makers]
+        host = await stack.enter_async_context(
+            Host.open(
+                model="offline/demo",
+                plugins=[Offering(provider) for provider in providers],
+                policies=[NoLaunch()],
+                tools=[weather, add, fail, launch],
+                installed=False,
+            )
+        )
+        yield await stack.enter_async_context(await host.session())
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("offline", "openai", "anthropic", "offline"),
+        ("anthropic", "openai", "anthropic", "openai"),
+        ("openai", "anthropic", "offline", "openai"),
+    ],
+    ids="-".join,
+)
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_one_conversation_goes_from_vendor_to_vendor(servers, order: Sequence[str], streamed):
+    answers = await answers_of_offline()
+    rounds = [answers[:3], answers[3:]] * 2
+
+    async with among_all(servers) as session:
+        for turn, vendor in enumerate(order):
+            await session.use(model=f"{vendor}/m")
+            if server := servers.get(vendor):
+                server.will(*(server.reply(with_ids_of(answer, vendor, turn)) for answer in rounds[turn]))
+            text = TYPED[turn % 2]
+            if streamed:
+                async with session.stream(text) as events:
+                    async for _ in events:
+                        pass
+                result = events.result
+            else:
+                result = await session.say(text)
+            assert result.text == rounds[turn][-1].message.text
+        shape = transcript_shape(session.records())
+
+    assert [line for line in shape if line.startswith(("t1", "t2", "t3", "t4")) and "over" in line] == [
+        f"t{number} is over: completed" for number in (1, 2, 3, 4)
+    ]
+    assert [line for line in shape if line.endswith("and failed")] == []
+
+
+def with_ids_of(answer: ModelResponse, vendor: str, turn: int) -> ModelResponse:
+    """Return *answer* with ids as this vendor makes them, which mean nothing to the others."""
+    prefix = {"openai": "call_", "anthropic": "toolu_"}[vendor]
+    calls = [
+        attrs.evolve(call, id=f"{prefix}{turn}_{place}_{call.name}")
+        for place, call in enumerate(answer.message.tool_calls)
+    ]
+    return attrs.evolve(answer, message=attrs.evolve(answer.message, tool_calls=calls))
+
+
+async def test_a_message_is_written_for_each_vendor_by_itself(servers):
+    call = ToolCall("call_1", "weather", '{"city": "Rome"}')
+    history = (
+        Message.system("Be brief."),
+        Message.user("hi"),
+        Message.assistant("Let me see.", (call,)),
+        Message.tool(call, "22", is_error=True),
+        Message.user("again"),
+    )
+    asked = ModelRequest("m", history)
+
+    async with AsyncExitStack() as stack:
+        made: dict[str, Any] = {name: VENDORS[name][1](server) for name, server in servers.items()}
+        providers = {name: await stack.enter_async_context(each) for name, each in made.items()}
+        for name in ("openai", "anthropic", "openai", "anthropic"):
+            await providers[name].complete(asked)
+
+    for server in servers.values():
+        first, second = [request.body for request in server.asked]
+        assert first == second
+    assert servers["openai"].asked[0].json["messages"] != servers["anthropic"].asked[0].json["messages"]
+
+
+async def test_what_a_vendor_signed_goes_back_to_it_and_to_nobody_else(servers):
+    signed, own = Reasoning("I think.", "c2lnbmVkLTdmM2E="), AnthropicWire.vendor_part
+    assert own is not None
+    call = ToolCall("toolu_1", "add", '{"a": 2, "b": 3}')
+    servers["anthropic"].will(
+        servers["anthropic"].reply(reply(Message.assistant((signed, own, Text("Let me see.")), (call,)))),
+        servers["anthropic"].reply(reply(Message.assistant("Five."))),
+    )
+
+    async with among_all(servers) as session:
+        for vendor in ("anthropic", "openai", "offline", "anthropic"):
+            await session.use(model=f"{vendor}/m")
+            await session.say("What is two and three?")
+
+    last, between = servers["anthropic"].asked[-1].json, servers["openai"].asked[0].body.decode()
+    data = str(own.value["data"])
+    assert {"I think.", "c2lnbmVkLTdmM2E=", data} <= set(strings(last))
+    assert [secret for secret in ("c2lnbmVkLTdmM2E=", data) if secret in between] == []
+    assert "Let me see." in between
