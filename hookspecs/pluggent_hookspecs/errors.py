@@ -139,6 +139,7 @@ class ToolErrorKind(StrEnum):
     FAILED = "failed"
     TIMEOUT = "timeout"
     DENIED = "denied"
+    WITHHELD = "withheld"
     RESULT = "unusable_result"
     CANCELLED = "cancelled"
     NOT_RUN = "not_run"

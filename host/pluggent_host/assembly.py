@@ -139,7 +139,7 @@ def _unknown_ids(settings: HostSettings, installed: Collection[str]) -> Iterator
     """Name every plugin id in the operator's lists that nothing bears: a rule must not miss in silence."""
     lists = {f"[grants] {name}": getattr(settings.grants, name) for name in Grants._fields}
     lists |= {"order": settings.order, "[effects]": tuple(settings.effects)}
-    usual = set(Grants().retriers)  # granted wherever it is installed
+    usual = {name for names in Grants() for name in names}  # granted wherever they are installed
     for place, names in lists.items():
         for name in names:
             if name in usual:

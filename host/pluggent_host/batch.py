@@ -197,7 +197,8 @@ class Batch:
             if slot.message is None and self._turn.pauses:
                 self._wait(slot)
             elif slot.message is None:
-                slot.dispatched = False
+                slot.dispatched, slot.note = False, ""
+                self._turn.quota.give_back(slot.operation.tool)
                 slot.operation.kind = ToolErrorKind.NOT_RUN
                 await self._settle(slot, ToolOutput.error("This call was not run: one before it was not approved."))
 

@@ -182,12 +182,15 @@ class Host:
 
         *model*, *system* and *tools* default to the host's; *history* precedes the first turn of
         a new session. *metadata* and *dry_run* hold for every turn of it, see TurnOptions; metadata
-        is kept with the session. A call that a crash interrupted is closed, never repeated. Raises
+        of a new session is kept with it. A call that a crash interrupted is closed, never repeated. Raises
         ConfigError for an unknown model or tool, SessionError if another process has the session.
         """
         self._alive()
         _check_types(tools=tools, limits=limits, config=None, settings=None)
         checked_metadata(metadata)
+        for wanted, values in {str: (model, system), ModelParameters: (parameters,), bool: (dry_run,)}.items():
+            if wrong := [value for value in values if value is not None and not isinstance(value, wanted)]:
+                raise TypeError(f"session: expected {wanted.__name__}, got {wrong[0]!r}")
         parts, settings = self._parts, self._parts.services.settings
         toolset = await parts.toolbox.toolset(self._defaults.tools if tools is None else tuple(tools))
         check_names((limits or settings.limits).per_tool, toolset)
@@ -339,6 +342,9 @@ def _check_types(*, tools: object, limits: object, config: object, settings: obj
 
 def _whole(history: Iterable[Message]) -> tuple[Message, ...]:
     messages = tuple(history)
+    given: tuple[object, ...] = messages
+    if wrong := [message for message in given if not isinstance(message, Message)]:
+        raise TypeError(f"history: expected Messages, got {wrong[0]!r}")
     try:
         check_given(messages)
     except ValueError as error:

@@ -119,6 +119,10 @@ class ModelCallOperation:
         self.called = f"{provider.name}/{request.model}"
         self.children: list[Called] = []
         self.attempts = 0
+        self.failure = ""
+        self.asked: ModelRequestEvent | None = None
+        self.answering: ModelRequestEvent | None = None
+        """What was asked in place of this request, if the reply is an answer to that."""
         self.event = ModelRequestEvent(scope, request, capability, provider.target, round)
 
     # ---- the request ---------------------------------------------------------------------
@@ -217,10 +221,12 @@ class ModelCallOperation:
         if not children:
             return (Called(self.called, self.spent, elapsed_s, error, finish),)
         own = elapsed_s - sum(child.elapsed_s for child in children)
-        first = (Called(self.called, self.spent, own, error),) if self.attempts else ()
+        first = (Called(self.called, self.spent, own, self.failure),) if self.attempts else ()
         return (*first, *children[:-1], attrs.evolve(children[-1], finish=finish, error=error))
 
     def absorb(self, child: Any, elapsed_s: float, error: str) -> None:
+        if not error:
+            self.answering = child.answering or child.asked
         self.children += [*child.children, Called(child.called, child.spent, elapsed_s, error)]
         self.offered = child.offered
         self.partial = child.partial or self.partial
@@ -230,14 +236,15 @@ class ModelCallOperation:
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
         started = perf_counter()
         self.used = Usage()
-        self.attempts = attempt.number
+        self.attempts, self.asked = attempt.number, event
         most = self._attempt_s()
         try:
             async with asyncio.timeout(most) as limit:
                 if self._deltas is None:
                     return await self._whole(event.request)
                 return await self._streamed(event.request, attempt, self._deltas, limit)
-        except ProviderError:
+        except ProviderError as error:
+            self.failure = str(error)
             raise
         except TimeoutError as error:
             if perf_counter() - started < most:
@@ -317,7 +324,8 @@ class ModelCallOperation:
         return value
 
     def result_event(self, event: ModelRequestEvent, result: ModelResponse) -> ModelResponseEvent:
-        return ModelResponseEvent(event.scope, event.request, result, event.provider, event.round)
+        asked = self.answering or event
+        return ModelResponseEvent(event.scope, asked.request, result, asked.provider, event.round)
 
     def changed_result(self, event: ModelResponseEvent, value: Any, plugin: str) -> ModelResponseEvent:
         if not isinstance(value, ModelResponse):

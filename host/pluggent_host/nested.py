@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from time import perf_counter
 from typing import Protocol, TypeVar
 
 import attrs
@@ -141,7 +142,11 @@ class NestedCalls:
                 clock.start()
 
     async def _run(self, call: ToolCallOperation, outer: ToolCallOperation) -> ToolOutput:
-        agreed = await self._agreed(call, outer)
+        try:
+            agreed = await self._agreed(call, outer)
+        except BaseException:
+            self._turn.quota.give_back(call.tool)
+            raise
         if isinstance(agreed, ToolOutput):
             self._turn.quota.give_back(call.tool)
             return agreed
@@ -227,12 +232,19 @@ class NestedCalls:
                 raise errors.Denied("host", "this model call needs a person's approval", decided.event.digest)
             case Ready() | Answered():
                 pass
+        started, failure, finish = perf_counter(), "", ""
         try:
-            return await self._services.operations.perform(decided)
+            response = await self._services.operations.perform(decided)
+            finish = response.finish_reason
+            return response
+        except BaseException as error:
+            failure = str(error) or type(error).__name__
+            raise
         finally:
-            for each in call.calls(0.0, "", ""):
+            for each in call.calls(perf_counter() - started, finish, failure):
                 turn.spend(each.usage)
-                turn.append(Spending(scope.turn_id, each.model, each.usage))
+                turn.append(Spending(scope.turn_id, each.model, each.usage, each.error))
+                turn.tell(each.event(scope, outer.event.round))
 
     def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess:
         return self._services.memory(

@@ -10,6 +10,7 @@ After the freeze nothing changes the request. Whatever goes wrong in a policy is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
@@ -174,7 +175,10 @@ class Operations:
             log.error("decision %s was not recorded: %s", record.operation_id, error)  # noqa: TRY400 (it is told)
             return Deny(UNRECORDED, tell_user=str(error))
         if self._sinks.chain and (problem := self._sinks.write(record)):
-            log.error("decision %s was not recorded: %s", record.operation_id, problem)
+            denied = attrs.evolve(record, verdict="deny", by=HOST, reason=f"{UNRECORDED}: {problem}")
+            with contextlib.suppress(Exception):  # the transcript told otherwise before; it is denied in any case
+                what.journal.record(denied)
+            what.journal.tell(denied)
             return Deny(UNRECORDED, tell_user=f"{UNRECORDED}: {problem}")
         what.journal.tell(record)
         return None
@@ -184,8 +188,6 @@ class Operations:
     async def ask(self, asked: Asked[E, R]) -> Decided[E, R] | None:
         """Put *asked* to the approvers in order. None: nobody was there to answer."""
         operation, event = asked.operation, asked.event
-        if operation.scope.dry_run:
-            return None
         started = perf_counter()
         answer = await self._resolve(operation, event, asked.verdict)
         match answer:
@@ -208,6 +210,8 @@ class Operations:
         return decided
 
     async def _resolve(self, what: Recorded, event: Any, verdict: Verdict) -> tuple[str, Deny | None] | None:
+        if what.scope.dry_run:
+            return None
         question = ApprovalEvent(
             what.scope, what.name, what.digest(event), what.rendered(event),
             tuple((plugin, ask.tell_user) for plugin, ask in verdict.asks), what.capability(),

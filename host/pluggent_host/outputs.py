@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, cast
 
 import attrs
-from pluggent_hookspecs import Json, freeze_object
+from pluggent_hookspecs import Json, Message, Refusal, freeze_object
 
 from pluggent_host.arguments import ArgumentProblems, Checker, canonical, parse
 from pluggent_host.functions import FunctionTool, function_tool
@@ -34,11 +34,22 @@ class OutputForm(Generic[T]):
     _reads: FunctionTool | Checker
     _wrapped: bool = False
 
+    def of_reply(self, reply: Message, before: str = "") -> tuple[tuple[T, ...], tuple[str, ...]]:
+        """Return the value of *reply*, whose text began with *before*, or none and what is wrong with it."""
+        if any(isinstance(part, Refusal) for part in reply.content):
+            return (), ("it is a refusal",)
+        try:
+            return (self.read(before + reply.text),), ()
+        except ArgumentProblems as error:
+            return (), error.problems
+
     def read(self, text: str) -> T:
         """Return the value in *text*, which is JSON, or one fenced block of it.
 
         Raises ArgumentProblems with everything that is wrong, each with its path.
         """
+        if not text.strip():
+            raise ArgumentProblems(["it is empty"])
         fenced = _FENCE.fullmatch(text)
         found: dict[str, Any] = parse(fenced["inside"] if fenced else text)
         if isinstance(self._reads, Checker):
@@ -73,8 +84,16 @@ def output_form(wanted: Any) -> OutputForm[Any]:
         schema = cast("Mapping[str, Json]", wanted)
         if schema.get("type") != "object":
             raise TypeError('output: a JSON Schema has to be that of an object ({"type": "object", …})')
-        return OutputForm(freeze_object(schema), Checker(schema))
-    return _of_type(wanted)
+        checker = Checker(schema)
+        try:
+            checker.problems({})
+        except ArgumentProblems as error:
+            raise TypeError(f"output: {error}") from None
+        return OutputForm(freeze_object(schema), checker)
+    try:
+        return _of_type(wanted)
+    except TypeError as error:
+        raise TypeError(f"output: {wanted!r} is no type" if "unhashable" in str(error) else str(error)) from None
 
 
 @functools.lru_cache(maxsize=256)

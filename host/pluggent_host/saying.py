@@ -14,7 +14,7 @@ from pluggent_hookspecs.models import ModelParameters
 from pluggent_host.conversation import Agent
 from pluggent_host.outputs import output_form
 from pluggent_host.quota import check_names
-from pluggent_host.settings import Limits
+from pluggent_host.settings import Limits, ToolLimits
 
 Content = str | Part | Sequence[str | Part] | Message
 MAX_METADATA = 4096
@@ -54,6 +54,7 @@ class How:
     def agent(self, agent: Agent) -> Agent:
         """Return *agent* for this turn. Raises TypeError, ConfigError and SessionError for what cannot be."""
         check_limits(self.limits)
+        _check("parameters", self.parameters, ModelParameters)
         if self.limits is not None:
             check_names(self.limits.per_tool, agent.tools)
         parameters = self.parameters or agent.parameters
@@ -66,20 +67,45 @@ class How:
 
     def scope(self, scope: Scope, turn_id: str) -> Scope:
         """Return *scope* for this turn."""
-        metadata = checked_metadata(self.metadata)
+        _check("dry_run", self.dry_run, bool)
+        _check("origin", self.origin, str)
+        metadata = checked_metadata({**scope.metadata, **checked_metadata(self.metadata)})
         return attrs.evolve(
             scope,
             turn_id=turn_id,
             origin=self.origin or scope.origin,
             dry_run=self.dry_run or scope.dry_run,
-            metadata={**scope.metadata, **metadata} if metadata else scope.metadata,
+            metadata=metadata if self.metadata else scope.metadata,
         )
 
 
 def check_limits(limits: object) -> None:
-    """Raise TypeError for what is no Limits."""
-    if limits is not None and not isinstance(limits, Limits):
-        raise TypeError(f"limits: expected Limits(…), got {type(limits).__name__}")
+    """Raise TypeError for what is no Limits, or holds what is no limit."""
+    _check("limits", limits, Limits)
+    if not isinstance(limits, Limits):
+        return
+    for name, value in limits._asdict().items():
+        if name == "per_tool":
+            _check_per_tool(value)
+        elif not _is_limit(value):
+            raise TypeError(f"limits.{name}: expected a number of at least 0, or None, got {value!r}")
+
+
+def _check_per_tool(per_tool: object) -> None:
+    if not isinstance(per_tool, Mapping):
+        raise TypeError(f"limits.per_tool: expected a mapping of tool to ToolLimits(…), got {type(per_tool).__name__}")
+    for tool, limits in cast("Mapping[object, object]", per_tool).items():
+        if not isinstance(limits, ToolLimits) or not all(map(_is_limit, limits)):
+            raise TypeError(f"limits.per_tool[{tool!r}]: expected ToolLimits(…) of numbers or None, got {limits!r}")
+
+
+def _is_limit(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
+
+
+def _check(name: str, value: object, wanted: type) -> None:
+    if value is not None and not isinstance(value, wanted):
+        raise TypeError(f"{name}: expected {wanted.__name__}, got {type(value).__name__}")
 
 
 def checked_metadata(metadata: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -157,7 +157,9 @@ class Session:
         ...         async for event in events:
         ...             print(event.verdict)
         """
-        return self._services.watchers.stream(kinds, self.id)
+        if self._closed:
+            raise SessionError(f"session '{self.id}' is closed")
+        return self._services.watchers.stream(kinds, self.id, lambda: self._closed)
 
     async def call_tool(
         self,
@@ -232,6 +234,8 @@ class Session:
 
         Raises ConfigError for an unknown model, SessionError in the middle of a turn.
         """
+        if not isinstance(model, str):
+            raise TypeError(f"model: expected text such as openai/gpt-5-mini, got {model!r}")
         found = await self._services.model(model)
         async with self._alone():
             self._conversation.append(ModelChosen(model))

@@ -74,10 +74,10 @@ class Grants(NamedTuple):
     """What the operator lets plugins do beyond the ordinary; each a tuple of plugin ids.
 
     ``handled`` names tools (capability ids) that may serve the person directly. The host's own
-    retry plugin is a retrier unless ``retriers`` says otherwise.
+    plugins for retries and redaction have the grants that they need unless told otherwise.
     """
 
-    security: tuple[str, ...] = ()
+    security: tuple[str, ...] = ("pluggent-redact",)
     may_allow: tuple[str, ...] = ()
     may_respond: tuple[str, ...] = ()
     approvers: tuple[str, ...] = ()

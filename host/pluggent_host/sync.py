@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import contextlib
 import inspect
+import os
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,8 @@ from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from pluggent_hookspecs import Json, MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery, Message, Plan, Usage
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.events import Observation
+from pluggent_hookspecs.events import ApprovalEvent, Observation
+from pluggent_hookspecs.hooks import hookimpl
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.host import Approver, Host
@@ -42,6 +44,7 @@ class _Loop:
         self._options = options
         self._opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Host]] = Future()
         self._closed: Future[None] = Future()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="pluggent-loop", daemon=True)
 
     def open(self) -> Host:
@@ -54,6 +57,8 @@ class _Loop:
 
     def close(self) -> None:
         atexit.unregister(self.close)
+        if os.getpid() != self._process:
+            return  # a fork has no thread of its parent's; the parent closes what is its own
         if not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # it has closed since
                 self._loop.call_soon_threadsafe(self._stop.set)
@@ -83,6 +88,8 @@ class _Loop:
 
     def start(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
         """Run a coroutine in the loop."""
+        if os.getpid() != self._process:
+            raise SessionError("this host was opened before a fork; open one in each process")
         if self._stop.is_set() or self._loop.is_closed():
             raise SessionError("the host is closed; open another one with SyncHost.open(…)")
         return asyncio.run_coroutine_threadsafe(make(), self._loop)
@@ -139,8 +146,10 @@ class SyncHost:
         An *approver* that is no coroutine function may block, say for a person at a keyboard.
         Raises SessionError in a thread that runs an event loop.
         """
-        if approver is not None:
-            options["approver"] = _in_thread(approver)
+        if approver is not None and not inspect.iscoroutinefunction(approver):
+            options["policies"] = (*options.get("policies", ()), _Approver(approver))
+        elif approver is not None:
+            options["approver"] = approver
         loop = _Loop(options)
         return cls(loop, loop.open())
 
@@ -303,11 +312,15 @@ class SyncTurnStream(Generic[T]):
     def __iter__(self) -> Iterator[Observation]:
         if self._running is None:
             raise SessionError("enter the stream first: with session.stream(…) as events")
-        while (event := self._events.get()) is not None:  # None ends it
+        while (event := self._events.get()) is not None:
             if self._events.qsize() < WAITING_EVENTS // 2:
                 self._loop.wake(self._space)
             yield event
-        self._running.result()
+        self._events.put(None)  # whoever iterates again finds the end too
+        try:
+            self._running.result()
+        except CancelledError:
+            raise SessionError("the turn was ended before its end: the stream was left, or the host closed") from None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -362,13 +375,12 @@ async def _done(awaitable: Awaitable[T]) -> T:
     return await awaitable
 
 
-def _in_thread(approver: Approver) -> Approver:
-    """Return *approver* so that it may block without holding up the loop."""
-    if inspect.iscoroutinefunction(approver):
-        return approver
+class _Approver:
+    """An approver that may block: it runs in a thread of the host's, and is left behind when nobody waits for it."""
 
-    async def approve(event: Any) -> Any:
-        answer = await asyncio.to_thread(approver, event)
-        return await answer if inspect.isawaitable(answer) else answer
+    def __init__(self, approve: Approver) -> None:
+        self._approve = approve
 
-    return approve
+    @hookimpl(blocking=True)
+    def resolve_approval(self, event: ApprovalEvent) -> Any:
+        return self._approve(event)

@@ -278,10 +278,10 @@ class ToolCallOperation:
         return event.output
 
     def withheld(self, event: ToolCallEvent, deny: Deny) -> ToolOutput:
-        self.kind = ToolErrorKind.DENIED
+        self.kind = ToolErrorKind.WITHHELD if self.ran else ToolErrorKind.DENIED
         self.ends_turn = self.ends_turn or deny.ends_turn
         return ToolOutput.error(f"The result of this call was withheld: {deny.tell_model}")
 
     def broken(self, event: ToolCallEvent, error: errors.PluggentError) -> ToolOutput:
-        self.kind = ToolErrorKind.DENIED
+        self.kind = ToolErrorKind.WITHHELD if self.ran else ToolErrorKind.DENIED
         return ToolOutput.error("The result of this call was withheld, because a policy on results failed.")

@@ -21,7 +21,7 @@ BY_HOST = "host"
 """Who said what nobody else did: warnings, requests for an answer of the right form."""
 UNSURE = frozenset({str(ToolErrorKind.OUTCOME_UNKNOWN), str(ToolErrorKind.TIMEOUT), str(ToolErrorKind.CANCELLED)})
 """Outcomes after which a dispatched call may have happened or not."""
-SURE = frozenset({"", str(ToolErrorKind.FAILED), str(ToolErrorKind.RESULT)})
+SURE = frozenset({"", str(ToolErrorKind.FAILED), str(ToolErrorKind.RESULT), str(ToolErrorKind.WITHHELD)})
 """Outcomes of a call that ran to its end: what was in doubt about it is settled."""
 
 

@@ -25,7 +25,6 @@ from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.arguments import ArgumentProblems
 from pluggent_host.batch import BatchRun, run_batch
 from pluggent_host.calling import uncancelled
 from pluggent_host.clock import Deadline
@@ -279,11 +278,9 @@ class Turn:
         """Read *reply* in the form that was asked for; return what is wrong with it."""
         if self._agent.form is None:
             return ()
-        try:
-            self._value = (self._agent.form.read(self.so_far + reply.text),)
-        except ArgumentProblems as error:
-            return error.problems
-        return ()
+        self._value, problems = self._agent.form.of_reply(reply, self.so_far)
+        self.so_far = "" if problems else self.so_far
+        return problems
 
     async def _called(self, operation: ModelCallOperation) -> ModelResponse | Stopped:
         decided = await self.operations.decide(operation)
@@ -301,16 +298,16 @@ class Turn:
             error = denied.reason
             self.out.take_back("denied by a policy")
             return Stopped(Why.DENIED, denied.reason)
-        except errors.HookError as failure:
-            error = str(failure)
-            self.out.take_back("a policy failed")
-            if self._out_of_time():  # a layer that waits to try again is given up with the turn
-                return self._no_time()
-            raise
         except ProviderError as failure:
             error = str(failure)
             await self._keep_partial(operation)
             if failure.kind is ProviderErrorKind.TIMEOUT and self._out_of_time():
+                return self._no_time()
+            raise
+        except errors.PluggentError as failure:
+            error = str(failure)
+            self.out.take_back("a policy failed")
+            if self._out_of_time():  # a layer that waits to try again is given up with the turn
                 return self._no_time()
             raise
         except asyncio.CancelledError:
@@ -382,9 +379,8 @@ class Turn:
         return self._services.settings.on_ask == "pause"
 
     def answer(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
-        if self.conversation.stands(asked.event, asked.asks):
-            return self.operations.approved(asked, "host", "approved for this session")
-        return None
+        stands = self.conversation.stands(asked.event, asked.asks)
+        return self.operations.approved(asked, "host", "approved for this session") if stands else None
 
     def may_ask(self) -> bool:
         return self._asks < self.limits.asks

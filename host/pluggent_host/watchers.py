@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -12,6 +13,7 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import EventsDropped, Observation, Scope, SessionClosed
 
 K = TypeVar("K")
+Over = Callable[[], bool]
 
 WAITING_EVENTS = 10_000
 """How many events wait for a consumer before newer ones are dropped."""
@@ -24,8 +26,9 @@ class EventStream(Generic[K]):
     more than 10,000 events behind misses some, and gets an EventsDropped in their place.
     """
 
-    def __init__(self, streams: set[EventStream[Any]], kinds: tuple[type[Any], ...], session_id: str) -> None:
-        self._streams = streams
+    def __init__(self, watchers: Watchers, kinds: tuple[type[Any], ...], session_id: str, over: Over) -> None:
+        self._watchers = watchers
+        self._over = over
         self._kinds = (*kinds, EventsDropped) if kinds else ()
         self._session_id = session_id
         self._events: deque[K] = deque()
@@ -55,13 +58,14 @@ class EventStream(Generic[K]):
         if self._entered:
             raise SessionError("a stream of events is used once; call events() again")
         self._entered = True
-        self._streams.add(self)
+        self._watchers.streams.add(self)
+        self._ended = self._watchers.closed or self._over()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._streams.discard(self)
+        self._watchers.streams.discard(self)
         self.end()
 
     async def __aiter__(self) -> AsyncIterator[K | EventsDropped]:
@@ -84,20 +88,29 @@ class Watchers:
     """All streams of events of one host."""
 
     def __init__(self) -> None:
-        self._streams: set[EventStream[Any]] = set()
+        self.streams: set[EventStream[Any]] = set()
+        self.closed = False
 
     def tell(self, event: Observation) -> None:
         """Give *event* to every stream that wants it."""
-        for stream in self._streams:
+        for stream in self.streams:
             stream.put(event)
 
-    def stream(self, kinds: tuple[type[Any], ...], session_id: str = "") -> EventStream[Any]:
-        """Return a stream of events of these *kinds* (default: all), of one session if it is named."""
-        return EventStream(self._streams, kinds, session_id)
+    def stream(
+        self, kinds: tuple[type[Any], ...], session_id: str = "", over: Over = lambda: False
+    ) -> EventStream[Any]:
+        """Return a stream of events of these *kinds* (default: all), of one session if it is named.
+
+        *over* says whether that session is closed. Raises TypeError for kinds that are no classes.
+        """
+        if wrong := [kind for kind in kinds if not inspect.isclass(kind)]:
+            raise TypeError(f"events: expected classes of events, such as TurnEnded, got {wrong[0]!r}")
+        return EventStream(self, kinds, session_id, over)
 
     def close(self) -> None:
         """End every stream."""
-        for stream in self._streams:
+        self.closed = True
+        for stream in self.streams:
             stream.end()
 
 

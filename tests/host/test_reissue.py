@@ -54,7 +54,7 @@ async def test_another_model_answers_in_place_of_one_that_failed():
     assert [event.operation_id for event in decisions] == ["t1.0", "t1.0.r1"]
     assert decisions[0].digest != decisions[1].digest
     assert [(event.model, event.usage.input, event.error) for event in recorder.of(ModelCalled)] == [
-        ("scripted/m", None, ""), ("other/small", 10, ""),
+        ("scripted/m", None, "down"), ("other/small", 10, ""),
     ]  # fmt: skip
     assert [(event.model, event.attempt) for event in recorder.of(ModelRetried)] == [("other/small", 2)]
 

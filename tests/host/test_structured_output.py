@@ -217,7 +217,8 @@ def test_a_form_reads_what_it_describes(wanted: Any, text: str, value: Any) -> N
 @pytest.mark.parametrize(
     ("wanted", "text", "problem"),
     [
-        (Stop, "", "$.city: is required"),
+        (Stop, "", "it is empty"),
+        (Stop, "{}", "$.city: is required"),
         (Stop, '{"city": "Oslo", "days": 0}', "$.days: 0 is less than the minimum of 1"),
         (Stop, '{"city": "Oslo", "country": "NO"}', "$.country: is not a known property"),
         (Stop, 'Here it is: {"city": "Oslo"}', "not valid JSON"),
