@@ -58,7 +58,7 @@ class Attempting(Generic[E, R]):
             return await operation.execute(self.event, attempt)
         begun = False
         try:
-            async with ledgers.around(cost, lambda: operation.used if begun else Usage()):
+            async with ledgers.around(cost, lambda: operation.used if begun else Usage(), lambda: operation.failed):
                 begun = True
                 return await operation.execute(self.event, attempt)
         except RefusedError as refused:

@@ -28,6 +28,7 @@ from pluggent_host.step import Spent, ToolsSettled
 from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolset import Toolset
 from pluggent_host.transcript import Dispatched, Settled, close_call
+from pluggent_host.wellformed import clean_message
 
 NOBODY = "This call needs a person's approval, and nobody was there to give it. It was not run."
 
@@ -334,7 +335,7 @@ class Batch:
         )
         if slot.note:
             content = (*content, Text(f"\n\n{slot.note}"))
-        message = Message.tool(slot.call, content, is_error=output.is_error)
+        message = clean_message(Message.tool(slot.call, content, is_error=output.is_error))
         outcome = ToolErrorKind.OUTCOME_UNKNOWN if operation.unsure else operation.kind or ""
         turn.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole))
         slot.output, slot.message = output, message

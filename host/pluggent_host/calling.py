@@ -196,3 +196,16 @@ async def uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
         raise
     if not task.cancelled() and (error := task.exception()) is not None:
         raise error
+
+
+async def to_its_end(awaitable: Awaitable[Any]) -> None:
+    """Wait until *awaitable* is done, even if the waiting is cancelled; the cancellation comes after."""
+    waiting = asyncio.ensure_future(awaitable)
+    cancelled: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.wait((waiting,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

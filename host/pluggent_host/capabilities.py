@@ -41,7 +41,7 @@ class Capabilities:
             if not (provider and slash and own):
                 raise ConfigError("model", [f"{name!r} is no model: write provider/model, such as openai/gpt-5-mini"])
             offer, thing = await self._find("provider", provider)
-            self._models[name] = Model(thing, f"{offer.plugin}:provider/{provider}", own)
+            self._models[name] = Model(thing, f"{offer.plugin}:provider/{thing.name}", own)
         return self._models[name]
 
     async def providers(self, name: str = "") -> Mapping[str, Provider | PluggentError]:

@@ -67,7 +67,8 @@ def _inside(path: object, root: str, kept_out: Iterable[str]) -> bool:
     real = os.path.realpath(path if path.startswith("/") else f"{root}/{path}")
     if not _below(real, root) or any(_below(real, folder) for folder in kept_out):
         return False
-    return OWN_NAMES.isdisjoint(PurePath(real).parts[len(PurePath(root).parts) :])
+    # Case does not tell them apart: on some file systems .GIT is .git.
+    return OWN_NAMES.isdisjoint(part.casefold() for part in PurePath(real).parts[len(PurePath(root).parts) :])
 
 
 def _below(path: str, folder: str) -> bool:

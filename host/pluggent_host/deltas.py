@@ -7,7 +7,7 @@ from time import perf_counter
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import Window
 from pluggent_hookspecs.events import DeltaEvent, Discarded, HookFailed, ReasoningShown, Scope, TextShown
-from pluggent_hookspecs.messages import Message, Refusal, Text
+from pluggent_hookspecs.messages import Message, Reasoning, Refusal, Text
 
 from pluggent_host.calling import Caller
 from pluggent_host.chains import HOLDING, Chains, Impl
@@ -43,7 +43,7 @@ class Deltas:
         self._caller = caller
         self._held = self._whole
         self._shown: list[str] = []
-        self._thought = False
+        self._thought: list[str] = []
         self._stages: dict[str, list[_Stage]] = {}
 
     def show(self, text: str, reasoning: str) -> bool:
@@ -67,11 +67,12 @@ class Deltas:
             self._journal.tell(Discarded(self._scope, why))
         self._forget()
 
-    def settle(self, final: str) -> None:
-        """The reply has passed all hooks and is *final*: make what was shown agree with it."""
-        shown = "".join(self._shown)
-        if shown != final:
+    def settle(self, final: str, thought: str) -> None:
+        """The reply has passed all hooks, is *final* after *thought*: make what was shown agree with it."""
+        if "".join(self._shown) != final or (self._thought and "".join(self._thought) != thought):
             self.discard("changed by a policy")
+            if thought:
+                self._journal.tell(ReasoningShown(self._scope, thought))
             if final:
                 self._journal.tell(TextShown(self._scope, final))
         self._forget()
@@ -93,7 +94,7 @@ class Deltas:
             self._shown.append(text)
             self._journal.tell(TextShown(self._scope, text))
         else:
-            self._thought = True
+            self._thought.append(text)
             self._journal.tell(ReasoningShown(self._scope, text))
         return True
 
@@ -107,7 +108,7 @@ class Deltas:
         self._held = self._whole
         self._shown.clear()
         self._stages.clear()
-        self._thought = False
+        self._thought.clear()
 
 
 class _Stage:
@@ -151,6 +152,11 @@ class _Stage:
         if window.keep > self._most:
             return f"keeps {window.keep} characters, more than incremental={self._most} allows"
         return ""
+
+
+def thoughts(message: Message) -> str:
+    """Return the reasoning in a reply, as far as its vendor let it out."""
+    return "".join(part.text for part in message.content if isinstance(part, Reasoning))
 
 
 def visible(message: Message) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pluggent_hookspecs._frozen import Json, thaw
 from pluggent_hookspecs.events import Scope
-from pluggent_hookspecs.messages import Message, ToolCall
+from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.batch import run_batch
@@ -34,13 +34,15 @@ async def call_directly(
     scope: Scope,
     name: str,
     arguments: str | Mapping[str, Json],
+    book: Callable[[Usage], None],
 ) -> ToolOutput:
-    """Run one call as a batch of one and return its output, failures and denials included."""
+    """Run one call as a batch of one and return its output, failures and denials included; *book* what it used."""
     text = arguments if isinstance(arguments, str) else json.dumps(thaw(arguments), ensure_ascii=False)
     turn = _DirectTurn(services, conversation, agent, scope, None)
     turn.append(began(scope, services))
     try:
         run = await run_batch(turn, agent.tools, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0)
     finally:
-        turn.append(TurnOver(scope.turn_id, "direct"))
+        book(turn.usage)
+        turn.append(TurnOver(scope.turn_id, "direct", usage=turn.usage))
     return run.outputs[0]

@@ -57,6 +57,7 @@ class _Edge:
         return False
 
     used = Usage()
+    failed = False
 
     def cost(self, event: Any, attempt: int) -> None:
         """Cost nothing that a ledger keeps."""

@@ -37,6 +37,7 @@ from pluggent_host.toolbox import ToolChoice
 from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, check_given, rebuild
 from pluggent_host.turn_result import TurnResult
 from pluggent_host.watchers import EventStream
+from pluggent_host.wellformed import clean_message
 
 K = TypeVar("K")
 
@@ -349,7 +350,7 @@ def _whole(history: Iterable[Message]) -> tuple[Message, ...]:
         check_given(messages)
     except ValueError as error:
         raise SessionError(f"the given history is not whole: {error}") from error
-    return messages
+    return tuple(map(clean_message, messages))
 
 
 def _merged(

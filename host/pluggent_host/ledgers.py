@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from time import perf_counter
+from typing import Any
 
 import attrs
 from pluggent_hookspecs import Json
@@ -13,7 +14,7 @@ from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.events import HookFailed, Observation, ReserveEvent, SettleEvent
 from pluggent_hookspecs.messages import Usage
 
-from pluggent_host.calling import Answer, Caller, uncancelled
+from pluggent_host.calling import Answer, Caller, to_its_end
 from pluggent_host.chains import Chains, Impl
 
 
@@ -36,7 +37,9 @@ class Ledgers:
     tell: Callable[[Observation], None]
 
     @asynccontextmanager
-    async def around(self, cost: ReserveEvent, used: Callable[[], Usage]) -> AsyncGenerator[None]:
+    async def around(
+        self, cost: ReserveEvent, used: Callable[[], Usage], failed: Callable[[], bool]
+    ) -> AsyncGenerator[None]:
         """Reserve with every ledger, and settle with each that reserved. Raises RefusedError."""
         held: list[tuple[str, Json]] = []
         started, outcome = perf_counter(), "failed"
@@ -44,19 +47,23 @@ class Ledgers:
             await self._reserve(cost, held)
             started = perf_counter()
             yield
-            outcome = "done"
+            outcome = "failed" if failed() else "done"
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         finally:
-            for plugin, reservation in held:
-                elapsed_s = perf_counter() - started
-                await self._settle(plugin, SettleEvent(cost, reservation, used(), outcome, elapsed_s))
+            elapsed_s, usage = perf_counter() - started, used()
+            events = [
+                (plugin, SettleEvent(cost, reservation, usage, outcome, elapsed_s)) for plugin, reservation in held
+            ]
+            waiting = [awaited for plugin, event in events for awaited in self._settled(plugin, event)]
+            if waiting:
+                await to_its_end(asyncio.gather(*waiting))
 
     async def _reserve(self, cost: ReserveEvent, held: list[tuple[str, Json]]) -> None:
         deadline = perf_counter() + self.hook_s
         for impl in self.chains["reserve"]:
-            answer = await self.caller.call(impl, cost, deadline)
+            answer = await self._asked(impl, cost, deadline, held)
             if answer.problem:
                 self.tell(HookFailed(cost.scope, impl.plugin, "reserve", answer.problem))
                 failed = Deny(
@@ -68,13 +75,29 @@ class Ledgers:
             if answer.value is not None:
                 held.append((impl.plugin, answer.value))
 
-    async def _settle(self, plugin: str, event: SettleEvent) -> None:
+    async def _asked(self, impl: Impl, cost: ReserveEvent, deadline: float, held: list[tuple[str, Json]]) -> Answer:
+        answer = self.caller.call_now(impl, cost, deadline)
+        if not answer.waits:
+            return answer
+        asking = asyncio.ensure_future(self.caller.awaited(impl, answer, deadline))
+        try:
+            await to_its_end(asking)
+        except asyncio.CancelledError:
+            # What was set aside in the moment of the cancellation is settled like everything else.
+            value = asking.result().value if asking.done() and not asking.cancelled() else None
+            if value is not None and not isinstance(value, Deny):
+                held.append((impl.plugin, value))
+            raise
+        return asking.result()
+
+    def _settled(self, plugin: str, event: SettleEvent) -> Iterator[Coroutine[Any, Any, None]]:
+        """Settle with *plugin*; yield what of it has to be awaited, by its deadline."""
         for impl in self.chains["settle"]:
             if impl.plugin == plugin:
                 deadline = perf_counter() + self.hook_s
                 answer = self.caller.call_now(impl, event, deadline)
                 if answer.waits:
-                    await uncancelled(self._awaited(impl, answer, event, deadline))
+                    yield self._awaited(impl, answer, event, deadline)
                 else:
                     self._check(impl, answer, event)
 

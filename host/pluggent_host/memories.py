@@ -75,6 +75,7 @@ class _MemoryOperation:
             ) from error
 
     used = Usage()
+    failed = False
 
     def cost(self, event: Any, attempt: int) -> None:
         """Cost nothing that a ledger keeps."""

@@ -33,6 +33,7 @@ from pluggent_host.operation import Attempt, Hooks, Journal
 from pluggent_host.quoting import quoted
 from pluggent_host.replies import Called, checked, seen_in
 from pluggent_host.toolset import Toolset
+from pluggent_host.wellformed import clean_message
 
 HOOKS = Hooks(
     "transform_model_request",
@@ -56,6 +57,13 @@ _encoder = msgspec.json.Encoder(order="sorted", enc_hook=_plain)
 
 def message_digest(message: Message) -> bytes:
     """Return what identifies *message* in digests: sha256 of its canonical form."""
+    try:
+        return _digest(message)
+    except UnicodeEncodeError:  # half a character, in a session that an earlier version kept
+        return _digest(clean_message(message))
+
+
+def _digest(message: Message) -> bytes:
     fields = [
         message.role,
         [[type(part).__name__, part] for part in message.content],
@@ -99,6 +107,7 @@ class ModelCallOperation:
 
     name = "model_call"
     hooks = HOOKS
+    failed = False
 
     def __init__(
         self, journal: Journal, scope: Scope, provider: Provider, capability: str, request: ModelRequest,
@@ -192,13 +201,18 @@ class ModelCallOperation:
 
     async def reissued(self, changed: Any, model: str, number: int) -> ModelCallOperation:
         """Return the call that makes *changed*, of *model* if it is named. Raises ValueError and ConfigError."""
-        request: ModelRequest = self.changed(self.event, changed, "").request
+        own = self.offered
+        try:
+            request: ModelRequest = self.changed(self.event, changed, "").request
+            offered = self.offered
+        finally:
+            self.offered = own
         provider, capability = self._provider, self._capability
         if model:
             found = await self._find(model)
             provider, capability, request = found.provider, found.capability, attrs.evolve(request, model=found.name)
         return ModelCallOperation(
-            self.journal, self.scope, provider, capability, request, self.offered, self.event.round,
+            self.journal, self.scope, provider, capability, request, offered, self.event.round,
             self._attempt_s, self._deltas, self._find, self._ask, f"{self.id}.r{number}",
         )  # fmt: skip
 
@@ -226,9 +240,9 @@ class ModelCallOperation:
 
     def absorb(self, child: Any, elapsed_s: float, error: str) -> None:
         if not error:
+            self.offered = child.offered
             self.answering = child.answering or child.asked
         self.children += [*child.children, Called(child.called, child.spent, elapsed_s, error)]
-        self.offered = child.offered
         self.partial = child.partial or self.partial
 
     # ---- asking --------------------------------------------------------------------------

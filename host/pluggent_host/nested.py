@@ -38,6 +38,7 @@ from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolcontext import CallContext
 from pluggent_host.toolset import Toolset
 from pluggent_host.transcript import Dispatched, Entry, Settled, Spending
+from pluggent_host.wellformed import clean_message
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -200,7 +201,8 @@ class NestedCalls:
 
     def _settle(self, call: ToolCallOperation, event: ToolCallEvent, output: ToolOutput, whole: str | None) -> None:
         content = (Text(output.for_model),) if isinstance(output.for_model, str) else output.for_model
-        message = Message(Role.TOOL, content, tool_call_id=call.event.call_id, name=call.tool.spec.name)
+        made = Message(Role.TOOL, content, tool_call_id=call.event.call_id, name=call.tool.spec.name)
+        message = clean_message(made)
         outcome = ToolErrorKind.OUTCOME_UNKNOWN if call.unsure else call.kind or ""
         self._turn.append(Settled(call.scope.turn_id, call.event.call_id, message, outcome, whole))
         self._turn.settled(call, event, outcome)

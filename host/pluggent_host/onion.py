@@ -166,6 +166,7 @@ class Rest(Generic[R]):
         self._clock = clock
         self._reissue = reissue
         self._retries = retries
+        self._running = False
         self.calls = 0
         self.last: R | None = None
         self.over = False
@@ -185,14 +186,18 @@ class Rest(Generic[R]):
     async def _inside(self, inner: Callable[[], Awaitable[R]]) -> R:
         if self.over:
             raise RuntimeError("call_next() after the hook has returned")
+        if self._running:
+            raise RuntimeError("call_next() while one is running: one attempt at a time")
         if being_cancelled():
             # The hook swallowed its cancellation: that is no consent.
             raise asyncio.CancelledError
         self.calls += 1
+        self._running = True
         self._clock.stop()
         try:
             self.last = await inner()
         finally:
+            self._running = False
             self._clock.start()
         return self.last
 

@@ -15,6 +15,7 @@ from pluggent_hookspecs.events import Observation, Scope, SessionClosed
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
+from pluggent_host.calling import to_its_end
 from pluggent_host.conversation import Agent, Conversation, Services
 from pluggent_host.direct import call_directly
 from pluggent_host.feed import Feed
@@ -24,7 +25,7 @@ from pluggent_host.saying import Content, How, TurnOptions, user_message
 from pluggent_host.transcript import Entry, ModelChosen, Undone, rebuild
 from pluggent_host.turn import Turn
 from pluggent_host.turn_result import TurnResult
-from pluggent_host.turn_stream import TurnStream, to_its_end
+from pluggent_host.turn_stream import TurnStream
 from pluggent_host.undoing import Exchange, last_exchange
 from pluggent_host.watchers import EventStream
 
@@ -180,7 +181,13 @@ class Session:
                 f"session '{self.id}' has a turn that waits for a person; resume it first, or say something"
             )
         async with self._turn_scope(How(origin=origin, metadata=metadata, dry_run=dry_run)) as scope:
-            return await call_directly(self._services, self._conversation, self._agent, scope, name, arguments)
+            used: list[Usage] = []
+            try:
+                return await call_directly(
+                    self._services, self._conversation, self._agent, scope, name, arguments, used.append
+                )
+            finally:
+                self._usage = sum(used, self._usage)
 
     @property
     def paused(self) -> bool:

@@ -2,6 +2,7 @@
 
 One thread of its own runs the loop; calls from other threads wait there. Nothing is
 implemented twice: every method does what the one of the same name does in Host and Session.
+Streams of events of a host or a session are for code with a loop.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pluggent_hookspecs.hooks import hookimpl
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.host import Approver, Host
+from pluggent_host.pausing import Approval, Pending
 from pluggent_host.saying import Content, TurnOptions
 from pluggent_host.session import OfferedTool, Session
 from pluggent_host.transcript import Entry
@@ -50,7 +52,11 @@ class _Loop:
     def open(self) -> Host:
         _refuse_running_loop()
         self._thread.start()
-        self._loop, self._stop, host = self._opened.result()
+        try:
+            self._loop, self._stop, host = self._opened.result()
+        except KeyboardInterrupt:
+            self._opened.add_done_callback(_close_at_once)
+            raise
         # A program may end without closing; its plugins are closed all the same.
         atexit.register(self.close)
         return host
@@ -92,7 +98,12 @@ class _Loop:
             raise SessionError("this host was opened before a fork; open one in each process")
         if self._stop.is_set() or self._loop.is_closed():
             raise SessionError("the host is closed; open another one with SyncHost.open(…)")
-        return asyncio.run_coroutine_threadsafe(make(), self._loop)
+        coroutine = make()
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # it has closed since
+            coroutine.close()
+            raise SessionError("the host is closed; open another one with SyncHost.open(…)") from None
 
     def wake(self, event: asyncio.Event) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
@@ -114,6 +125,12 @@ class _Loop:
             stop = asyncio.Event()
             self._opened.set_result((asyncio.get_running_loop(), stop, host))
             await stop.wait()
+
+
+def _close_at_once(opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Host]]) -> None:
+    """Nobody waits for this host any more."""
+    if opened.exception() is None:
+        opened.result()[1].set()
 
 
 def _refuse_running_loop() -> None:
@@ -166,6 +183,10 @@ class SyncHost:
     def session(self, id: str = "", **options: Any) -> SyncSession:
         """Open a session; see Host.session for the options."""
         return SyncSession(self._loop, self._loop.call(lambda: self._host.session(id, **options)))
+
+    def models(self, provider: str = "", **options: Any) -> Mapping[str, Any]:
+        """Return which models *provider* has, or every provider; see Host.models."""
+        return self._loop.call(lambda: self._host.models(provider, **options))
 
     def memory(self, store: str = "", *, principal: str = "") -> SyncMemory:
         """Return a memory store; see Host.memory."""
@@ -260,6 +281,15 @@ class SyncSession:
     def call_tool(self, name: str, arguments: str | Mapping[str, Json], **options: Any) -> ToolOutput:
         """Call one tool, without a model, under all policies of a tool call."""
         return self._loop.call(lambda: self._session.call_tool(name, arguments, **options))
+
+    def resume(self, answers: Mapping[str, bool | Approval] | None = None) -> TurnResult[Any]:
+        """Go on with a paused turn; see Session.resume."""
+        return self._loop.call(lambda: self._session.resume(answers))
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """The calls that a paused turn waits with for an approval."""
+        return self._session.pending
 
     def use(self, *, model: str) -> None:
         """Let *model* answer from the next turn on."""

@@ -171,6 +171,10 @@ class ToolCallOperation:
 
     used = Usage()
 
+    @property
+    def failed(self) -> bool:
+        return self.kind is not None
+
     def cost(self, event: ToolCallEvent, attempt: int) -> ReserveEvent | None:
         if self.scope.dry_run:
             return None

@@ -30,7 +30,7 @@ from pluggent_host.calling import uncancelled
 from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Conversation, Services, began
 from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
-from pluggent_host.deltas import follow, visible
+from pluggent_host.deltas import follow, thoughts, visible
 from pluggent_host.edges import InputOperation
 from pluggent_host.feed import Feed
 from pluggent_host.modelcalls import ModelCallOperation
@@ -64,7 +64,7 @@ from pluggent_host.transcript import (
     TurnOver,
     close_call,
 )
-from pluggent_host.turn_result import TurnResult
+from pluggent_host.turn_result import TurnResult, broken_by
 from pluggent_host.wellformed import clean_message, with_distinct_ids
 
 E = TypeVar("E")
@@ -134,16 +134,18 @@ class Turn:
         operation: InputOperation[TurnResult[Any] | Message] = InputOperation(
             self, self.scope, clean_message(message), self._run
         )
-        decided = await self.operations.decide(operation)
-        if isinstance(decided, Asked):
-            decided = await self.put(decided) or unasked(decided)
+        try:
+            decided = await self.operations.decide(operation)
+            if isinstance(decided, Asked):
+                decided = await self.put(decided) or unasked(decided)
+        except BaseException as error:
+            self.over(broken_by(error))
+            raise
         if isinstance(decided, Denied):
             return self.over(Done(Why.DENIED, decided.deny.tell_user))
         assert isinstance(decided, Ready | Answered)
         result: TurnResult[Any] | Message = await self.operations.perform(decided)
-        if isinstance(result, Message):
-            return await self._answered(decided.event, result)
-        return result
+        return await self._answered(decided.event, result) if isinstance(result, Message) else result
 
     async def _run(self, event: InputEvent) -> TurnResult[Any]:
         self._begin(event.message)
@@ -155,11 +157,8 @@ class Turn:
             state, effect = step(state, event if isinstance(event, EVENTS) else await event)
             while not isinstance(effect, Done | Pause):
                 state, effect = step(state, await self._do(effect))
-        except asyncio.CancelledError:
-            self.over(Done(Why.CANCELLED))
-            raise
         except BaseException as error:
-            self.over(Done(Why.FAILED, str(error)))
+            self.over(broken_by(error))
             raise
         if isinstance(effect, Pause):
             return self._wait(state)
@@ -329,7 +328,8 @@ class Turn:
     async def _keep_partial(self, operation: ModelCallOperation) -> None:
         """Keep what had come of a broken stream, if the result hooks let it pass."""
         partial = operation.partial() if operation.partial is not None else None
-        if partial is None or not partial.text:
+        if partial is None or not visible(partial):
+            self.out.take_back("the reply broke off")
             return
         try:
             response = await self.operations.finish(operation, operation.event, ModelResponse(partial))
@@ -348,7 +348,7 @@ class Turn:
                 return False
             seen = attrs.evolve(out, tool_calls=message.tool_calls)
         if self._deltas is not None:
-            self._deltas.settle(visible(seen))
+            self._deltas.settle(visible(seen), thoughts(seen))
         elif visible(seen):
             self.tell(TextShown(self.scope, visible(seen)))
         self.append(Said(self.scope.turn_id, seen))

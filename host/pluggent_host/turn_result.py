@@ -9,7 +9,7 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.messages import Message, Usage
 
 from pluggent_host.pausing import Pending
-from pluggent_host.step import Why
+from pluggent_host.step import Done, Why
 
 T = TypeVar("T")
 
@@ -42,3 +42,8 @@ class TurnResult(Generic[T]):
             why = f"the turn ended as {self.why}" + (f": {self.detail}" if self.detail else "")
             raise SessionError(f"there is no output of a form that was asked for: {why}")
         return cast("T", self.value)
+
+
+def broken_by(error: BaseException) -> Done:
+    """Return the end of a turn that *error* broke off."""
+    return Done(Why.FAILED, str(error)) if isinstance(error, Exception) else Done(Why.CANCELLED)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Observation
 
+from pluggent_host.calling import to_its_end
 from pluggent_host.feed import Feed
 from pluggent_host.turn_result import TurnResult
 
@@ -72,16 +73,3 @@ class TurnStream(Generic[T]):
             yield event
         await asyncio.wait((self._task,))
         self._task.result()
-
-
-async def to_its_end(awaitable: Awaitable[Any]) -> None:
-    """Wait until *awaitable* is done, even if the waiting is cancelled; the cancellation comes after."""
-    waiting = asyncio.ensure_future(awaitable)
-    cancelled: asyncio.CancelledError | None = None
-    while not waiting.done():
-        try:
-            await asyncio.wait((waiting,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled

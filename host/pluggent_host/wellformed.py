@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import Json
-from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Text, ToolCall, VendorPart
+from pluggent_hookspecs.messages import Message, Part, ToolCall, VendorPart
 
 HALF = " (half a character was sent here)"
 """Stands behind arguments that cannot be written down, so that they are no JSON and are refused."""
@@ -42,12 +42,12 @@ def _clean_extra(extra: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def clean_part(part: Part) -> Part:
-    """Return *part* with its text clean."""
+    """Return *part* with every text in it clean; the same object if nothing was wrong."""
     if isinstance(part, VendorPart):
         return VendorPart(clean(part.vendor), _clean_extra(part.value))
-    if isinstance(part, Text | Refusal | Reasoning) and (text := clean(part.text)) != part.text:
-        return attrs.evolve(part, text=text)
-    return part
+    fields = {name: value for name, value in attrs.asdict(part, recurse=False).items() if isinstance(value, str)}
+    wrong = {name: better for name, value in fields.items() if (better := clean(value)) != value}
+    return cast("Part", attrs.evolve(cast("Any", part), **wrong)) if wrong else part
 
 
 def clean_message(message: Message) -> Message:
@@ -55,9 +55,14 @@ def clean_message(message: Message) -> Message:
     content = tuple(clean_part(part) for part in message.content)
     calls = tuple(_clean_call(call) for call in message.tool_calls)
     extra = _clean_extra(message.extra)
+    texts = {name: clean(value) for name in ("tool_call_id", "name") if (value := getattr(message, name))}
     if content == message.content and calls == message.tool_calls and extra == message.extra:
+        content = message.content
+    changed = any(getattr(message, name) != value for name, value in texts.items())
+    if content is message.content and not changed:
         return message
-    return attrs.evolve(message, content=content, tool_calls=calls, extra=extra)
+    changes: dict[str, Any] = {"content": content, "tool_calls": calls, "extra": extra, **texts}
+    return attrs.evolve(message, **changes)
 
 
 def _clean_call(call: ToolCall) -> ToolCall:

@@ -12,6 +12,7 @@ from pluggent_hookspecs import (
     DecisionMade,
     Deny,
     Discarded,
+    File,
     FinishReason,
     Message,
     ModelCalled,
@@ -20,14 +21,16 @@ from pluggent_hookspecs import (
     Refusal,
     ReserveEvent,
     SettleEvent,
+    Text,
     TextShown,
     ToolContext,
+    ToolOutput,
     TurnEnded,
     Usage,
     hookimpl,
     tool,
 )
-from pluggent_hookspecs.errors import ConfigError, ProviderError, SessionError
+from pluggent_hookspecs.errors import ConfigError, HookError, ProviderError, SessionError
 from pluggent_host import Host, Limits, SyncHost, ToolLimits, Why
 from pluggent_host.outputs import output_form
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
@@ -368,6 +371,9 @@ def test_a_blocked_approver_does_not_keep_the_host_from_closing():
     assert len(errors) == 1
     assert not never.is_set()
     never.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("pluggent-"):
+            thread.join(WAIT_S)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -393,3 +399,84 @@ async def test_usage_of_a_turn_is_a_sum():
     assert Usage(input=1, cache_write=2) + Usage(input_audio=3) == Usage(input=1, cache_write=2, input_audio=3)
     async with Host.open(installed=False, plugins=[ScriptedModel()], model="scripted/m") as host:
         assert (await (await host.session()).say("x")).usage.total == 15
+
+
+@pytest.mark.parametrize("what", ["exception", "part", "denial", "reply"])
+async def test_half_a_character_from_anywhere_does_not_poison_a_session(what: str, tmp_path: Any):
+    @tool(effects=())
+    def odd() -> Any:
+        """Be odd."""
+        if what == "exception":
+            raise ValueError("a file called \udcff")
+        return ToolOutput((File(data="aGk=", filename="\udcff", media_type="\ud800"),))
+
+    class Policy:
+        @hookimpl
+        def decide_tool_call(self, event: Any) -> Deny | None:
+            return Deny("never \ud800") if what == "denial" else None
+
+    reply = ModelResponse(Message.assistant((Text("x"), File(file_id="\ud800")))) if what == "reply" else "ok"
+    model = ScriptedModel(call("odd"), reply, "still here", "and here")
+    options: Any = {"model": "scripted/m", "plugins": [model, Policy()], "tools": [odd], "installed": False}
+    async with Host.open(**options, state_dir=tmp_path) as host:
+        session = await host.session("s")
+        await session.say("go")
+        assert (await session.say("again")).text == "still here"
+    async with Host.open(**options, state_dir=tmp_path) as host:
+        assert (await (await host.session("s")).say("once more")).text == "and here"
+
+
+async def test_a_turn_that_fails_at_its_beginning_is_over_all_the_same():
+    class Broken:
+        @hookimpl
+        def transform_input(self, event: Any) -> None:
+            raise ValueError("broken")
+
+    recorder = Recorder()
+    async with talking(plugins=[Broken(), recorder]) as session:
+        with pytest.raises(HookError):
+            await session.say("go")
+        assert type(session.records()[-1]).__name__ == "TurnOver"
+    assert [event.why for event in recorder.of(TurnEnded)] == ["failed"]
+
+
+async def test_what_a_direct_call_asks_of_a_model_is_on_the_bill_of_the_session():
+    @tool(effects=())
+    async def ask(context: ToolContext) -> str:
+        """Ask."""
+        return (await context.call_model("inner")).message.text
+
+    async with talking("answer", tools=[ask]) as session:
+        await session.call_tool("ask", {})
+
+        assert session.usage.total == 15
+
+
+async def test_two_attempts_at_once_are_refused():
+    class Hedge:
+        @hookimpl
+        async def around_model_call(self, event: Any, call_next: Any) -> Any:
+            return (await asyncio.gather(call_next(), call_next()))[0]
+
+    hold = asyncio.Event()
+    async with talking(model=ScriptedModel(hold=hold), plugins=[Hedge()]) as session:
+        with pytest.raises(HookError, match="one attempt at a time"):
+            await session.say("go")
+        hold.set()
+
+
+async def test_a_provider_is_the_same_capability_by_whatever_name_it_is_asked_for():
+    class Policy:
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        @hookimpl
+        def decide_model_request(self, event: Any) -> None:
+            self.seen.append(event.provider)
+
+    policy = Policy()
+    async with Host.open(plugins=[policy]) as host:
+        for name in ("offline/demo", "pluggent-offline/demo"):
+            await (await host.session(model=name)).say("hello")
+
+    assert policy.seen == ["pluggent-offline:provider/offline"] * 2

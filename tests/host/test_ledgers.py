@@ -267,3 +267,53 @@ async def test_one_without_the_other_is_refused():
     with pytest.raises(PluginLoadError, match="reserve and settle belong together"):
         async with Host.open(plugins=[Half()], installed=False, config=HostSettings(grants=Grants())):
             pass
+
+
+async def test_two_cancellations_leave_no_reservation_behind():
+    settled: list[str] = []
+    settling = asyncio.Event()
+
+    class Slow(Ledger):
+        @hookimpl
+        async def settle(self, event: SettleEvent) -> None:
+            settling.set()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            settled.append(type(self).__name__)
+
+    class Slower(Slow):
+        pass
+
+    model = ScriptedModel(hold=asyncio.Event())
+    async with talking(model=model, plugins=[Slow(), Slower()]) as session:
+        turn = asyncio.create_task(session.say("go"))
+        await asyncio.wait_for(model.asked.wait(), WAIT_S)
+        turn.cancel()
+        await asyncio.wait_for(settling.wait(), WAIT_S)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    assert sorted(settled) == ["Slow", "Slower"]
+
+
+async def test_what_is_reserved_in_the_moment_of_a_cancellation_is_settled():
+    reserving, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Ledger):
+        @hookimpl
+        async def reserve(self, event: ReserveEvent) -> str:
+            reserving.set()
+            await go.wait()
+            return "held"
+
+    ledger = Slow()
+    async with talking(plugins=[ledger]) as session:
+        turn = asyncio.create_task(session.say("go"))
+        await asyncio.wait_for(reserving.wait(), WAIT_S)
+        turn.cancel()
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    assert [(event.reservation, event.outcome) for event in ledger.settled] == [("held", "cancelled")]

@@ -40,7 +40,8 @@ class Redactor:
     @hookimpl(incremental=64)
     def transform_model_response(self, event: Any) -> Any:
         message = event.response.message
-        return attrs.evolve(event.response, message=Message.assistant(SECRET.sub("***", message.text)))
+        content = tuple(attrs.evolve(part, text=SECRET.sub("***", part.text)) for part in message.content)
+        return attrs.evolve(event.response, message=attrs.evolve(message, content=content))
 
     @hookimpl
     def transform_delta(self, event: DeltaEvent) -> Window:
@@ -177,8 +178,9 @@ async def test_holding_back_at_the_end_of_the_stream_is_a_failure():
 async def test_reasoning_is_a_stream_of_its_own():
     class Thinking(Chunks):
         async def stream(self, request: Any) -> Any:
-            yield (ReasoningDelta("key sk-"), TextDelta("s"))
-            yield (ReasoningDelta("abc!"), TextDelta("o"))
+            yield (ReasoningDelta("key sk-"),)
+            yield (ReasoningDelta("abc!"), TextDelta("s"))
+            yield (TextDelta("o"),)
             yield (Finished(),)
 
     seen: list[str] = []

@@ -5,8 +5,10 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pluggent_host.plugin_settings import settings_for
 from pluggent_hookspecs import Scope, ToolCallEvent, ToolSpec
+from pluggent_host.discovery import Discovery, discover
+from pluggent_host.plugin_settings import settings_for
+from pluggent_host.settings import Grants, HostSettings
 from pluggent_permissions.argument_settings import ArgumentTest
 from pluggent_permissions.arguments import argument_test
 from pluggent_permissions.policy import Answer, Policy
@@ -72,3 +74,18 @@ def both(wanted: Mapping[str, Any], value: Any, *, workspace: str = "") -> tuple
         fits(wanted, value, Reading.WIDE, workspace=workspace),
         fits(wanted, value, Reading.EXACT, workspace=workspace),
     )
+
+
+def ours() -> Discovery:
+    """Return what is installed here, with the permissions plugin alone."""
+    here = discover()
+    return here._replace(distributions=tuple(item for item in here.distributions if item.name == ID))
+
+
+def under(*rules: Any, granted: bool = False, **section: Any) -> dict[str, Any]:
+    """Return the options of a stage on which these rules hold."""
+    grants = Grants(may_allow=(ID,)) if granted else Grants()
+    return {
+        "installed": ours(),
+        "config": HostSettings(plugins={ID: {"rules": list(rules), **section}}, grants=grants, strict=True),
+    }

@@ -1,0 +1,1 @@
+"""What agents may do, written as rules: deny, ask, allow."""

@@ -1,0 +1,176 @@
+"""Whether the arguments of a call are what a rule wants them to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import TypeAlias
+
+from pluggent_hookspecs import Json, ToolCallEvent
+
+from pluggent_permissions import text as texts
+from pluggent_permissions.argument_settings import NO_HOST, NO_URL, ArgumentTest
+from pluggent_permissions.paths import inside_test
+from pluggent_permissions.readings import Reading
+from pluggent_permissions.urls import host_test, url_test
+
+
+class Absent(Enum):
+    """What stands for a value that a path leads past."""
+
+    ABSENT = "absent"
+
+
+Found: TypeAlias = "Json | Absent"
+ValueTest: TypeAlias = Callable[[Json, str], bool]
+"""Takes a value and the session's workspace. Raises where the value is of another type."""
+
+
+def argument_test(path: str, wanted: ArgumentTest, reading: Reading) -> Callable[[ToolCallEvent], bool]:
+    """Return a test of calls: are the values at *path* what is *wanted*, in this *reading*?"""
+    fits = _value_test(wanted, reading)
+    parts = tuple(path.split("."))
+    at_absence = reading.in_doubt != wanted.optional
+    wide = reading is Reading.WIDE
+
+    def one(value: Found, workspace: str) -> bool:
+        if value is Absent.ABSENT or value is None:
+            return at_absence
+        if isinstance(value, Mapping):
+            return wide
+        try:
+            return fits(value, workspace)
+        except Exception:  # noqa: BLE001 (whatever cannot be evaluated counts as the stricter outcome)
+            return wide
+
+    direct = path if len(parts) == 1 and path not in ("*", "**") else None
+
+    def test(event: ToolCallEvent) -> bool:
+        if direct is not None:  # what is below says the same of a single value, and takes its time
+            value = event.arguments.get(direct, Absent.ABSENT)
+            if not isinstance(value, list | tuple):
+                return one(value, event.scope.workspace)
+        answers = [one(value, event.scope.workspace) for value in values_at(event.arguments, parts)]
+        if wide:
+            return any(answers)
+        return all(answers) and (bool(answers) or wanted.optional)
+
+    return test
+
+
+def values_at(value: Json, parts: tuple[str, ...]) -> Iterator[Found]:
+    """Yield what *parts* lead to, lists item by item: names, indexes, ``*`` for any, ``**`` for every leaf below.
+
+    ABSENT stands for each place at which they lead nowhere. A name may have dots in it.
+
+    >>> list(values_at({"a": [{"b": 1}, {"b": [2, 3]}, {}]}, ("a", "*", "b")))
+    [1, 2, 3, <Absent.ABSENT: 'absent'>]
+    """
+    if not parts:
+        yield from _items(value)
+    elif parts[0] == "**":
+        yield from _leaves(value)
+    elif isinstance(value, Mapping):
+        yield from _in_mapping(value, parts)
+    elif isinstance(value, list | tuple):
+        head, *rest = parts
+        chosen = [item for index, item in enumerate(value) if head in ("*", str(index))]
+        for item in chosen:
+            yield from values_at(item, tuple(rest))
+        if not chosen and head != "*":
+            yield Absent.ABSENT
+    else:
+        yield Absent.ABSENT
+
+
+def _in_mapping(value: Mapping[str, Json], parts: tuple[str, ...]) -> Iterator[Found]:
+    if parts[0] == "*":
+        for member in value.values():
+            yield from values_at(member, parts[1:])
+        return
+    met = False
+    for length in range(1, len(parts) + 1):
+        name = ".".join(parts[:length])
+        if name in value:
+            met = True
+            yield from values_at(value[name], parts[length:])
+    if not met:
+        yield Absent.ABSENT
+
+
+def _items(value: Json) -> Iterator[Json]:
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _items(item)
+    else:
+        yield value
+
+
+def _leaves(value: Json) -> Iterator[Json]:
+    if isinstance(value, Mapping):
+        for member in value.values():
+            yield from _leaves(member)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    elif value is not None:
+        yield value
+
+
+# ---- values ----------------------------------------------------------------------------
+
+
+def _value_test(wanted: ArgumentTest, reading: Reading) -> ValueTest:
+    """Return a test that holds if every test that *wanted* asks for does."""
+    tests: list[ValueTest] = []
+    if wanted.glob:
+        tests.append(_of_text(texts.glob(wanted.glob, reading)))
+    if wanted.regex:
+        tests.append(_of_text(texts.regex(wanted.regex, reading)))
+    if wanted.equals:
+        equal = texts.equal(wanted.equals, reading)
+        tests.append(lambda value, _: equal(value))
+    if (wanted.ge, wanted.gt, wanted.le, wanted.lt) != (None, None, None, None):
+        tests.append(_bounds(wanted))
+    if wanted.inside:
+        tests.append(_inside(wanted.inside, reading))
+    if wanted.url != NO_URL:
+        tests.append(_of_address(url_test(wanted.url, reading)))
+    if wanted.host != NO_HOST:
+        tests.append(_of_address(host_test(wanted.host, reading)))
+    return tests[0] if len(tests) == 1 else lambda value, workspace: all(test(value, workspace) for test in tests)
+
+
+def _of_text(fits: texts.TextTest) -> ValueTest:
+    return lambda value, _: fits(texts.text_of(value))
+
+
+def _of_address(fits: texts.TextTest) -> ValueTest:
+    return lambda value, _: fits(_str(value))
+
+
+def _inside(roots: tuple[str, ...], reading: Reading) -> ValueTest:
+    fits = inside_test(roots, reading)
+    return lambda value, workspace: fits(_str(value), workspace)
+
+
+def _bounds(wanted: ArgumentTest) -> ValueTest:
+    ge, gt, le, lt = wanted.ge, wanted.gt, wanted.le, wanted.lt
+
+    def test(value: Json, _: str) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError("not a number")
+        return (
+            (ge is None or value >= ge)
+            and (gt is None or value > gt)
+            and (le is None or value <= le)
+            and (lt is None or value < lt)
+        )
+
+    return test
+
+
+def _str(value: Json) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value

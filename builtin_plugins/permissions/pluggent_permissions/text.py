@@ -1,0 +1,152 @@
+"""Whether a text fits a pattern: globs, regular expressions, equality. Pure."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TypeAlias
+
+from pluggent_permissions.readings import Reading
+
+TextTest: TypeAlias = Callable[[str], bool]
+
+LONGEST_RUN = 30
+"""Combining characters in a row; no language needs more (UAX #15, Stream-Safe Text Format)."""
+
+_SHORT = 1000
+_MANY = 512
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]")
+"""Control, formatting, bidirectional and zero-width characters: where they stand, texts are not what they seem."""
+
+
+def has_unseen(text: str) -> bool:
+    """Say whether there are characters in *text* that nobody sees, line ends among them."""
+    return _UNSEEN.search(text) is not None
+
+
+def folded(text: str) -> str:
+    r"""Return *text* as somebody who is careless about case, width and invisible characters reads it.
+
+    Raises ValueError for a long row of combining characters: sorting them takes quadratic time.
+
+    >>> folded("\uff21tlan\u200btis")
+    'atlantis'
+    """
+    if _UNSEEN.search(text):
+        text = _UNSEEN.sub(_kept_white, text)
+    if text.isascii():
+        return text.casefold()
+    if len(text) > _SHORT:
+        _refuse_long_runs(text)
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _forms(text: str) -> tuple[str, ...]:
+    """Return *text* as it is, folded, and folded with single spaces: a pattern that forbids may fit any of them."""
+    return _known_forms(text) if len(text) <= _SHORT else _made_forms(text)
+
+
+@lru_cache(_MANY)
+def _known_forms(text: str) -> tuple[str, ...]:
+    return _made_forms(text)
+
+
+def _made_forms(text: str) -> tuple[str, ...]:
+    plain = folded(text)
+    squeezed = " ".join(plain.split())
+    return (text,) if squeezed == text else tuple(dict.fromkeys((text, plain, squeezed)))
+
+
+def glob(patterns: Iterable[str], reading: Reading) -> TextTest:
+    r"""Return a test for the whole of a text: ``*``, ``?`` and ``[abc]`` are wild.
+
+    >>> glob(["good *"], Reading.EXACT)("good day"), glob(["good *"], Reading.EXACT)("good \nday")
+    (True, False)
+    """
+    if reading is Reading.EXACT:
+        exact = _any_of(patterns)
+        return lambda text: exact(text) and not has_unseen(text)
+    written = {form for pattern in patterns for form in _forms(pattern)}
+    if not any(letter in pattern for pattern in written for letter in "*?["):
+        return lambda text: not written.isdisjoint(_forms(text))
+    wide = _any_of(sorted(written))
+    return lambda text: any(map(wide, _forms(text)))
+
+
+def regex(patterns: Iterable[str], reading: Reading) -> TextTest:
+    """Return a test for the whole of a text, in time linear in its length. See ``check_regex``."""
+    if reading is Reading.EXACT:
+        exact = [_linear(f"^(?:{pattern})$") for pattern in patterns]
+        return lambda text: not has_unseen(text) and any(fits(text) for fits in exact)
+    wide = [_linear(f"^(?is:{pattern})$") for pattern in patterns]
+    if len(wide) == 1:
+        return lambda text: any(map(wide[0], _forms(text)))
+    return lambda text: any(fits(form) for form in _forms(text) for fits in wide)
+
+
+def equal(values: Iterable[str | float], reading: Reading) -> Callable[[object], bool]:
+    """Return a test for a text, number or boolean that is one of *values*."""
+    given = tuple(values)
+    if reading is Reading.EXACT:
+        pairs = frozenset((isinstance(value, bool), value) for value in given)
+        return lambda value: (isinstance(value, bool), value) in pairs
+    wide = frozenset(form for value in given for form in _forms(text_of(value)))
+    return lambda value: not wide.isdisjoint(_forms(text_of(value)))
+
+
+def check_regex(pattern: str) -> None:
+    """Raise ValueError unless *pattern* is a regular expression that takes linear time."""
+    # Alone as well: "a)|(b" is a pattern only in the brackets that are put around it.
+    for whole in (pattern, f"^(?:{pattern})$", f"^(?is:{pattern})$"):
+        _linear(whole)
+
+
+def text_of(value: object) -> str:
+    """Return what patterns are held against: text as it is, numbers and booleans as JSON, 5.0 as 5.
+
+    Raises TypeError for everything else.
+    """
+    match value:
+        case str():
+            return value
+        case bool() | int():
+            return json.dumps(value)
+        case float():
+            return json.dumps(int(value) if value.is_integer() else value)
+        case _:
+            raise TypeError(f"no pattern is held against a value of type {type(value).__name__}")
+
+
+def _any_of(patterns: Iterable[str]) -> TextTest:
+    match = re.compile("|".join(f"(?:{fnmatch.translate(pattern)})" for pattern in patterns)).match
+    return lambda text: match(text) is not None
+
+
+def _linear(pattern: str) -> TextTest:
+    # Inside: importing it costs 25 ms, and few policies have a regular expression. It is the engine
+    # behind JSON Schema's `pattern` in the host, told to use finite automata alone.
+    import jsonschema_rs
+
+    try:
+        return jsonschema_rs.Draft202012Validator(
+            {"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions()
+        ).is_valid
+    except ValueError:
+        why = "is no regular expression that can be matched in linear time (no look-around, no back-references)"
+        raise ValueError(why) from None
+
+
+def _kept_white(found: re.Match[str]) -> str:
+    return " " if found[0].isspace() else ""
+
+
+def _refuse_long_runs(text: str) -> None:
+    run = 0
+    for letter in text:
+        run = run + 1 if unicodedata.combining(letter) else 0
+        if run > LONGEST_RUN:
+            raise ValueError("too many combining characters in a row")
