@@ -30,7 +30,8 @@ def last_exchange(entries: Iterable[Entry]) -> Exchange | None:
     """Return the last exchange that was not taken back; None if there is none."""
     exchanges: list[Exchange] = []
     capabilities: dict[str, str] = {}
-    effects: dict[str, dict[str, str]] = {}
+    effects: dict[str, list[tuple[str, str]]] = {}
+    running: dict[str, tuple[str, str]] = {}
     for entry in entries:
         match entry:
             case Said(turn_id, message, by) if message.role is Role.USER and by != BY_HOST:
@@ -38,9 +39,16 @@ def last_exchange(entries: Iterable[Entry]) -> Exchange | None:
             case Decided(decision) if decision.capability:
                 capabilities[decision.call_id] = decision.capability
             case Dispatched(turn_id, calls):
-                effects.setdefault(turn_id, {}).update({id: capabilities.get(id, id) for id, _, _ in calls})
-            case Settled(turn_id, call_id, outcome=outcome) if outcome in _NOT_RUN:
-                effects.get(turn_id, {}).pop(call_id, None)
+                begun = {id: (id, capabilities.get(id, id)) for id, _, _ in calls}
+                effects.setdefault(turn_id, []).extend(begun.values())
+                running |= begun
+            case Settled(turn_id, call_id, outcome=outcome):
+                # Ids come again in later rounds: only the call that is running now is meant.
+                call = running.pop(call_id, None)
+                if call is not None and outcome in _NOT_RUN:
+                    effects[turn_id].reverse()
+                    effects[turn_id].remove(call)
+                    effects[turn_id].reverse()
             case Undone(turn_id):
                 turns = [exchange.turn_id for exchange in exchanges]
                 del exchanges[turns.index(turn_id) if turn_id in turns else len(turns) :]
@@ -49,4 +57,4 @@ def last_exchange(entries: Iterable[Entry]) -> Exchange | None:
     if not exchanges:
         return None
     last = exchanges[-1]
-    return attrs.evolve(last, effects=tuple(effects.get(last.turn_id, {}).values()))
+    return attrs.evolve(last, effects=tuple(capability for _, capability in effects.get(last.turn_id, [])))

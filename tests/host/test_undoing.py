@@ -1,19 +1,21 @@
 """Taking back the last exchange, and another model from the next turn on: durable, and nothing else is touched."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 from places import Place
-from pluggent_hookspecs import ConfigError, Message, SessionError, Usage, hookimpl, tool
+from pluggent_hookspecs import ConfigError, Deny, Message, SessionError, Usage, hookimpl, tool
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import DecisionMade, Scope
 from pluggent_hookspecs.messages import ToolCall
-from pluggent_host import Exchange, Host
+from pluggent_host import Exchange, Host, Session
 from pluggent_host.testing.fakes import ScriptedModel, call
 from pluggent_host.transcript import (
     Decided,
     Dispatched,
+    Entry,
     ModelChosen,
     Said,
     SessionBegan,
@@ -21,6 +23,7 @@ from pluggent_host.transcript import (
     TurnBegan,
     TurnOver,
     Undone,
+    close_call,
     rebuild,
 )
 from pluggent_host.undoing import last_exchange
@@ -39,6 +42,13 @@ def look() -> str:
     return "seen"
 
 
+async def taken_back(session: Session) -> Exchange:
+    """Take back the last exchange, of which there is one."""
+    taken = await session.undo()
+    assert taken is not None
+    return taken
+
+
 # ---- taking back ------------------------------------------------------------------------
 
 
@@ -47,7 +57,7 @@ async def test_the_last_message_and_all_that_came_of_it_are_taken_back():
     async with talking(model=model, tools=[look]) as session:
         await session.say("a")
         await session.say("b")
-        taken = await session.undo()
+        taken = await taken_back(session)
 
         assert taken == Exchange("t2", Message.user("b"))
         assert shape(session.history) == ["user a", "assistant one"]
@@ -60,7 +70,7 @@ async def test_it_can_be_done_until_nothing_is_left():
         await session.say("a")
         await session.say("b")
 
-        assert [(await session.undo()).message.text for _ in range(2)] == ["b", "a"]
+        assert [(await taken_back(session)).message.text for _ in range(2)] == ["b", "a"]
         assert await session.undo() is None
         assert session.history == ()
 
@@ -69,7 +79,7 @@ async def test_what_tools_did_is_named_and_what_was_spent_stays_counted():
     async with talking(call("send", n=1), call("look"), "x", tools=[send, look]) as session:
         await session.say("go")
         before = session.usage
-        taken = await session.undo()
+        taken = await taken_back(session)
 
         assert taken.effects == ("app:tools:tool/send",)
         assert session.usage == before != Usage()
@@ -82,7 +92,7 @@ async def test_a_call_that_a_person_refused_is_no_effect():
     async with talking(call("send"), "x", tools=[send], strict=True, approver=approver) as session:
         await session.say("go")
 
-        assert (await session.undo()).effects == ()
+        assert (await taken_back(session)).effects == ()
 
 
 async def test_a_history_that_was_given_is_not_taken_back():
@@ -108,8 +118,8 @@ async def test_it_is_durable(tmp_path):
         result = await session.say("c")
 
         assert result.turn_id == "t3"  # the number of a turn that was taken back is not given again
-        assert (await session.undo()).message.text == "c"
-        assert (await session.undo()).message.text == "a"
+        assert (await taken_back(session)).message.text == "c"
+        assert (await taken_back(session)).message.text == "a"
 
 
 async def test_a_turn_that_failed_can_be_taken_back():
@@ -138,7 +148,7 @@ async def test_nothing_is_taken_back_in_the_middle_of_a_turn_nor_said_in_the_mid
         turn.cancel()
         await asyncio.wait((turn,))
 
-        undoing = asyncio.create_task(session.undo())
+        undoing = asyncio.create_task(taken_back(session))
         await asyncio.sleep(0)
         with pytest.raises(SessionError, match="in the middle"):
             await session.say("b")
@@ -160,7 +170,7 @@ async def test_a_doubt_about_a_call_outlives_its_exchange():
 
     async with talking(call("lose"), "x", call("lose"), "y", tools=[lose], approver=approver) as session:
         await session.say("go")
-        taken = await session.undo()
+        taken = await taken_back(session)
         await session.say("go on")
 
         assert taken.effects == ("app:tools:tool/lose",)
@@ -194,7 +204,7 @@ def test_whatever_may_have_happened_is_an_effect(outcome, effects):
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(["say", "undo", "crash", "model"]), max_size=12))
 def test_whatever_is_said_and_taken_back_the_transcript_tells_what_is_left(steps):
-    entries = [SessionBegan("s", 0.0, "m/0")]
+    entries: list[Entry] = [SessionBegan("s", 0.0, "m/0")]
     told: list[list[Message]] = []
     for number, step in enumerate(steps):
         turn = f"t{number}"
@@ -207,7 +217,7 @@ def test_whatever_is_said_and_taken_back_the_transcript_tells_what_is_left(steps
                 entries += [TurnBegan(turn, 0.0), Said(turn, Message.user(turn)), Said(turn, asking)]
                 closing = rebuild(entries).closing
                 entries += closing
-                told.append([Message.user(turn), asking, closing[0].message])
+                told.append([Message.user(turn), asking, close_call(turn, CALL).message])
             case "undo":
                 exchange = last_exchange(entries)
                 assert (exchange is None) == (not told)
@@ -295,3 +305,28 @@ async def test_what_the_host_said_is_no_exchange_of_its_own():
         assert exchange is not None
         assert exchange.message.text == "a number"
         assert [message.text for message in session.history] == ["first", "before"]
+
+
+async def test_effects_of_calls_that_share_an_id_in_several_rounds_are_all_told():
+    @tool(effects=("network_write",))
+    def send(text: str) -> str:
+        """Send."""
+        return text
+
+    @tool(effects=("network_write",))
+    def wipe() -> str:
+        """Wipe."""
+        return "gone"
+
+    class Policy:
+        @hookimpl
+        def decide_tool_call(self, event: Any) -> Deny | None:
+            return Deny("no more") if event.arguments.get("text") == "again" else None
+
+    replies = (call("wipe", "c"), call("send", "c", text="x"), call("send", "c", text="again"), "done")
+    async with talking(*replies, tools=[send, wipe], plugins=[Policy()]) as session:
+        await session.say("go")
+        exchange = await session.undo()
+
+    assert exchange is not None
+    assert exchange.effects == ("app:tools:tool/wipe", "app:tools:tool/send")
