@@ -197,7 +197,7 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "model": Key(_TEXT),
         "system": Key(_TEXT),
         "strict": Key(_BOOLEAN, tighten=_either),
-        "on_ask": Key(_choice("console", "deny"), tighten=_towards("console", "deny")),
+        "on_ask": Key(_choice("console", "pause", "deny"), tighten=_towards("console", "pause", "deny")),
         "stream": Key(_choice("held", "provisional"), tighten=_towards("provisional", "held")),
         "fsync": Key(_choice("off", "effects"), tighten=_towards("off", "effects")),
         # Fewer plugins may mean fewer policies, so an untrusted file has no say in who runs.

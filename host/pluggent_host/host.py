@@ -30,7 +30,7 @@ from pluggent_host.discovery import Discovery
 from pluggent_host.loading import registered_name
 from pluggent_host.modellists import Models, models_of
 from pluggent_host.quota import check_names
-from pluggent_host.saying import check_limits, checked_metadata
+from pluggent_host.saying import check, check_limits, checked_metadata
 from pluggent_host.session import Session
 from pluggent_host.settings import HostSettings, Limits
 from pluggent_host.toolbox import ToolChoice
@@ -189,9 +189,10 @@ class Host:
         self._alive()
         _check_types(tools=tools, limits=limits, config=None, settings=None)
         checked_metadata(metadata)
-        for wanted, values in {str: (model, system), ModelParameters: (parameters,), bool: (dry_run,)}.items():
-            if wrong := [value for value in values if value is not None and not isinstance(value, wanted)]:
-                raise TypeError(f"session: expected {wanted.__name__}, got {wrong[0]!r}")
+        check("model", model, str)
+        check("system", system, str)
+        check("parameters", parameters, ModelParameters)
+        check("dry_run", dry_run, bool)
         parts, settings = self._parts, self._parts.services.settings
         toolset = await parts.toolbox.toolset(self._defaults.tools if tools is None else tuple(tools))
         check_names((limits or settings.limits).per_tool, toolset)
@@ -343,9 +344,8 @@ def _check_types(*, tools: object, limits: object, config: object, settings: obj
 
 def _whole(history: Iterable[Message]) -> tuple[Message, ...]:
     messages = tuple(history)
-    given: tuple[object, ...] = messages
-    if wrong := [message for message in given if not isinstance(message, Message)]:
-        raise TypeError(f"history: expected Messages, got {wrong[0]!r}")
+    for message in messages:
+        check("history", message, Message)
     try:
         check_given(messages)
     except ValueError as error:

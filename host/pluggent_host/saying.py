@@ -54,7 +54,7 @@ class How:
     def agent(self, agent: Agent) -> Agent:
         """Return *agent* for this turn. Raises TypeError, ConfigError and SessionError for what cannot be."""
         check_limits(self.limits)
-        _check("parameters", self.parameters, ModelParameters)
+        check("parameters", self.parameters, ModelParameters)
         if self.limits is not None:
             check_names(self.limits.per_tool, agent.tools)
         parameters = self.parameters or agent.parameters
@@ -67,8 +67,8 @@ class How:
 
     def scope(self, scope: Scope, turn_id: str) -> Scope:
         """Return *scope* for this turn."""
-        _check("dry_run", self.dry_run, bool)
-        _check("origin", self.origin, str)
+        check("dry_run", self.dry_run, bool)
+        check("origin", self.origin, str)
         metadata = checked_metadata({**scope.metadata, **checked_metadata(self.metadata)})
         return attrs.evolve(
             scope,
@@ -81,7 +81,7 @@ class How:
 
 def check_limits(limits: object) -> None:
     """Raise TypeError for what is no Limits, or holds what is no limit."""
-    _check("limits", limits, Limits)
+    check("limits", limits, Limits)
     if not isinstance(limits, Limits):
         return
     for name, value in limits._asdict().items():
@@ -103,7 +103,8 @@ def _is_limit(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
 
 
-def _check(name: str, value: object, wanted: type) -> None:
+def check(name: str, value: object, wanted: type) -> None:
+    """Raise TypeError unless *value* is None or of the *wanted* type; *name* is what it was given as."""
     if value is not None and not isinstance(value, wanted):
         raise TypeError(f"{name}: expected {wanted.__name__}, got {type(value).__name__}")
 

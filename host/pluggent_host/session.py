@@ -21,7 +21,7 @@ from pluggent_host.direct import call_directly
 from pluggent_host.feed import Feed
 from pluggent_host.pausing import Approval, Pending, Resolved, Waiting
 from pluggent_host.resuming import ResumedTurn
-from pluggent_host.saying import Content, How, TurnOptions, user_message
+from pluggent_host.saying import Content, How, TurnOptions, check, user_message
 from pluggent_host.transcript import Entry, ModelChosen, Undone, rebuild
 from pluggent_host.turn import Turn
 from pluggent_host.turn_result import TurnResult
@@ -241,8 +241,7 @@ class Session:
 
         Raises ConfigError for an unknown model, SessionError in the middle of a turn.
         """
-        if not isinstance(model, str):
-            raise TypeError(f"model: expected text such as openai/gpt-5-mini, got {model!r}")
+        check("model", model, str)
         found = await self._services.model(model)
         async with self._alone():
             self._conversation.append(ModelChosen(model))

@@ -8,10 +8,8 @@ Streams of events of a host or a session are for code with a loop.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import inspect
-import os
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +24,7 @@ from pluggent_hookspecs.hooks import hookimpl
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.host import Approver, Host
+from pluggent_host.loop_thread import ENDING_S, LoopThread, refuse_running_loop
 from pluggent_host.pausing import Approval, Pending
 from pluggent_host.saying import Content, TurnOptions
 from pluggent_host.session import OfferedTool, Session
@@ -34,111 +33,7 @@ from pluggent_host.turn_result import TurnResult
 from pluggent_host.undoing import Exchange
 
 T = TypeVar("T")
-ENDING_S = 30.0
-"""How long a call that its caller no longer waits for may take to end, in seconds."""
 WAITING_EVENTS = 1000
-
-
-class _Loop:
-    """A thread with an event loop, in which one host is open."""
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = options
-        self._opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Host]] = Future()
-        self._closed: Future[None] = Future()
-        self._process = os.getpid()
-        self._thread = threading.Thread(target=self._run, name="pluggent-loop", daemon=True)
-
-    def open(self) -> Host:
-        _refuse_running_loop()
-        self._thread.start()
-        try:
-            self._loop, self._stop, host = self._opened.result()
-        except KeyboardInterrupt:
-            self._opened.add_done_callback(_close_at_once)
-            raise
-        # A program may end without closing; its plugins are closed all the same.
-        atexit.register(self.close)
-        return host
-
-    def close(self) -> None:
-        atexit.unregister(self.close)
-        if os.getpid() != self._process:
-            return  # a fork has no thread of its parent's; the parent closes what is its own
-        if not self._loop.is_closed():
-            with contextlib.suppress(RuntimeError):  # it has closed since
-                self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-        self._closed.result()
-
-    def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine in the loop and wait for it; a KeyboardInterrupt here cancels it there."""
-        _refuse_running_loop()
-        ended = threading.Event()
-
-        async def run() -> T:
-            try:
-                return await make()
-            finally:
-                ended.set()
-
-        running = self.start(run)
-        try:
-            return running.result()
-        except CancelledError:
-            raise SessionError("the host was closed in the middle of this call") from None
-        except BaseException:
-            if running.cancel():
-                ended.wait(ENDING_S)
-            raise
-
-    def start(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
-        """Run a coroutine in the loop."""
-        if os.getpid() != self._process:
-            raise SessionError("this host was opened before a fork; open one in each process")
-        if self._stop.is_set() or self._loop.is_closed():
-            raise SessionError("the host is closed; open another one with SyncHost.open(…)")
-        coroutine = make()
-        try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:  # it has closed since
-            coroutine.close()
-            raise SessionError("the host is closed; open another one with SyncHost.open(…)") from None
-
-    def wake(self, event: asyncio.Event) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(event.set)
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 (handed to whoever opens or closes)
-            if self._opened.done():
-                self._closed.set_exception(error)
-            else:
-                self._opened.set_exception(error)
-        else:
-            self._closed.set_result(None)
-
-    async def _main(self) -> None:
-        async with Host.open(**self._options) as host:
-            stop = asyncio.Event()
-            self._opened.set_result((asyncio.get_running_loop(), stop, host))
-            await stop.wait()
-
-
-def _close_at_once(opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Host]]) -> None:
-    """Nobody waits for this host any more."""
-    if opened.exception() is None:
-        opened.result()[1].set()
-
-
-def _refuse_running_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise SessionError("a SyncHost blocks, and this thread runs an event loop; use `Host.open(…)` and await there")
 
 
 class SyncHost:
@@ -152,7 +47,7 @@ class SyncHost:
     <Why.COMPLETED: 'completed'>
     """
 
-    def __init__(self, loop: _Loop, host: Host) -> None:
+    def __init__(self, loop: LoopThread, host: Host) -> None:
         self._loop = loop
         self._host = host
 
@@ -167,7 +62,7 @@ class SyncHost:
             options["policies"] = (*options.get("policies", ()), _Approver(approver))
         elif approver is not None:
             options["approver"] = approver
-        loop = _Loop(options)
+        loop = LoopThread(options)
         return cls(loop, loop.open())
 
     def close(self) -> None:
@@ -214,7 +109,7 @@ class SyncHost:
 class SyncSession:
     """A Session for code without an event loop; see Session for what the methods do."""
 
-    def __init__(self, loop: _Loop, session: Session) -> None:
+    def __init__(self, loop: LoopThread, session: Session) -> None:
         self._loop = loop
         self._session = session
 
@@ -317,7 +212,7 @@ class SyncTurnStream(Generic[T]):
     Leaving it early cancels the turn and waits until nothing of it runs any more.
     """
 
-    def __init__(self, loop: _Loop, follow: Callable[[Any], Coroutine[Any, Any, TurnResult[T]]]) -> None:
+    def __init__(self, loop: LoopThread, follow: Callable[[Any], Coroutine[Any, Any, TurnResult[T]]]) -> None:
         self._loop = loop
         self._follow = follow
         self._events: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
@@ -335,7 +230,7 @@ class SyncTurnStream(Generic[T]):
     def __enter__(self) -> Self:
         if self._running is not None:
             raise SessionError("a stream is used once; call session.stream() again")
-        _refuse_running_loop()
+        refuse_running_loop()
         self._running = self._loop.start(self._pump)
         return self
 
@@ -376,7 +271,7 @@ class SyncTurnStream(Generic[T]):
 class SyncMemory:
     """A memory store for code without an event loop; see MemoryAccess for what the methods do."""
 
-    def __init__(self, loop: _Loop, memory: MemoryAccess) -> None:
+    def __init__(self, loop: LoopThread, memory: MemoryAccess) -> None:
         self._loop = loop
         self._memory = memory
 

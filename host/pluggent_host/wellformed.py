@@ -56,10 +56,8 @@ def clean_message(message: Message) -> Message:
     calls = tuple(_clean_call(call) for call in message.tool_calls)
     extra = _clean_extra(message.extra)
     texts = {name: clean(value) for name in ("tool_call_id", "name") if (value := getattr(message, name))}
-    if content == message.content and calls == message.tool_calls and extra == message.extra:
-        content = message.content
-    changed = any(getattr(message, name) != value for name, value in texts.items())
-    if content is message.content and not changed:
+    same = content == message.content and calls == message.tool_calls and extra == message.extra
+    if same and all(getattr(message, name) == value for name, value in texts.items()):
         return message
     changes: dict[str, Any] = {"content": content, "tool_calls": calls, "extra": extra, **texts}
     return attrs.evolve(message, **changes)

@@ -235,7 +235,7 @@ def test_the_model_of_the_settings_is_used_and_an_option_wins_over_it(cli):
 
 
 def test_an_approval_that_nobody_can_give_ends_the_turn_with_what_to_do(cli):
-    code, out, err = cli("run", "send_mail to=bob")
+    code, out, err = cli("run", "send_mail to=bob", PLUGGENT_ON_ASK="deny")
 
     assert (code, out) == (3, "")
     assert '→ send_mail(to="bob")  needs approval (host: its effects are messaging)\n' in err

@@ -143,7 +143,7 @@ def test_settings_that_say_deny_are_heeded_at_a_terminal_too(cli):
 def test_a_command_in_the_background_asks_nobody(cli):
     command = 'set -m; "$@" </dev/null & wait $!; echo code $?'
     with cli.at_terminal("run", "send_mail to=bob", script=command) as terminal:
-        terminal.wait_for("code 3")
+        terminal.wait_for("code 6")
 
     assert QUESTION not in terminal.shown
     assert sent(cli) == ""

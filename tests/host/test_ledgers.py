@@ -153,7 +153,7 @@ async def test_a_cancelled_call_is_settled_whoever_settles(kind: str):
 
     class Async(Ledger):
         @hookimpl
-        async def settle(self, event: SettleEvent) -> None:
+        async def settle(self, event: SettleEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             await asyncio.sleep(0)
             settled.append(event)
 
@@ -275,7 +275,7 @@ async def test_two_cancellations_leave_no_reservation_behind():
 
     class Slow(Ledger):
         @hookimpl
-        async def settle(self, event: SettleEvent) -> None:
+        async def settle(self, event: SettleEvent) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             settling.set()
             for _ in range(5):
                 await asyncio.sleep(0)

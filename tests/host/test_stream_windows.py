@@ -177,7 +177,7 @@ async def test_holding_back_at_the_end_of_the_stream_is_a_failure():
 
 async def test_reasoning_is_a_stream_of_its_own():
     class Thinking(Chunks):
-        async def stream(self, request: Any) -> Any:
+        async def stream(self, request: Any) -> AsyncGenerator[Any]:
             yield (ReasoningDelta("key sk-"),)
             yield (ReasoningDelta("abc!"), TextDelta("s"))
             yield (TextDelta("o"),)
@@ -203,7 +203,7 @@ async def test_another_attempt_begins_a_stream_anew():
                 return await call_next()
 
     class Breaking(Chunks):
-        async def stream(self, request: Any) -> Any:
+        async def stream(self, request: Any) -> AsyncGenerator[Any]:
             first, *self.pieces = self.pieces  # type: ignore[assignment]
             yield (TextDelta(first),)
             if self.pieces:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pluggent_budget.plugin import Budget
 from pluggent_budget.settings import BudgetSettings, Limit
 from pluggent_hookspecs import Deny, ReserveEvent, Scope, SettleEvent, Usage
 
+UNTOLD = Usage()
 SCOPE = Scope(session_id="s1", turn_id="t1", agent="writer", principal="ann")
 
 
@@ -29,6 +30,9 @@ class Lent:
 
     async def tools_named(self, pattern: str) -> tuple[str, ...]:
         return (pattern,)
+
+    async def model_named(self, name: str) -> str:
+        return name
 
 
 class Time:
@@ -62,7 +66,7 @@ async def reserve(budget: Budget, event: ReserveEvent) -> Any:
 
 
 async def settle(
-    budget: Budget, event: ReserveEvent, held: object, usage: Usage = Usage(), outcome: str = "done", s: float = 0.0
+    budget: Budget, event: ReserveEvent, held: Any, usage: Usage = UNTOLD, outcome: str = "done", s: float = 0.0
 ) -> None:
     """Tell *budget* how the attempt ended."""
     waits = budget.settle(SettleEvent(event, held, usage, outcome, s))
@@ -79,7 +83,8 @@ async def refusal(budget: Budget, event: ReserveEvent) -> str:
 
 def settings(*limits: Limit, **others: Any) -> BudgetSettings:
     """Return settings whose input estimates are taken as they are."""
-    return BudgetSettings(limits=limits, **{"input_factor": 1.0, **others})
+    given: dict[str, Any] = {"input_factor": 1.0, **others}
+    return BudgetSettings(limits=limits, **given)
 
 
 def rule(limit: Limit, path: str = ":memory:") -> Rule:
@@ -105,7 +110,7 @@ def in_file(ledger: LedgerFile, *accounts: Account) -> list[tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Generator[None]:
     """Hold the lock of the ledger, as another program would."""
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

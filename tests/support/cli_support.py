@@ -14,6 +14,8 @@ from time import monotonic
 from typing import NamedTuple
 
 PATIENCE_S = 30.0
+NOT_BY_DEFAULT = "pluggent-audit,pluggent-budget,pluggent-permissions,pluggent-redact"
+"""What is installed beside the tests, and not with ``pluggent`` itself."""
 COMMAND = (sys.executable, "-m", "pluggent_host.cli")
 _OWN_TERMINAL = """
 import os, sys
@@ -48,7 +50,7 @@ class Cli:
         kept = {name: value for name, value in os.environ.items() if name not in decided}
         own = {
             "PYTHONPATH": str(self.site), "PLUGGENT_STATE_DIR": str(self.state), "PYTHONWARNINGS": "error",
-            "TERM": "xterm", "LC_ALL": "C.UTF-8",
+            "TERM": "xterm", "LC_ALL": "C.UTF-8", "PLUGGENT_BLOCK": NOT_BY_DEFAULT,
         }  # fmt: skip
         return {name: value for name, value in {**kept, **own, **more}.items() if value is not None}
 
@@ -78,10 +80,11 @@ print(*sys.modules, file=sys.stderr)
         )  # fmt: skip
         return Done(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start the command without a terminal."""
+    def start(self, *arguments: str, script: str = "") -> subprocess.Popen[str]:
+        """Start the command without a terminal. With *script*, a shell script runs it, as ``"$@"``."""
+        wrapper = ["/bin/sh", "-c", script, "sh"] if script else []
         return subprocess.Popen(
-            [*COMMAND, *arguments], cwd=self.work, env=self.environ(), text=True, start_new_session=True,
+            [*wrapper, *COMMAND, *arguments], cwd=self.work, env=self.environ(), text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
@@ -117,7 +120,7 @@ class Terminal:
         self.process = process
         self._person = person
         self._program = program
-        self._awaited = 0
+        self._awaited: int = 0
         self.shown = ""
 
     def type(self, keys: str) -> None:

@@ -51,9 +51,9 @@ class Speaker:
             name, _, arguments = rest.partition(" ")
             yield ToolCall(f"c{len(request.messages)}", name, arguments or "{}")
         elif verb == "fail":
-            raise ProviderError(ProviderErrorKind.UNAVAILABLE, "the model is \\x1b[2Jout of order", provider="speaker")
+            raise ProviderError(ProviderErrorKind.BAD_REQUEST, "the model is \\x1b[2Jout of order", provider="speaker")
         elif verb == "hang":
-            yield "One moment"
+            yield "One moment please"  # a policy may hold the end of it back
             await asyncio.Event().wait()
         elif verb == "silent":
             await asyncio.Event().wait()

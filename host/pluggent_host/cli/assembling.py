@@ -15,9 +15,10 @@ from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
 
 from pluggent_host.catalog import FIRST_PARTY, Catalog, PluginRecord, catalog
 from pluggent_host.cli.output import Console, warning
-from pluggent_host.config import load_settings, state_dir
+from pluggent_host.config import read_settings, state_dir
 from pluggent_host.discovery import Discovery, discover, normalised
 from pluggent_host.nearest import nearest
+from pluggent_host.origins import Origin
 from pluggent_host.quoting import quoted
 from pluggent_host.settings import HostSettings
 
@@ -50,10 +51,11 @@ class Setup(NamedTuple):
     """What a command works with: settings, what is installed, and where state is kept."""
 
     settings: HostSettings
-    origins: Mapping[str, str]
+    origins: Mapping[str, Origin]
     discovery: Discovery
     trust: Trust
     state_dir: Path
+    notes: tuple[str, ...] = ()
 
     def accepts(self, record: PluginRecord) -> bool:
         """Say whether a plugin with hooks may run: ours, or one that the person has accepted."""
@@ -79,6 +81,21 @@ def bare_setup() -> Setup:
 
 def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, object] | None = None) -> Setup:
     """Read the settings that *options* and *flags* (dotted keys) lead to. Raises ConfigError."""
+    setup, errors = gather(options, flags)
+    for error in errors:
+        raise error
+    for note in setup.notes:
+        console.note(console.err_ink("yellow", f"note: {quoted(note)}"))
+    return setup
+
+
+def gather(
+    options: argparse.Namespace, flags: Mapping[str, object] | None = None
+) -> tuple[Setup, tuple[ConfigError, ...]]:
+    """Return what ``prepare`` would, made of the sources that are right, and the error of each other one.
+
+    Raises ConfigError for what was typed wrong.
+    """
     environ = {name: value for name, value in os.environ.items() if name != "PLUGGENT_DEBUG"}
     cwd = working_directory()
     folder = state_dir(environ)
@@ -90,11 +107,13 @@ def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, o
         _check_names("--without", left_out, found)
     if options.safe:
         given["selection.mode"] = "safe"
-    config = Path(options.config) if options.config else None
-    loaded = load_settings(config=config, environ=environ, flags=given, cwd=cwd, trust=trust)
-    for note in loaded.notes:
-        console.note(console.err_ink("yellow", f"note: {quoted(note)}"))
-    return Setup(loaded.settings, loaded.origins, found, trust, folder)
+    loaded, errors = read_settings(config=named_config(options), environ=environ, flags=given, cwd=cwd, trust=trust)
+    return Setup(loaded.settings, loaded.origins, found, trust, folder, loaded.notes), errors
+
+
+def named_config(options: argparse.Namespace) -> Path | None:
+    """Return the file that ``--config`` names."""
+    return Path(options.config) if options.config else None
 
 
 def _check_names(option: str, names: Iterable[str], found: Discovery) -> None:
@@ -159,34 +178,43 @@ async def open_for_listing(setup: Setup, console: Console) -> AsyncGenerator[tup
 
     Yields it and the ids of hook plugins that are not in it; what is wrong with them is noted.
     """
+    async with open_tolerant(setup) as (host, missing, problems):
+        for problem in problems:
+            console.note(warning(console, problem))
+        yield host, missing
+
+
+@asynccontextmanager
+async def open_tolerant(setup: Setup) -> AsyncGenerator[tuple[Host, tuple[str, ...], tuple[str, ...]]]:
+    """Open a host for listing; yield it, the ids of hook plugins that are not in it, and a sentence on each problem."""
     hooks = setup.catalog().by_kind("hooks")
     unaccepted = {record.id for record in hooks if record.state == "available" and not setup.accepts(record)}
-    for id in sorted(unaccepted):
-        text = f"plugin '{id}' has hooks and was not accepted yet: pluggent trust --plugin {id}"
-        console.note(warning(console, text))
+    problems = [
+        f"plugin '{id}' has hooks and was not accepted yet: pluggent trust --plugin {id}" for id in sorted(unaccepted)
+    ]
     settings = setup.settings
     grants = settings.grants._replace(optional=tuple(record.id for record in hooks))
     tolerant = setup._replace(settings=settings._replace(grants=grants, required={}))
     async with AsyncExitStack() as stack:
         try:
-            host = await stack.enter_async_context(open_host(_without(tolerant, unaccepted)))
+            host = await stack.enter_async_context(open_host(without(tolerant, unaccepted)))
         except PluggentError as error:
             # One that loads and then cannot be opened, or that stands in no order with the others.
-            console.note(warning(console, f"{error}. Listed without any hooks."))
+            problems.append(f"{error}. Listed without any hooks.")
             everyone = {record.id for record in hooks}
-            host = await stack.enter_async_context(open_host(_without(tolerant, everyone)))
-            yield host, tuple(sorted(everyone))
+            host = await stack.enter_async_context(open_host(without(tolerant, everyone)))
+            yield host, tuple(sorted(everyone)), tuple(problems)
             return
         missing = set(unaccepted)
         for record, state, reason in host.plugins:
             if record.kind == "hooks" and state not in ("active", "blocked", "shadowed"):
                 missing.add(record.id)
                 if record.id not in unaccepted:
-                    console.note(warning(console, reason))
-        yield host, tuple(sorted(missing))
+                    problems.append(reason)
+        yield host, tuple(sorted(missing)), tuple(problems)
 
 
-def _without(setup: Setup, left_out: Collection[str]) -> Setup:
+def without(setup: Setup, left_out: Collection[str]) -> Setup:
     """Return *setup* with the plugins *left_out* blocked."""
     selection = setup.settings.selection
     block = (*selection.block, *sorted(left_out))

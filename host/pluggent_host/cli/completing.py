@@ -30,12 +30,21 @@ ACTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "plugins": {"show": "PLUGIN"},
         "tools": {"schema": "TOOL", "call": "TOOL"},
         "sessions": {"list": "", "show": "ID", "search": "", "export": "ID", "delete": "ID…"},
+        "approvals": {"list": "", "show": "ID", "approve": "ID", "deny": "ID", "expire": ""},
         "config": {"show": "", "check": "", "path": ""},
     }
 )
 """The actions of commands, and what each takes."""
 ARGUMENTS: Mapping[str, str] = MappingProxyType(
-    {"help": "COMMAND", "hooks": "HOOK", "models": "PROVIDER", "trust": "FILE", "completion": "SHELL"}
+    {
+        "help": "COMMAND",
+        "hooks": "HOOK",
+        "models": "PROVIDER",
+        "trust": "FILE",
+        "completion": "SHELL",
+        "resume": "ID",
+        "explain": "ID",
+    }
 )
 """What other commands take."""
 

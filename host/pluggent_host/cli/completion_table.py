@@ -108,6 +108,26 @@ OPTIONS: Mapping[str, Options] = MappingProxyType({
         "--output": ("FILE", "export into this file, which is replaced"),
         "--yes": ("", "delete without asking"),
     },
+    "approvals": {
+        "--all": ("", "answer every call of the session that waits"),
+        "--for-session": ("", "approve the same ask about the same tool for the rest of the session"),
+        "--reason": ("TEXT", "why; the model reads it with a denial"),
+        "--older-than": ("AGE", "what expires: 30m, 12h, 7d (default 7d)"),
+    },
+    "resume": {
+        "-m": ("PROVIDER/MODEL", "such as openai/gpt-5-mini"),
+        "--model": ("PROVIDER/MODEL", "such as openai/gpt-5-mini"),
+        "--tool": ("TOOL", "offer this tool or plugin's tools (repeatable; default: all that are installed)"),
+        "--workspace": ("DIR", "the folder that tools work in (default: where the turn was)"),
+        "--plain": ("", "print the answer as it was written, also on a terminal"),
+        "--max-model-calls": ("N", "end it after N model calls"),
+        "--max-tool-rounds": ("N", "end it after N rounds of tool calls"),
+        "--max-tokens": ("N", "end it after N tokens, in and out"),
+        "--max-cost": ("USD", "end it after this many US dollars, where the provider knows its prices"),
+        "--timeout": ("SECONDS", "end it after this long; your own thinking does not count"),
+    },
+    "explain": {
+    },
     "config": {
     },
     "doctor": {

@@ -21,7 +21,10 @@ from pluggent_host.quoting import quoted
 ACTIONS = ("show", "check", "path")
 _ROLES = {"user": "your own", "named": "named by --config", "project": "of the working directory"}
 _SHOWN = 200
-_DEFAULTS = {"model": "default: offline/demo answers", "on_ask": "default: at a terminal you are asked all the same"}
+_DEFAULTS = {
+    "model": "default: offline/demo answers",
+    "on_ask": "default: run asks at a terminal, and pauses where there is none",
+}
 
 
 def parser() -> Parser:

@@ -90,15 +90,7 @@ def _unknown(name: str, others: Sequence[str]) -> ConfigError:
 
 
 def _reported(error: BaseException, console: Console) -> int:
-    code = exits.code_of(error)
-    if code == exits.FAULT:
-        text = f"a fault in {PROGRAM}: {type(error).__name__}: {error}. To see where: {PROGRAM} --debug …"
-    elif isinstance(error, KeyboardInterrupt):
-        text = "interrupted"
-    elif isinstance(error, OSError):
-        text = f"{error.filename or 'output'}: {error.strerror or error}"
-    else:
-        text = str(error) or type(error).__name__
+    code, text = exits.code_of(error), exits.said_of(error)
     if console.json:
         console.document({"error": {"kind": type(error).__name__, "message": text, **_facts(error)}, "exit_code": code})
     if not isinstance(error, exits.Interrupted):  # the command has said so, and how to go on

@@ -19,6 +19,7 @@ USAGE = 2
 DENIED = 3
 LIMIT = 4
 PLUGIN = 5
+PAUSED = 6
 FAULT = 70
 INTERRUPTED = 130
 CLOSED = 141
@@ -30,6 +31,7 @@ MEANINGS = (
     (DENIED, "denied by a policy, or an approval that nobody gave"),
     (LIMIT, "a limit was reached"),
     (PLUGIN, "a plugin that has to run could not"),
+    (PAUSED, "the turn waits for an approval: pluggent approvals"),
     (FAULT, "a fault in pluggent itself"),
     (INTERRUPTED, "interrupted (Ctrl-C); 143 if terminated, 141 if nobody reads the output"),
 )
@@ -55,6 +57,21 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (OSError, FAILED),
 )
 """The first that fits counts."""
+
+
+def said_of(error: BaseException) -> str:
+    """Return what a person reads of *error*.
+
+    >>> said_of(ZeroDivisionError("division by zero"))
+    'a fault in pluggent: ZeroDivisionError: division by zero. To see where: pluggent --debug …'
+    """
+    if code_of(error) == FAULT:
+        return f"a fault in pluggent: {type(error).__name__}: {error}. To see where: pluggent --debug …"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, OSError):
+        return f"{error.filename or 'output'}: {error.strerror or error}"
+    return str(error) or type(error).__name__
 
 
 def code_of(error: BaseException) -> int:

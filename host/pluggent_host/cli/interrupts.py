@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -16,8 +16,17 @@ T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run *work* in an event loop of its own. Raises Interrupted after a signal, when it has ended."""
+def run(
+    work: Coroutine[Any, Any, T],
+    *,
+    on_interrupt: Callable[[], bool] = bool,
+    before_dying: Callable[[], None] = lambda: None,
+) -> T:
+    """Run *work* in an event loop of its own. Raises Interrupted after a signal, when it has ended.
+
+    *on_interrupt* is told of a Ctrl-C first, and says whether that was all there is to do. Both
+    it and *before_dying*, which is called before a second signal ends the process, must not wait.
+    """
     received: list[int] = []
     tasks: list[asyncio.Task[T]] = []
 
@@ -29,8 +38,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return await task
 
     def on_signal(number: int, _: FrameType | None) -> None:
+        if number == signal.SIGINT and not received and on_interrupt():
+            return
         received.append(number)
         if len(received) > 1:
+            before_dying()
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         for task in tasks:
@@ -41,7 +53,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         with asyncio.Runner() as runner:
             return runner.run(watched())
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, OSError):  # a terminal that was closed cannot be written to any more
         if received:
             raise Interrupted(received[0]) from None
         raise

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from pluggent_host.version import VERSION
 
+COMPLETE = "__complete"
+"""What the scripts of ``pluggent completion`` call: the shell, then the words typed so far."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with *arguments* (default: those of the process) and return its exit code.
@@ -24,6 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pass  # dispatch ends quietly on a closed pipe, and so does this: it is tried again there
         else:
             return 0
+    if given[:1] == [COMPLETE]:
+        # Here and not above: the version needs none of it.
+        from pluggent_host.cli.completing import complete
+
+        return complete(given[1:])
     # Here and not above: argparse and what is behind it take longer than the version does.
     from pluggent_host.cli.dispatch import dispatch
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any
 
-from pluggent_host.quoting import quoted
+from pluggent_host.quoting import harmless as harmless, quoted  # noqa: PLC0414 (commands take both from here)
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _NARROW, _WIDEST = 40, 120
 _GAP = "  "
-_BREAKS = frozenset("\n\t")
-_REDIRECTING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Ink:
@@ -51,6 +50,8 @@ class Console:
         self.err_ink = Ink(on=wants_color(color, environ, terminal=self.err_is_terminal))
         self._column = 0
         """Where standard output stands, if it is a terminal: a note begins on a line of its own."""
+        self.above: Callable[[Callable[[], None]], None] | None = None
+        """Makes room for what is written, where something is drawn at the bottom of the terminal."""
 
     # ---- writing -------------------------------------------------------------------------
 
@@ -58,8 +59,7 @@ class Console:
         """Write *text* to standard output as it is, at once."""
         if sys.stdout is None or not text:
             return
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        self._put(sys.stdout, text)
         self._column = len(text) - text.rfind("\n") - 1 + (self._column if "\n" not in text else 0)
 
     def line(self, text: str = "") -> None:
@@ -81,14 +81,26 @@ class Console:
         if self.out_is_terminal:
             self.end_line()
         if sys.stderr is not None:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            self._put(sys.stderr, text + "\n")
+
+    @property
+    def in_line(self) -> bool:
+        """Whether standard output is in the middle of a line."""
+        return self._column > 0
+
+    def _put(self, stream: IO[str], text: str) -> None:
+        def put() -> None:
+            stream.write(text)
+            stream.flush()
+
+        if self.above is None:
+            put()
+        else:
+            self.above(put)
 
     def document(self, value: Mapping[str, Any] | Sequence[Any]) -> None:
         """Write *value* as the one JSON document of a command."""
-        import json  # 5 ms, for those who asked for it
-
-        self.line(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+        self.line(json_text(value))
 
     # ---- layout --------------------------------------------------------------------------
 
@@ -186,23 +198,22 @@ def width() -> int:
 # ---- text -------------------------------------------------------------------------------
 
 
-def harmless(text: str) -> str:
-    r"""Return *text* for a terminal: lines stay lines, control and direction characters are escaped.
+def json_text(value: Mapping[str, Any] | Sequence[Any]) -> str:
+    r"""Return *value* as JSON to be read by people too: what steers a terminal is escaped.
 
-    >>> print(harmless("two\nlines\x1b]0;title"))
-    two
-    lines\x1b]0;title
+    >>> print(json_text(["天\x9b2J"]))
+    [
+      "天\u009b2J"
+    ]
     """
-    if text.isprintable():
-        return text
-    return "".join(c.encode("unicode_escape", "surrogatepass").decode() if _is_harmful(c) else c for c in text)
+    import json  # 5 ms, for those who asked for it
+
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return re.sub("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", _as_escape, text)
 
 
-def _is_harmful(character: str) -> bool:
-    if character in _BREAKS:
-        return False
-    is_control = character < " " or "\x7f" <= character < "\xa0" or "\ud800" <= character <= "\udfff"
-    return is_control or character in _REDIRECTING
+def _as_escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 def cells(text: str) -> int:

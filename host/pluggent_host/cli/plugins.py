@@ -151,7 +151,7 @@ def _granted(setup: Setup, id: str) -> list[str]:
 def _origins(setup: Setup, id: str) -> list[str]:
     """Return where each setting of the plugin comes from; values stay unseen, they may be secret."""
     prefix = f"plugins.{id}."
-    return [f"{quoted(key.removeprefix(prefix))} ({quoted(where)})"
+    return [f"{quoted(key.removeprefix(prefix))} ({quoted(str(where))})"
             for key, where in setup.origins.items() if key.startswith(prefix)]  # fmt: skip
 
 

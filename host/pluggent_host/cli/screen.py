@@ -20,6 +20,7 @@ from pluggent_hookspecs.events import (
     UserNotified,
 )
 
+from pluggent_host.cli.answers import Answer
 from pluggent_host.cli.calls import Call, Calls, text_of
 from pluggent_host.cli.output import Console, cut, harmless
 from pluggent_host.quoting import quoted
@@ -34,14 +35,14 @@ _SETTLED = frozenset({"approved", "refused"})
 class Screen:
     """Reads the events of one turn in order.
 
-    *live* shows the answer as it comes, *results* what the calls brought; without them somebody
-    else does it afterwards.
+    What the model says goes to *answer* as it comes, *results* shows what the calls brought;
+    without them somebody else does it afterwards.
     """
 
-    def __init__(self, console: Console, calls: Calls, *, live: bool, results: bool = True) -> None:
+    def __init__(self, console: Console, calls: Calls, *, answer: Answer | None, results: bool = True) -> None:
         self._console = console
         self._calls = calls
-        self._live = live
+        self._answer = answer
         self._results = results
         self._shown: dict[str, asyncio.Event] = {}
 
@@ -57,11 +58,13 @@ class Screen:
         """Take in *event* and show what there is to show of it."""
         call = self._calls.read(event)
         match event:
-            case TextShown(text=text) if self._live:
-                self._console.write(harmless(text) if self._console.out_is_terminal else text)
-            case Discarded(why=why) if self._live:
+            case TextShown(text=text) if self._answer is not None:
+                self._answer.add(text)
+            case Discarded(why=why) if self._answer is not None:
+                self._answer.drop()
                 self._console.error(self._dim(f"(void: the text above; {quoted(why) or 'another attempt follows'})"))
-            case UserNotified(message=message) if self._live:
+            case UserNotified(message=message) if self._answer is not None:
+                self._answer.end()
                 text = message.text or f"[{', '.join(type(part).__name__.lower() for part in message.content)}]"
                 self._console.line(harmless(text) if self._console.out_is_terminal else text)
             case DecisionMade():
@@ -77,6 +80,8 @@ class Screen:
 
     def _decision(self, event: DecisionMade, call: Call | None) -> None:
         verdict = self._verdict(event)
+        if call is not None and self._answer is not None:
+            self._answer.end()  # a call comes when the model has said what it had to say
         if call is None:
             if event.verdict != "allow" or self._console.verbose:
                 what = event.operation.replace("_", " ")
@@ -144,6 +149,8 @@ class Screen:
                 text = f"! the model call failed: {error}; trying again in {wait_s:.1f} s"
                 self._console.note(self._console.err_ink("yellow", quoted(text)))
             case ModelCalled(model=model, usage=usage, elapsed_s=elapsed_s) if self._console.verbose:
+                if self._answer is not None:
+                    self._answer.end()
                 tokens = f"{_count(usage.input)} tokens in, {_count(usage.output)} out"
                 self._console.note(self._dim(f"· {quoted(model)}: {tokens}, {elapsed_s:.2f} s"))
             case ToolProgressed(name=name, done=done, total=total, message=message) if self._console.verbose:

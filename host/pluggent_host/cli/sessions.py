@@ -78,7 +78,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             # Here and not above: reading a session whole takes the converter of all types.
             from pluggent_host.cli.sessions_whole import export, show
 
-            id = _one(folder, f"sessions {what}", one_name(f"sessions {what}", rest))
+            id = session_named(folder, f"sessions {what}", one_name(f"sessions {what}", rest))
             return show(folder, id, console) if what == "show" else export(folder, id, options, console)
         case _:
             if rest:
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             return _list(folder, console, LISTED if options.limit is None else options.limit)
 
 
-def _one(folder: Path, command: str, beginning: str) -> str:
+def session_named(folder: Path, command: str, beginning: str) -> str:
     """Return the id of the session that *beginning* means. Raises ConfigError."""
     ids = matching(folder, beginning)
     if len(ids) == 1:

@@ -15,11 +15,23 @@ class BuiltIn(NamedTuple):
 
 COMMANDS = (
     BuiltIn("run", "pluggent_host.cli.run", "run one turn: a prompt in, the answer out"),
+    BuiltIn("chat", "pluggent_host.cli.chat", "talk to a model: a conversation with a line editor"),
     BuiltIn("plugins", "pluggent_host.cli.plugins", "what is installed, in which state, and how to mend it"),
     BuiltIn("tools", "pluggent_host.cli.tools", "list tools, show a schema, call one under the policies"),
+    BuiltIn("models", "pluggent_host.cli.models", "which models the providers have"),
     BuiltIn("hooks", "pluggent_host.cli.hooks", "every hook chain, in its order, and why"),
+    BuiltIn("sessions", "pluggent_host.cli.sessions", "list, show, search, export and delete saved conversations"),
+    BuiltIn("approvals", "pluggent_host.cli.approvals", "tool calls that wait for a person: list, show, approve, deny"),
+    BuiltIn("resume", "pluggent_host.cli.resume", "go on with a turn that waited for an approval"),
+    BuiltIn("explain", "pluggent_host.cli.explain", "why each operation of a turn was done or not, and who decided"),
+    BuiltIn("config", "pluggent_host.cli.config", "the settings in force, where each comes from, and what is wrong"),
+    BuiltIn("doctor", "pluggent_host.cli.doctor", "check this installation, load every plugin, tell what it costs"),
+    BuiltIn("completion", "pluggent_host.cli.completion", "print a script that completes words in bash, zsh or fish"),
     BuiltIn("trust", "pluggent_host.cli.trust", "accept a file of this folder, or a plugin with hooks"),
 )
 """A plugin's command cannot take the name of one of these."""
 
 NAMES = frozenset(command.name for command in COMMANDS)
+
+SHELLS = ("bash", "zsh", "fish")
+"""Those that ``pluggent completion`` has a script for."""

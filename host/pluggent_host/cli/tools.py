@@ -6,10 +6,9 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
-from pluggent_hookspecs import Json, thaw
-from pluggent_hookspecs.errors import ConfigError, ToolErrorKind
+from pluggent_hookspecs import thaw
+from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.tools import ToolOutput
 
@@ -19,13 +18,14 @@ from pluggent_host.cli.arguments import read_arguments
 from pluggent_host.cli.assembling import Setup, folder_option, open_for_listing, open_host, prepare
 from pluggent_host.cli.calls import Calls, text_of
 from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.output import Console, Row, harmless
+from pluggent_host.cli.offered import find_tool, tool_document, tool_row
+from pluggent_host.cli.output import Console, harmless
 from pluggent_host.cli.parsing import Parser, command_parser, examples
 from pluggent_host.cli.screen import Screen
+from pluggent_host.cli.tool_names import remember
 from pluggent_host.cli.watching import Watcher
 from pluggent_host.cli.words import action, one_name
-from pluggent_host.nearest import nearest
-from pluggent_host.session import OfferedTool, Session
+from pluggent_host.session import Session
 from pluggent_host.transcript import Settled
 
 DIRECT = ".direct"
@@ -82,54 +82,21 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 async def _list(setup: Setup, console: Console) -> int:
     async with open_for_listing(setup, console) as (host, _), await host.session(tools=("*",)) as session:
+        remember(str(setup.state_dir), [tool.name for tool in session.tools])
         if console.json:
             broken = {record.capability: reason for record, state, reason in host.plugins if state == "failed"}
-            console.document({"tools": [_document(tool) for tool in session.tools], "broken": broken})
+            console.document({"tools": [tool_document(tool) for tool in session.tools], "broken": broken})
         elif session.tools:
-            console.table(("TOOL", "PLUGIN", "EFFECTS", "CALLS"), [_row(tool) for tool in session.tools])
+            console.table(("TOOL", "PLUGIN", "EFFECTS", "CALLS"), [tool_row(tool) for tool in session.tools])
         else:
             console.line("no tools are installed; to try some: pip install pluggent-weather")
     return exits.OK
 
 
-def _row(tool: OfferedTool) -> Row:
-    says = {"allow": "run", "ask": "need approval"}.get(tool.default, tool.default)
-    about = (tool.spec.description or "(no description)").strip().partition("\n")[0]
-    styles = ("bold", "plain", "plain", "green" if tool.default == "allow" else "yellow")
-    return Row((tool.name, tool.plugin, _effects(tool), says), styles, [("dim", about)])
-
-
-def _effects(tool: OfferedTool) -> str:
-    if tool.effects is None:
-        return "not declared"
-    return ", ".join(sorted(tool.effects)) or "none"
-
-
 async def _schema(setup: Setup, console: Console, name: str) -> int:
     async with open_for_listing(setup, console) as (host, _), await host.session(tools=("*",)) as session:
-        console.document(_document(_find(session, name)))
+        console.document(tool_document(find_tool(session, name, "pluggent tools")))
     return exits.OK
-
-
-def _find(session: Session, name: str) -> OfferedTool:
-    for tool in session.tools:
-        if name in (tool.name, tool.capability):
-            return tool
-    have = [tool.name for tool in session.tools]
-    installed = f"; installed: {', '.join(have)}" if have else "; no tools are installed"
-    raise ConfigError("pluggent tools", [f"there is no tool {name!r}{nearest(name, have) or installed}"])
-
-
-def _document(tool: OfferedTool) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "description": tool.spec.description,
-        "parameters": thaw(cast("Json", tool.spec.parameters)),
-        "capability": tool.capability,
-        "plugin": tool.plugin,
-        "effects": None if tool.effects is None else sorted(tool.effects),
-        "calls": tool.default,
-    }
 
 
 # ---- calling ----------------------------------------------------------------------------
@@ -138,7 +105,7 @@ def _document(tool: OfferedTool) -> dict[str, Any]:
 async def _call(setup: Setup, console: Console, name: str, words: Sequence[str], workspace: Path) -> int:
     typed: list[str] = []
     calls = Calls(lambda call_id: (0, ToolCall(call_id, name, typed[0])) if call_id.endswith(DIRECT) else None)
-    screen = Screen(console, calls, live=False, results=False)
+    screen = Screen(console, calls, answer=None, results=False)
     watcher = Watcher()
     async with (
         open_host(
@@ -147,7 +114,7 @@ async def _call(setup: Setup, console: Console, name: str, words: Sequence[str],
         ) as host,
         await host.session(tools=("*",), origin="cli") as session,
     ):  # fmt: skip
-        tool = _find(session, name)
+        tool = find_tool(session, name, "pluggent tools")
         typed.append(read_arguments(words, tool.spec.parameters))
         output = await watcher.watch(session.call_tool(tool.name, typed[0], origin="cli"), screen.show)
         kind = _kind(session)

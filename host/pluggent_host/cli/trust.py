@@ -36,7 +36,7 @@ def parser() -> Parser:
         ),
     )
     made.add_argument("file", metavar="FILE", nargs="?", help="the file to accept (default: ./pluggent.toml)")
-    made.add_argument("--plugin", metavar="NAME", help="accept a package with hooks, in the version installed now")
+    made.add_argument("--plugin", metavar="PLUGIN", help="accept a package with hooks, in the version installed now")
     made.add_argument("--revoke", action="store_true", help="accept it no longer")
     made.add_argument("--list", action="store_true", help="show what was accepted")
     return made

@@ -50,7 +50,9 @@ def write(cli: Cli, text: str) -> None:
 def test_every_setting_says_its_value_and_where_it_comes_from(cli):
     write(cli, 'model = "a/b"\n[limits]\nasks = 1\n[plugins.acme-tool]\nkey = "env:ACME"\n')
 
-    code, out, err = cli("config", "--config", "mine.toml", "--without", "acme-other", PLUGGENT_LIMITS_ASKS="3")
+    code, out, err = cli(
+        "config", "--config", "mine.toml", "--without", "acme-other", PLUGGENT_LIMITS_ASKS="3", PLUGGENT_BLOCK=None
+    )
 
     lines = out.splitlines()
     assert (code, err) == (0, "")

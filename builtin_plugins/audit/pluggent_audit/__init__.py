@@ -1,0 +1,1 @@
+"""An append-only, hash-chained record of every decision, approval and effect; see ``plugin.Audit``."""

@@ -1,0 +1,83 @@
+"""Opens the files of a log so that nobody else reads or writes them. POSIX only."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pluggent_hookspecs import ConfigError
+
+from pluggent_audit.settings import AuditSettings
+
+MOST_LOGS = 64
+"""Processes that may write into one folder at a time."""
+FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def folder_of(settings: AuditSettings, environ: Mapping[str, str]) -> Path:
+    """Return where the log is; reads nothing."""
+    if settings.folder:
+        return Path(settings.folder).expanduser().absolute()
+    if own := environ.get("PLUGGENT_STATE_DIR"):
+        return Path(own) / "audit"
+    state = Path(environ.get("XDG_STATE_HOME", ""))
+    if state.is_absolute():
+        return state / "pluggent" / "audit"
+    home = Path(environ.get("HOME") or Path.home())
+    usual = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
+    return home / usual / "pluggent" / "audit"
+
+
+def prepare(folder: Path) -> None:
+    """Make *folder* if need be. Raises ConfigError unless it is the user's own and nobody else's."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise ConfigError(str(folder), [f"the audit cannot be kept there: {error.strerror}"]) from error
+    problems: list[str] = []
+    if not stat.S_ISDIR(found.st_mode):
+        problems.append("is a link or no folder; give the audit a folder of its own")
+    elif found.st_uid != os.geteuid():
+        problems.append(f"belongs to user {found.st_uid}, not to {os.geteuid()}, who runs this")
+    elif found.st_mode & 0o077:
+        problems.append(f"others may enter it (mode {found.st_mode & 0o777:03o}); run: chmod 700 '{folder}'")
+    if problems:
+        raise ConfigError(str(folder), problems)
+
+
+def opened(path: Path, flags: int) -> int:
+    """Open *path*, mode 0600. Raises ConfigError unless it is the user's own plain file."""
+    try:
+        fd = os.open(path, flags | FLAGS, 0o600)
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be opened: {error.strerror}"]) from error
+    found = os.fstat(fd)
+    mine = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
+    if not mine or found.st_mode & 0o077:
+        os.close(fd)
+        raise ConfigError(str(path), ["is not a plain file of mode 0600 of the user who runs this; move it away"])
+    return fd
+
+
+def claim(folder: Path, name: str, *, shared: bool) -> tuple[str, int]:
+    """Return the first log that nobody writes, and its head file, open and locked.
+
+    Raises ConfigError if somebody writes it and the log is not *shared*.
+    """
+    for number in range(1, MOST_LOGS + 1):
+        log = name if number == 1 else f"{name}-{number}"
+        fd = opened(folder / f"{log}.head", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return log, fd
+        except BlockingIOError:
+            os.close(fd)
+            if not shared:
+                problem = f"another process writes the log '{log}'; end it, give this one a folder of its own,"
+                raise ConfigError(str(folder), [f"{problem} or set shared = true"]) from None
+    raise ConfigError(str(folder), [f"{MOST_LOGS} processes write logs there already"])

@@ -1,0 +1,1 @@
+"""Limits on tokens, money, calls and time; see ``plugin.Budget``."""

@@ -1,0 +1,124 @@
+"""The ledger of one process: accounts in a dictionary. Safe to use from several threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from pluggent_budget.accounts import Account, Key, lacking
+from pluggent_budget.amounts import WALL, Amount
+from pluggent_budget.standing import Shortage, Standing
+
+MOST_ACCOUNTS = 100_000
+"""Beyond this the oldest accounts that hold no reservation are forgotten."""
+_UNITS = range(WALL)
+
+
+class _Sums:
+    __slots__ = ("began_ms", "held", "open", "used")
+
+    def __init__(self) -> None:
+        self.used = [0, 0, 0, 0, 0]
+        self.held = [0, 0, 0, 0, 0]
+        self.open = 0
+        self.began_ms = 0  # the sum of when each open reservation began
+
+
+class Reservation:
+    """What is held in some accounts of a MemoryLedger until it is settled."""
+
+    __slots__ = ("amount", "began_ms", "booked", "sums")
+
+    def __init__(self, sums: Sequence[_Sums], amount: Amount, began_ms: int) -> None:
+        self.sums = sums
+        self.amount = amount
+        self.began_ms = began_ms
+        self.booked: Amount | None = None  # once it counts as lost
+
+
+class MemoryLedger:
+    """Keeps accounts as long as it lives. ``monotonic`` returns seconds."""
+
+    def __init__(self, monotonic: Callable[[], float], most: int = MOST_ACCOUNTS) -> None:
+        self._monotonic = monotonic
+        self._most = most
+        self._accounts: dict[Key, _Sums] = {}
+        self._lock = threading.Lock()
+
+    def reserve(self, accounts: Sequence[Account], amount: Amount) -> Reservation | Shortage:
+        """Hold *amount* in each of *accounts*, or in none and say which has too little."""
+        now_ms = int(self._monotonic() * 1000)
+        with self._lock:
+            found: list[_Sums] = []
+            for account in accounts:
+                sums = self._accounts.get(account.key)
+                if sums is None:
+                    sums = self._accounts[account.key] = _Sums()
+                held = sums.held
+                held[WALL] = max(0, sums.open * now_ms - sums.began_ms) if sums.open else 0
+                unit = lacking(account.rule.caps, sums.used, held, amount)
+                if unit is not None:
+                    return Shortage(account, unit, amount[unit], Standing(Amount(*sums.used), Amount(*held)))
+                found.append(sums)
+            for sums in found:
+                held = sums.held
+                held[0] += amount[0]
+                held[1] += amount[1]
+                held[2] += amount[2]
+                held[3] += amount[3]
+                sums.open += 1
+                sums.began_ms += now_ms
+            if len(self._accounts) > self._most:
+                self._forget()
+        return Reservation(found, amount, now_ms)
+
+    def settle(self, reservation: Reservation, spent: Amount) -> None:
+        """Put what was *spent* in the place of what was held or booked. For each reservation once."""
+        with self._lock:
+            if reservation.booked is None:
+                self._use(reservation, spent)
+            else:
+                for sums in reservation.sums:
+                    for unit in range(len(spent)):
+                        sums.used[unit] += spent[unit] - reservation.booked[unit]
+
+    def lose(self, reservation: Reservation, *, book: bool) -> None:
+        """Nobody seems to settle this: book what was held, or release it. A later settlement corrects that."""
+        with self._lock:
+            if reservation.booked is None:
+                reservation.booked = reservation.amount if book else Amount()
+                self._use(reservation, reservation.booked)
+
+    def _use(self, reservation: Reservation, spent: Amount) -> None:
+        amount = reservation.amount
+        for sums in reservation.sums:
+            used, held = sums.used, sums.held
+            for unit in _UNITS:
+                held[unit] -= amount[unit]
+                used[unit] += spent[unit]
+            used[WALL] += spent[WALL]
+            sums.open -= 1
+            sums.began_ms -= reservation.began_ms
+
+    def standings(self, accounts: Sequence[Account]) -> list[Standing]:
+        """Return how each of *accounts* stands."""
+        now_ms = int(self._monotonic() * 1000)
+        with self._lock:
+            return [_standing(self._accounts.get(account.key), now_ms) for account in accounts]
+
+    def _forget(self) -> None:
+        # The oldest tenth at once, so that one in many calls pays for the search.
+        for key in [key for key, sums in self._accounts.items() if not sums.open][: self._most // 10 + 1]:
+            del self._accounts[key]
+
+
+def _standing(sums: _Sums | None, now_ms: int) -> Standing:
+    if sums is None:
+        return Standing()
+    running = max(0, sums.open * now_ms - sums.began_ms)
+    return Standing(Amount(*sums.used), _with_wall(sums.held, running))
+
+
+def _with_wall(held: Sequence[int], running_ms: int) -> Amount:
+    tokens, nanos, tool_calls, model_calls, _ = held
+    return Amount(tokens, nanos, tool_calls, model_calls, running_ms)

@@ -1,0 +1,68 @@
+"""Days and months of a time zone: what a moment's is called, and when it ends. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+
+class Period(NamedTuple):
+    """A day or a month: its name, such as 2026-11-20 or 2026-11, and its bounds in seconds since 1970."""
+
+    name: str
+    begins: float
+    ends: float
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone called *name*. Raises ValueError with what to do.
+
+    >>> zone_of("UTC").utcoffset(None)
+    datetime.timedelta(0)
+    """
+    if name == "UTC":
+        return UTC  # needs no database of zones
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, LookupError):
+        raise ValueError(
+            f"there is no time zone {name!r}: write a name such as Europe/Berlin (on a system without a"
+            " database of zones: pip install tzdata)"
+        ) from None
+
+
+class Calendar:
+    """Days and months as they begin and end in one zone.
+
+    >>> Calendar("UTC").period("day", 0.0)
+    Period(name='1970-01-01', begins=0.0, ends=86400.0)
+    """
+
+    def __init__(self, zone: str) -> None:
+        self.zone = zone
+        self._tz = zone_of(zone)
+        self._last: dict[str, Period] = {}
+
+    def period(self, kind: str, now: float) -> Period:
+        """Return the ``day`` or ``month`` in which *now* is."""
+        last = self._last.get(kind)
+        if last is None or not last.begins <= now < last.ends:
+            last = self._last[kind] = self._made(kind, now)
+        return last
+
+    def shown(self, at: float) -> str:
+        """Return the moment *at* for a person."""
+        return f"{datetime.fromtimestamp(at, self._tz):%Y-%m-%d %H:%M} ({self.zone})"
+
+    def _made(self, kind: str, now: float) -> Period:
+        today = datetime.fromtimestamp(now, self._tz).date()
+        if kind == "day":
+            return Period(f"{today:%Y-%m-%d}", self._midnight(today), self._midnight(today + timedelta(days=1)))
+        first = today.replace(day=1)
+        after = (first + timedelta(days=32)).replace(day=1)
+        return Period(f"{today:%Y-%m}", self._midnight(first), self._midnight(after))
+
+    def _midnight(self, day: date) -> float:
+        # Where the clocks skip midnight, this is the moment at which they do.
+        return datetime.combine(day, time(), self._tz).timestamp()

@@ -1,0 +1,214 @@
+"""What the host sees of this package: a ledger, a lifetime, and a note to the model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+from pluggent_hookspecs import (
+    Deny,
+    Message,
+    ModelRequest,
+    ModelRequestEvent,
+    PluginContext,
+    ReserveEvent,
+    SettleEvent,
+    hookimpl,
+)
+
+from pluggent_budget.accounts import Account, Facts, Rule, rule_of
+from pluggent_budget.amounts import Amount
+from pluggent_budget.clock import Clock
+from pluggent_budget.costing import Estimate, expected, spent
+from pluggent_budget.desk import Desk, LedgerError
+from pluggent_budget.held import Held, Pending
+from pluggent_budget.ledger_file import FileRules, LedgerFile
+from pluggent_budget.memory import MemoryLedger, Reservation
+from pluggent_budget.periods import Calendar
+from pluggent_budget.prices import Price, Prices, read_prices, shipped
+from pluggent_budget.settings import BudgetSettings
+from pluggent_budget.standing import Shortage, Standing
+from pluggent_budget.wording import NOTE, no_ledger, no_price, too_little, warning
+
+log = logging.getLogger("pluggent.budget")
+
+
+class Budget:
+    """The plugin behind the entry point ``budget``: reserves before each attempt, settles after it."""
+
+    Settings = BudgetSettings
+
+    def __init__(self, settings: BudgetSettings = BudgetSettings(), *, clock: Clock = Clock()) -> None:  # noqa: B008 (frozen)
+        self._settings = settings
+        self._clock = clock
+        self._calendar = Calendar(settings.zone)
+        self._rules = tuple(rule_of(limit, settings) for limit in settings.limits)
+        self._prices = _prices(settings, self._rules)
+        self._memory = MemoryLedger(clock.monotonic)
+        self._pending = Pending(settings.expires_s)
+        self._desk: Desk | None = None
+        if any(rule.in_file for rule in self._rules):
+            rules = FileRules(busy_s=settings.busy_s, expires_s=settings.expires_s, book_lost=settings.lost == "booked")
+            file = settings.file
+            assert file is not None
+            self._desk = Desk(lambda: LedgerFile(file, clock.now, rules))
+
+    @asynccontextmanager
+    async def open(self, context: PluginContext) -> AsyncGenerator[None]:
+        """Open the file of the ledger, if a limit needs one. Raises ConfigError if it cannot be used."""
+        if self._desk is None:
+            yield
+            return
+        await self._desk.open()
+        try:
+            yield
+        finally:
+            await self._desk.close()
+
+    # ---- the ledger ----------------------------------------------------------------------
+
+    @hookimpl
+    def reserve(self, event: ReserveEvent) -> Deny | int | Awaitable[Deny | int] | None:
+        """Hold what the attempt may cost at most, in every account that it is counted in, or refuse it.
+
+        Returns the number of the reservation.
+        """
+        accounts = self._accounts(Facts.of(event))
+        if not accounts:
+            return None
+        price = self._prices.of(event.model) if event.model else None
+        if event.model and price is None and self._settings.unknown_price == "refuse":
+            for account in accounts:
+                if account.rule.has_money:
+                    return no_price(event, account)
+        estimate = expected(event, price, self._settings)
+        if self._desk is not None:
+            in_file = [account for account in accounts if account.rule.in_file]
+            if in_file:
+                return self._reserve_in_file(self._desk, accounts, in_file, estimate)
+        held = self._reserve_in_memory(accounts, estimate)
+        return too_little(held, self._calendar) if isinstance(held, Shortage) else self._held(estimate, held)
+
+    async def _reserve_in_file(
+        self, desk: Desk, accounts: Sequence[Account], in_file: Sequence[Account], estimate: Estimate
+    ) -> Deny | int:
+        held = self._reserve_in_memory([one for one in accounts if not one.rule.in_file], estimate)
+        if isinstance(held, Shortage):
+            return too_little(held, self._calendar)
+        answer: int | Shortage | LedgerError | None = None
+        try:
+            answer = await desk.reserve(in_file, estimate.amount)
+        except LedgerError as error:
+            answer = error
+        finally:
+            if not isinstance(answer, int):  # cancelled, too
+                self._memory.settle(held, Amount())
+        match answer:
+            case Shortage():
+                self._lose_expired()
+                return too_little(answer, self._calendar)
+            case LedgerError():
+                log.warning("%s", answer)
+                return no_ledger(answer)
+            case _:
+                return self._held(estimate, held, answer)
+
+    def _reserve_in_memory(self, accounts: Sequence[Account], estimate: Estimate) -> Reservation | Shortage:
+        held = self._memory.reserve(accounts, estimate.amount)
+        if isinstance(held, Shortage) and self._lose_expired():
+            held = self._memory.reserve(accounts, estimate.amount)
+        return held
+
+    def _held(self, estimate: Estimate, in_memory: Reservation, in_file: int | None = None) -> int:
+        return self._pending.add(Held(estimate, in_memory, in_file, self._clock.monotonic()))
+
+    @hookimpl
+    def settle(self, event: SettleEvent) -> Awaitable[None] | None:
+        """Book what the attempt did cost in the place of what was held."""
+        held = self._pending.take(event.reservation)
+        if held is None:
+            return None
+        amount = spent(event, held.estimate, self._settings)
+        self._memory.settle(held.in_memory, amount)
+        if held.in_file is None or self._desk is None:
+            return None
+        # Handed in now and not when somebody awaits: whoever settles may be cancelled.
+        return self._desk.settle(held.in_file, amount)
+
+    def _lose_expired(self) -> bool:
+        """Give up what nobody has settled for very long; return whether there was anything."""
+        expired = self._pending.expired(self._clock.monotonic())
+        for held in expired:
+            self._memory.lose(held.in_memory, book=self._settings.lost == "booked")
+        return bool(expired)
+
+    def _accounts(self, facts: Facts) -> list[Account]:
+        if not self._rules:
+            return []
+        now, calendar = self._clock.now(), self._calendar
+        found = [rule.account(facts, calendar, now) for rule in self._rules]
+        return [account for account in found if account is not None]
+
+    # ---- the model -----------------------------------------------------------------------
+
+    @hookimpl
+    def transform_model_request(self, event: ModelRequestEvent) -> ModelRequest | Awaitable[ModelRequest | None] | None:
+        """Say how long the reply may be, if it is to be said, and tell the model of limits that are near."""
+        if not self._rules:
+            return None
+        request = self._with_limit(event.request)
+        model = f"{event.provider.rpartition('/')[2]}/{event.request.model}"
+        accounts = [one for one in self._accounts(Facts.where(event.scope, model)) if one.rule.warn_at]
+        in_file = [account for account in accounts if account.rule.in_file]
+        if in_file:
+            return self._warned_from_file(event.request, request, accounts, in_file)
+        return _changed(event.request, self._warned(request, accounts, self._memory.standings(accounts)))
+
+    def _with_limit(self, request: ModelRequest) -> ModelRequest:
+        if not self._settings.send_default or request.parameters.max_output_tokens is not None:
+            return request
+        parameters = attrs.evolve(request.parameters, max_output_tokens=self._settings.default_output_tokens)
+        return attrs.evolve(request, parameters=parameters)
+
+    async def _warned_from_file(
+        self, before: ModelRequest, request: ModelRequest, accounts: Sequence[Account], in_file: Sequence[Account]
+    ) -> ModelRequest | None:
+        assert self._desk is not None
+        in_memory = [account for account in accounts if not account.rule.in_file]
+        standings = self._memory.standings(in_memory)
+        try:
+            standings += await self._desk.standings(in_file)
+        except LedgerError as error:
+            # A note is no reason to stop; whether the call may be made is for reserve to say.
+            log.warning("no note about the budget: %s", error)
+            in_file = ()
+        return _changed(before, self._warned(request, [*in_memory, *in_file], standings))
+
+    def _warned(
+        self, request: ModelRequest, accounts: Sequence[Account], standings: Sequence[Standing]
+    ) -> ModelRequest:
+        near = [
+            warning(account, unit, standing, self._calendar)
+            for account, standing in zip(accounts, standings, strict=True)
+            for unit, cap in account.rule.caps
+            if cap and standing.used[unit] + standing.held[unit] >= cap * account.rule.warn_at
+        ]
+        if not near:
+            return request
+        note = Message.user(f"[{NOTE} {' '.join(near)} Come to an end in time.]")
+        return attrs.evolve(request, messages=(*request.messages, note))
+
+
+def _changed(before: ModelRequest, after: ModelRequest) -> ModelRequest | None:
+    return None if after is before else after
+
+
+def _prices(settings: BudgetSettings, rules: Sequence[Rule]) -> Prices:
+    """Return the prices in force. Raises ValueError for a file that is wrong."""
+    if not rules:
+        return Prices(())
+    own = () if settings.own_prices is None else read_prices(settings.own_prices)
+    unknown = settings.unknown_price
+    return Prices((*settings.prices, *own, *shipped()), unknown if isinstance(unknown, Price) else None)

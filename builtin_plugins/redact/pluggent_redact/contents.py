@@ -1,0 +1,176 @@
+"""Takes secrets out of messages, results and memories: every text in them, wherever it stands. Pure.
+
+What holds no secret comes back as the very same object.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+import attrs
+from pluggent_hookspecs import Json, MemoryItem, Message, ToolCall, ToolOutput
+from pluggent_hookspecs.messages import Audio, File, Image, Part, Reasoning, Refusal, Text, VendorPart
+
+from pluggent_redact.engine import Engine
+
+MOST_LEVELS = 200
+"""Nobody reads deeper; what lies there is left out."""
+TOO_DEEP = "[redacted:too-deep]"
+
+V = TypeVar("V")
+
+
+@attrs.frozen(eq=False)
+class Contents:
+    """Redacts whole values with one engine; messages keep what came of it as long as they live."""
+
+    engine: Engine
+
+    def message(self, message: Message) -> Message:
+        """Return *message* without secrets."""
+        return message.memo(self, self._message)
+
+    def reply(self, message: Message) -> Message:
+        """Return *message* without secrets but in its tool calls: tools are to get what the model wrote."""
+        return _changed(message, content=self.parts(message.content))
+
+    def output(self, output: ToolOutput) -> ToolOutput:
+        """Return *output* without secrets, in all of its fields."""
+        said = output.for_model
+        return _changed(
+            output,
+            for_model=self.text(said) if isinstance(said, str) else self.parts(said),
+            for_user=None if output.for_user is None else self.text(output.for_user),
+            data=self.json(output.data),
+            media=self.parts(output.media),
+            task=None if output.task is None else self.text(output.task),
+        )
+
+    def item(self, item: MemoryItem) -> MemoryItem:
+        """Return *item* without secrets; its key and namespace stay, since they are what it is found by."""
+        return _changed(item, text=self.text(item.text), data=self.json(item.data))
+
+    def parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Return *parts* without secrets; one that is cut into several parts of one sort is one all the same."""
+        made = list(map(self._part, parts))
+        for sort in ((Text, Refusal), (Reasoning,)):
+            self._said(parts, made, [at for at, part in enumerate(parts) if isinstance(part, sort)])
+        return parts if _same(made, parts) else tuple(made)
+
+    def _said(self, parts: tuple[Part, ...], made: list[Part], places: list[int]) -> None:
+        """Put what is left of the texts at *places* into *made*."""
+        texts = [str(getattr(parts[at], "text", "")) for at in places]
+        whole = "".join(texts)
+        if self.engine.redact(whole) is whole:
+            return
+        kept, seen, inside = "", 0, -1
+        for number, (at, text) in enumerate(zip(places, texts, strict=True), 1):
+            step = self.engine.step(kept + text, seen, inside, final=number == len(places))
+            kept, seen, inside = (kept + text)[step.start :], step.seen, step.inside
+            shown, part = step.show, parts[at]
+            # What its vendor signed is no longer signed when it has changed.
+            made[at] = Reasoning(shown) if isinstance(part, Reasoning) and shown != text else _changed(part, text=shown)
+
+    def _part(self, part: Part) -> Part:
+        match part:
+            case Text() | Refusal() | Reasoning():
+                return part  # looked at together
+            case Image():
+                return _changed(part, url=self.maybe(part.url))
+            case Audio():
+                return _changed(part, transcript=self.maybe(part.transcript))
+            case File():
+                data = self._file(part)
+                return _changed(part, data=data, filename=self.maybe(part.filename), url=self.maybe(part.url))
+            case VendorPart():
+                return _changed(part, value=self.json(part.value))
+
+    def maybe(self, text: str | None) -> str | None:
+        """Return *text* without secrets, None as it is."""
+        return None if text is None else self.text(text)
+
+    def text(self, text: str) -> str:
+        """Return *text* without secrets; what is no text as it is, for the host to complain about."""
+        return self.engine.redact(text) if type(text) is str else text
+
+    def json(self, value: V, level: int = 0) -> V:
+        """Return a JSON value without secrets, in the names of objects too."""
+        return cast("V", self._json(cast("Json", value), level))
+
+    # ---- inside ------------------------------------------------------------------------
+
+    def _message(self, message: Message) -> Message:
+        return _changed(
+            message,
+            content=self.parts(message.content),
+            tool_calls=self._calls(message.tool_calls),
+            extra=self.json(message.extra),
+        )
+
+    def _calls(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+        made = tuple(
+            _changed(call, arguments=self._arguments(call.arguments), extra=self.json(call.extra)) for call in calls
+        )
+        return calls if _same(made, calls) else made
+
+    def _arguments(self, text: str) -> str:
+        """Return JSON text without secrets: what is escaped in it is a secret all the same."""
+        try:
+            value: Json = json.loads(text)
+        except (ValueError, RecursionError, TypeError):
+            return self.text(text)
+        made = self._json(value, 0)
+        # Still redacted as a text: no way to write JSON is to hide anything.
+        return self.text(text if made is value else json.dumps(made, ensure_ascii=False))
+
+    def _json(self, value: Json, level: int) -> Json:
+        if isinstance(value, str):
+            return self.text(value)
+        if level >= MOST_LEVELS:
+            return TOO_DEEP
+        if isinstance(value, Mapping):
+            made = {self.text(name): self._named(name, one, level) for name, one in value.items()}
+            same = all(made.get(name) is one for name, one in value.items()) and len(made) == len(value)
+            return value if same else made
+        if isinstance(value, list | tuple):
+            several = [self._json(one, level + 1) for one in value]
+            return value if _same(several, value) else several
+        return value
+
+    def _named(self, name: str, value: Json, level: int) -> Json:
+        """Return what stands under *name*: ``{"password": …}`` says as much as ``password="…"``."""
+        made = self._json(value, level + 1)
+        if type(value) is str and made is value and type(name) is str:
+            begin = f'{name}="'
+            told = self.engine.redact(f'{begin}{value}"')
+            if told.startswith(begin) and told.endswith('"') and len(told) > len(begin):
+                inner = told[len(begin) : -1]
+                return value if inner == value else inner
+        return made
+
+    def _file(self, file: File) -> str | None:
+        """Return the content of a file without secrets, if it is text."""
+        readable = file.media_type.startswith("text/") or file.media_type.endswith(("json", "xml", "yaml", "toml"))
+        if file.data is None or not readable:
+            return file.data
+        try:
+            text = base64.b64decode(file.data, validate=True).decode()
+        except (binascii.Error, ValueError):
+            return file.data
+        made = self.text(text)
+        return file.data if made is text else base64.b64encode(made.encode()).decode()
+
+
+def _same(made: object, before: object) -> bool:
+    pairs = zip(cast("tuple[object, ...]", made), cast("tuple[object, ...]", before), strict=True)
+    return all(new is old for new, old in pairs)
+
+
+def _changed(value: V, /, **fields: object) -> V:
+    """Return *value* with *fields*, itself if they are what it has."""
+    new = {name: one for name, one in fields.items() if one is not getattr(value, name)}
+    return cast("V", attrs.evolve(cast("Any", value), **new)) if new else value

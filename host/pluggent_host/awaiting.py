@@ -1,0 +1,199 @@
+"""Which stored sessions wait for a person, and with what. Reads only, takes no lock.
+
+Standard library only, so that looking through thousands is cheap. Answering is answering.py's,
+and what really happens on resume is decided anew from the transcript itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pluggent_hookspecs.errors import SessionError
+
+from pluggent_host.quoting import quoted
+from pluggent_host.stored import fields_of, kind_of, lines, list_of, object_of, open_session, places
+
+SHORT = 16
+"""Characters of a digest that are enough to name a request by."""
+
+
+class Call(NamedTuple):
+    """One call that waits. ``arguments`` is the JSON text of exactly what will run, ``asks`` (plugin, its words).
+
+    ``answer`` is "" while it is open, else "approved" or "denied", ``by`` whom and with what ``reason``.
+    A call without asks waits for nothing but one before it. ``workspace`` is the folder of the turn.
+    """
+
+    call_id: str
+    tool: str
+    capability: str
+    arguments: str
+    digest: str
+    asks: tuple[tuple[str, str], ...]
+    answer: str = ""
+    by: str = ""
+    reason: str = ""
+    workspace: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer is wanted."""
+        return bool(self.asks) and not self.answer
+
+    @property
+    def rendered(self) -> str:
+        """The request for a person's eyes: made of the frozen arguments, everything invisible escaped."""
+        try:
+            shown = json.dumps(json.loads(self.arguments), ensure_ascii=False, indent=2)
+        except (ValueError, RecursionError):
+            shown = self.arguments
+        head = f"call {quoted(self.tool)}  ({quoted(self.capability)})"
+        return "\n".join((head, *(quoted(line) for line in shown.split("\n"))))
+
+
+class Waiting(NamedTuple):
+    """A session whose last turn is paused. ``at_s``: since when, in seconds since 1970.
+
+    ``problem`` says why the session could not be read; then nothing is known of its calls.
+    """
+
+    session: str
+    turn: str = ""
+    at_s: float = 0.0
+    calls: tuple[Call, ...] = ()
+    problem: str = ""
+
+    @property
+    def open(self) -> tuple[Call, ...]:
+        """The calls that want an answer."""
+        return tuple(call for call in self.calls if call.is_open)
+
+
+def all_waiting(folder: Path) -> Iterator[Waiting]:
+    """Yield every session of *folder* that waits, or cannot be read; the one last written to first.
+
+    Raises SessionError if the folder cannot be read.
+    """
+    for place in places(folder):
+        try:
+            found = waiting_in(folder, place.id)
+        except FileNotFoundError:
+            continue  # deleted meanwhile
+        except (OSError, ValueError) as error:
+            what = error.strerror if isinstance(error, OSError) else str(error)
+            yield Waiting(place.id, problem=f"cannot be read: {what}")
+            continue
+        if found is not None:
+            yield found
+
+
+def waiting_in(folder: Path, id: str) -> Waiting | None:
+    """Return what session *id* waits with, None if it does not wait. Raises OSError and ValueError."""
+    book = _Book(id)
+    with open_session(folder, id) as file:
+        for line in lines(file):
+            book.read(line)
+    return book.waiting()
+
+
+def named(calls: Iterable[Call], word: str) -> tuple[Call, ...]:
+    """Return those of *calls* that *word* means: a call id, or at least the first SHORT characters of a digest."""
+    listed = tuple(calls)
+    by_digest = tuple(call for call in listed if len(word) >= SHORT and call.digest.startswith(word))
+    return by_digest or tuple(call for call in listed if call.call_id == word)
+
+
+def problem_of(folder: Path, id: str, error: Exception) -> SessionError:
+    """Return *error*, raised by ``waiting_in``, as one that says which session it is about."""
+    what = error.strerror if isinstance(error, OSError) else str(error)
+    return SessionError(f"session '{id}' cannot be read: {folder / id}.jsonl: {what}")
+
+
+_ENDS = frozenset({"TurnBegan", "TurnOver", "Undone"})
+
+
+class _Book:
+    """Reads the lines of one session in order, those alone that belong to a pause."""
+
+    def __init__(self, id: str) -> None:
+        self._id = id
+        self._number = 0
+        self._paused: dict[str, Any] | None = None
+        self._resolved: dict[str, dict[str, Any]] = {}
+        self._results: set[str] = set()
+        self._folders: dict[str, str] = {}
+
+    def read(self, line: bytes) -> None:
+        self._number += 1
+        kind = kind_of(line)
+        if not kind:
+            raise ValueError(f"line {self._number} is no entry")
+        if kind in _ENDS:
+            self._paused = None
+            self._folders.clear()
+        elif kind in _ASKED or (self._paused is not None and kind in _LATER):
+            self._note(kind, line)
+
+    def _note(self, kind: str, line: bytes) -> None:
+        if kind == "Decided" and b'"verdict":"ask"' not in line:
+            return  # what is asked about is all that can wait
+        try:
+            plain = fields_of(line)
+        except ValueError as error:
+            raise ValueError(f"line {self._number} is no JSON") from error
+        match kind:
+            case "Decided":
+                decision = object_of(plain.get("decision"))
+                self._folders[_text(decision.get("digest"))] = _text(object_of(decision.get("scope")).get("workspace"))
+            case "Paused":
+                self._paused, self._resolved = plain, {}
+                self._results.clear()
+            case "Resolved":
+                self._resolved[_text(plain.get("digest"))] = plain
+            case "Settled":
+                self._results.add(_text(plain.get("call_id")))
+            case _:
+                message = object_of(plain.get("message"))
+                self._results.add(_text(message.get("tool_call_id")))
+                if message.get("role") != "tool":
+                    self._paused = None  # the turn has gone on
+
+    def waiting(self) -> Waiting | None:
+        """Return what was read."""
+        paused = self._paused
+        if paused is None:
+            return None
+        at_s = paused.get("at_s")
+        calls = tuple(
+            self._call(object_of(pending))
+            for pending in list_of(paused.get("pending"))
+            if _text(object_of(pending).get("call_id")) not in self._results
+        )
+        since = float(at_s) if isinstance(at_s, int | float) else 0.0
+        return Waiting(self._id, _text(paused.get("turn_id")), since, calls)
+
+    def _call(self, plain: dict[str, Any]) -> Call:
+        digest = _text(plain.get("digest"))
+        answer = self._resolved.get(digest, {})
+        said = "" if not answer else "approved" if answer.get("agreed") is True else "denied"
+        asks = tuple(
+            (_text(ask[0]), _text(ask[1]))
+            for ask in map(list_of, list_of(plain.get("asks")))
+            if len(ask) == len(("plugin", "words"))
+        )
+        return Call(
+            _text(plain.get("call_id")), _text(plain.get("name")), _text(plain.get("capability")),
+            _text(plain.get("arguments_json")), digest, asks, said, _text(answer.get("by")),
+            _text(answer.get("reason")), self._folders.get(digest, ""),
+        )  # fmt: skip
+
+
+_ASKED = frozenset({"Decided", "Paused"})
+_LATER = frozenset({"Resolved", "Settled", "Said"})
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,298 @@
+"""``pluggent approvals``: what waits for a person in any session, and answering it.
+
+Listing and showing take no lock and load no plugin; see awaiting.py. Approving wants a person at a
+terminal who has read the request there; denying wants nobody.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pluggent_hookspecs.errors import ConfigError, SessionError
+
+from pluggent_host.awaiting import SHORT, Call, Waiting, all_waiting, named, problem_of, waiting_in
+from pluggent_host.cli import exits
+from pluggent_host.cli.consent import agreed, check_outside, who
+from pluggent_host.cli.output import Console, Row, warning, wrapped
+from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.cli.sessions import moment, session_named
+from pluggent_host.cli.words import action, one_name
+from pluggent_host.config import state_dir
+from pluggent_host.quoting import quoted
+from pluggent_host.stored import FOLDER
+
+ACTIONS = ("list", "show", "approve", "deny", "expire")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_LONG = "7d"
+
+
+def parser() -> Parser:
+    """Return the parser of this command."""
+    made = command_parser(
+        "approvals",
+        "[OPTIONS] [list | show SESSION [CALL] | approve SESSION CALL … | deny SESSION CALL … | expire]",
+        "Look at tool calls that wait for an approval, and answer them. A CALL is named by its id or by the\n"
+        f"first {SHORT} characters of its request, which say exactly what will run. An answer is kept with the\n"
+        "session; pluggent resume goes on with it, and every policy decides once more before anything runs.",
+        examples(
+            "pluggent approvals                                 everything that waits, in all sessions",
+            "pluggent approvals show trip",
+            "pluggent approvals approve trip 023a10b829c2316c   asks you at the terminal; nothing else can approve",
+            'pluggent approvals deny trip --all --reason "not before Monday"',
+            "pluggent approvals expire --older-than 2d          deny what nobody has answered for two days",
+        ),
+    )
+    made.add_argument("words", metavar="ACTION", nargs="*", help=f"one of {', '.join(ACTIONS)}, and what belongs to it")
+    made.add_argument("--all", action="store_true", help="answer every call of the session that waits")
+    made.add_argument("--for-session", action="store_true", help="approve the same ask about the same tool for the"
+                      " rest of the session")  # fmt: skip
+    made.add_argument("--reason", metavar="TEXT", default="", help="why; the model reads it with a denial")
+    made.add_argument("--older-than", metavar="AGE", type=age, default=age(_LONG), help="what expires: 30m, 12h, 7d"
+                      f" (default {_LONG})")  # fmt: skip
+    return made
+
+
+def age(text: str) -> float:
+    """Read a length of time, in seconds. Raises ArgumentTypeError.
+
+    >>> age("90m")
+    5400.0
+    """
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time such as 30m, 12h or 7d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Do what was asked for."""
+    what, rest = action("approvals", options.words, ACTIONS)
+    folder = state_dir(os.environ) / FOLDER
+    _check_options(what, options)
+    match what:
+        case "show":
+            return _show(folder, rest, console)
+        case "approve":
+            return _approve(folder, rest, options, console)
+        case "deny":
+            waiting, calls = _chosen(folder, what, rest, everything=options.all)
+            return _answer(folder, waiting, calls, options, console)
+        case "expire":
+            return _expire(folder, options.older_than, console)
+        case _:
+            if rest:
+                raise ConfigError("pluggent approvals list", [f"takes no name, got {rest[0]!r}"])
+            return _list(folder, console)
+
+
+def _check_options(what: str, options: argparse.Namespace) -> None:
+    given = {
+        "--all": options.all and what not in ("approve", "deny"),
+        "--for-session": options.for_session and what != "approve",
+        "--reason": options.reason and what not in ("approve", "deny"),
+    }
+    if wrong := [name for name, is_wrong in given.items() if is_wrong]:
+        raise ConfigError(f"pluggent approvals {what}".rstrip(), [f"takes no {name}" for name in wrong])
+
+
+# ---- looking ----------------------------------------------------------------------------
+
+
+def _list(folder: Path, console: Console) -> int:
+    found = list(all_waiting(folder))
+    good = [one for one in found if not one.problem]
+    if console.json:
+        problems = [{"session": one.session, "problem": one.problem} for one in found if one.problem]
+        console.document({"folder": str(folder), "waiting": [_document(one) for one in good], "problems": problems})
+        return exits.OK
+    for one in found:
+        if one.problem:
+            console.note(warning(console, f"session '{one.session}' {one.problem}"))
+    if not good:
+        console.line("nothing waits for an approval")
+        return exits.OK
+    head = ("SESSION", "SINCE", "CALL", "TOOL", "REQUEST", "STATE")
+    console.table(head, [row for one in good for row in _rows(one)])
+    first = next((one for one in good if one.open), None)
+    if first is not None:
+        console.note(
+            console.err_ink("dim", f"what each wants to do, and who asks: pluggent approvals show {first.session}")
+        )
+    return exits.OK
+
+
+def _rows(one: Waiting) -> Iterable[Row]:
+    since = moment(one.at_s)
+    asked = [call for call in one.calls if call.asks]
+    if not one.open:
+        yield Row((one.session, since, "", "", "", "answered"), ("bold",), [("dim", f"pluggent resume {one.session}")])
+        return
+    for call in asked:
+        cells = (one.session, since, call.call_id, call.tool, call.digest[:SHORT], call.answer or "waits")
+        yield Row(cells, ("bold", "plain", "plain", "cyan"))
+
+
+def _document(one: Waiting) -> dict[str, Any]:
+    return {
+        "session": one.session,
+        "turn": one.turn,
+        "since_s": one.at_s,
+        "calls": [
+            {**call._asdict(), "asks": [{"plugin": plugin, "why": why} for plugin, why in call.asks]}
+            for call in one.calls
+        ],
+    }
+
+
+def _show(folder: Path, words: Sequence[str], console: Console) -> int:
+    waiting = _waiting(folder, "show", words[:1])
+    calls = _named(waiting, words[1:], waiting.calls) if words[1:] else waiting.calls
+    if console.json:
+        console.document(_document(waiting._replace(calls=calls)))
+        return exits.OK
+    ink = console.ink
+    console.line(f"{ink('bold', waiting.session)}  {quoted(waiting.turn)}, paused since {moment(waiting.at_s)}")
+    for call in calls:
+        console.line()
+        for line in _lines(call, console.width):
+            console.line(line)
+    if open := [call for call in calls if call.is_open]:
+        words_of = " ".join(call.digest[:SHORT] for call in open)
+        console.note(console.err_ink("dim", f"\napprove: pluggent approvals approve {waiting.session} {words_of}"))
+        console.note(console.err_ink("dim", f"deny:    pluggent approvals deny {waiting.session} {words_of}"))
+    else:
+        console.note(console.err_ink("dim", f"\nall is answered; go on: pluggent resume {waiting.session}"))
+    return exits.OK
+
+
+def _lines(call: Call, width: int) -> list[str]:
+    """Return the request as a person reads it before answering, everything escaped."""
+    lines = call.rendered.split("\n")
+    for plugin, why in call.asks:
+        lines += wrapped(f"{quoted(plugin)} asks: {quoted(why)}", width)
+    if not call.asks:
+        lines.append("asks for nothing itself: it runs after what stands before it")
+    if call.workspace:
+        lines.append(f"in the folder {quoted(call.workspace)}")
+    if call.answer:
+        reason = f": {quoted(call.reason)}" if call.reason else ""
+        lines.append(f"{call.answer} by {quoted(call.by)}{reason}")
+    return [*lines, f"call {quoted(call.call_id)}, request {quoted(call.digest)}"]
+
+
+# ---- which ------------------------------------------------------------------------------
+
+
+def _waiting(folder: Path, what: str, words: Sequence[str]) -> Waiting:
+    """Return what the session waits with that *words* name. Raises ConfigError and SessionError."""
+    id = session_named(folder, f"approvals {what}", one_name(f"approvals {what}", words))
+    try:
+        waiting = waiting_in(folder, id)
+    except (OSError, ValueError) as error:
+        raise problem_of(folder, id, error) from error
+    if waiting is None:
+        raise SessionError(f"session '{id}' has no turn that waits for a person")
+    return waiting
+
+
+def _named(waiting: Waiting, words: Sequence[str], among: Sequence[Call]) -> tuple[Call, ...]:
+    found = {word: named(among, word) for word in words}
+    if wrong := [word for word, calls in found.items() if len(calls) != 1]:
+        known = ", ".join(f"{call.call_id} ({call.digest[:SHORT]})" for call in among) or "none"
+        problems = [f"session '{waiting.session}' has no call {word!r} that waits; these do: {known}" for word in wrong]
+        raise SessionError("; ".join(problems))
+    return tuple(dict.fromkeys(calls[0] for calls in found.values()))
+
+
+def _chosen(folder: Path, what: str, words: Sequence[str], *, everything: bool) -> tuple[Waiting, tuple[Call, ...]]:
+    if everything == bool(words[1:]):
+        raise ConfigError(f"pluggent approvals {what}", ["wants a SESSION, and either CALLs or --all"])
+    waiting = _waiting(folder, what, words[:1])
+    calls = waiting.open if everything else _named(waiting, words[1:], waiting.open)
+    if not calls:
+        raise SessionError(f"all calls of session '{waiting.session}' are answered: pluggent resume {waiting.session}")
+    return waiting, calls
+
+
+# ---- answering --------------------------------------------------------------------------
+
+
+def _approve(folder: Path, words: Sequence[str], options: argparse.Namespace, console: Console) -> int:
+    check_outside("pluggent approvals approve")
+    waiting, calls = _chosen(folder, "approve", words, everything=options.all)
+    lines: list[str] = []
+    for call in calls:
+        lines += ["", *(f"  {line}" for line in _lines(call, console.width - 2))]
+    what = "this" if len(calls) == 1 else f"these {len(calls)} calls"
+    more = ", and the same asks for the rest of the session" if options.for_session else ""
+    if not agreed("pluggent approvals approve", [*lines, ""], f"Approve {what}{more}? [y/N] "):
+        console.note("nothing was approved")
+        return exits.FAILED
+    return _answer(folder, waiting, calls, options, console, approve=True)
+
+
+def _answer(
+    folder: Path, waiting: Waiting, calls: Sequence[Call], options: argparse.Namespace, console: Console,
+    *, approve: bool = False,
+) -> int:  # fmt: skip
+    # Here and not above: listing needs none of what is behind a transcript that is written to.
+    from pluggent_host.answering import answer_stored
+    from pluggent_host.pausing import Approval
+
+    approval = Approval(approve, "session" if options.for_session else "once", options.reason)
+    answer_stored(folder, waiting.session, [call.digest for call in calls], approval, who())
+    word = "approved" if approve else "denied"
+    left = len(waiting.open) - len(calls)
+    if console.json:
+        answered = [{"call_id": call.call_id, "digest": call.digest} for call in calls]
+        console.document({"session": waiting.session, word: answered, "left": left})
+        return exits.OK
+    for call in calls:
+        console.line(f"{word} {console.ink('bold', quoted(call.call_id))}  {quoted(call.tool)}")
+    then = f"{left} more to answer" if left else f"go on: pluggent resume {waiting.session}"
+    console.note(console.err_ink("dim", then))
+    return exits.OK
+
+
+def _expire(folder: Path, older_s: float, console: Console) -> int:
+    # Here and not above: see _answer.
+    from pluggent_host.answering import answer_stored
+    from pluggent_host.pausing import Approval
+
+    now = time.time()
+    denied: list[tuple[Waiting, Call]] = []
+    problems: list[str] = []
+    for one in all_waiting(folder):
+        if one.problem:
+            problems.append(f"session '{one.session}' {one.problem}")
+        elif one.open and now - one.at_s > older_s:
+            approval = Approval(agreed=False, reason="it expired: nobody had answered in time")
+            try:
+                answer_stored(folder, one.session, [call.digest for call in one.open], approval, "expiry")
+            except SessionError as error:
+                problems.append(str(error))
+            else:
+                denied += [(one, call) for call in one.open]
+    return _say_expired(denied, problems, console)
+
+
+def _say_expired(denied: Sequence[tuple[Waiting, Call]], problems: Sequence[str], console: Console) -> int:
+    code = exits.FAILED if problems else exits.OK
+    if console.json:
+        listed = [{"session": one.session, "call_id": call.call_id, "digest": call.digest} for one, call in denied]
+        console.document({"denied": listed, "problems": list(problems), "exit_code": code})
+    else:
+        for one, call in denied:
+            who_waits = f"{console.ink('bold', one.session)}  {quoted(call.call_id)}  {quoted(call.tool)}"
+            console.line(f"denied {who_waits}  (since {moment(one.at_s)})")
+        if not denied:
+            console.line("nothing has waited that long")
+    for problem in problems:
+        console.error(f"{console.err_ink('red', 'error:')} {quoted(problem)}")
+    return code

@@ -1,0 +1,262 @@
+"""``pluggent chat``: a conversation. At a terminal with a line editor, from a pipe one message a line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import traceback
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.messages import Image, Message, Part, Role
+
+from pluggent_host.cli import exits, interrupts
+from pluggent_host.cli.assembling import Setup, prepare
+from pluggent_host.cli.chat_commands import Chat, completion, is_command, obey
+from pluggent_host.cli.chat_history import History
+from pluggent_host.cli.chat_lines import PipedLines, TerminalLines
+from pluggent_host.cli.keys import Keys
+from pluggent_host.cli.logs import log_to
+from pluggent_host.cli.options import add_talking_options, limit_flags, read_images
+from pluggent_host.cli.output import Console, cut, harmless
+from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.cli.talk import CODES, Talk, open_talk
+from pluggent_host.quoting import quoted
+
+_GO_ON = "chat --session {id}"
+_RECALLED_LINES = 6
+_PRESSES = 3
+"""With which Ctrl-C during one turn the whole chat ends."""
+
+
+def parser() -> Parser:
+    """Return the parser of this command."""
+    made = command_parser(
+        "chat",
+        "[OPTIONS]",
+        "Talk to a model: each message is a turn, and later turns see earlier ones. Tool calls pass the\n"
+        "policies; one that needs approval is put to you. /help shows what can be typed.",
+        examples(
+            "pluggent chat --model openai/gpt-5-mini",
+            "pluggent chat --session trip              go on with an earlier conversation, or begin one of that name",
+            "pluggent chat --image cat.png             the first message goes with a picture",
+            "pluggent chat --no-save --tool weather    nothing is kept, one tool is offered",
+            "pluggent chat < questions.txt             one message a line; the answers go to standard output",
+        )
+        + "\n\nFrom a pipe the exit code is that of the first turn that went wrong, 0 if none did. With --json every\n"
+        "line is a message, and every answer a line of JSON.",
+    )
+    add_talking_options(made)
+    return made
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Talk until the person leaves or the input ends; return the exit code."""
+    flags = limit_flags(options)
+    images = read_images(options)
+    if sys.stdin is None:
+        raise ConfigError("standard input", ["is closed, so nothing can be said"])
+    setup = prepare(options, console, flags)
+    log_to(console, debug=options.debug)
+    keys = Keys(marking_pastes=_edits(console))
+    chatting = _Chatting(setup, options, console, keys)
+    return interrupts.run(chatting.go_on(images), on_interrupt=chatting.interrupted, before_dying=keys.release)
+
+
+class Lines(Protocol):
+    """Where messages come from."""
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a person types them."""
+        ...
+
+    async def read(self) -> str | None:
+        """Return the next one, None when there are no more. Raises ConfigError for one that cannot be read."""
+        ...
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does."""
+        ...
+
+
+class _Chatting:
+    """Reads, obeys and says, one after the other, until there is nothing more to read."""
+
+    def __init__(self, setup: Setup, options: argparse.Namespace, console: Console, keys: Keys) -> None:
+        self._setup = setup
+        self._options = options
+        self._console = console
+        self._keys = keys
+        self._lines: Lines | None = None
+        self._turn: asyncio.Task[int] | None = None
+        self._presses = 0
+        self._said = False
+
+    async def go_on(self, images: Sequence[Image]) -> int:
+        """Return the exit code of the whole chat."""
+        if _edits(self._console):
+            self._keys.hold()  # from the beginning: what is typed early is read by the editor too
+        try:
+            async with open_talk(self._setup, self._options, self._console, self._keys) as talk:
+                return await self._talk(Chat(talk, list(images), [talk.session.model]))
+        finally:
+            self._keys.release()
+
+    async def _talk(self, chat: Chat) -> int:
+        code = exits.OK
+        self._lines = lines = self._reader(chat)
+        if lines.interactive:
+            self._greet(chat.talk)
+        try:
+            while not chat.left:
+                came = await self._one(chat, lines)
+                if came is None:
+                    break
+                code = code or came
+        finally:
+            self._lines = None  # from here on Ctrl-C ends everything
+            self._keys.release()
+            if self._said:
+                chat.talk.say_where(_GO_ON)
+        return exits.OK if lines.interactive else code
+
+    def interrupted(self) -> bool:
+        """Say whether a Ctrl-C ended a turn, or was the editor's; called by a signal, anywhere in the program."""
+        lines, turn = self._lines, self._turn
+        if lines is None or not lines.interactive:
+            return False
+        if turn is None:
+            asyncio.get_running_loop().call_soon_threadsafe(lines.interrupt)
+            return True
+        self._presses += 1
+        if self._presses == 1:
+            turn.get_loop().call_soon_threadsafe(_cancel, turn, lines)
+        elif self._presses < _PRESSES:
+            with suppress(OSError):
+                os.write(2, b"\r\nIt is still ending; with Ctrl-C once more, the chat ends too.\r\n")
+        return self._presses < _PRESSES
+
+    # ---- one line ------------------------------------------------------------------------
+
+    async def _one(self, chat: Chat, lines: Lines) -> int | None:
+        """Do what the next line says; return the exit code that it means, None when there are no more lines."""
+        line: str | None = ""
+        try:
+            line = await lines.read()
+            if line is None or not line.strip():
+                return None if line is None else exits.OK
+            if self._console.json or not is_command(line):
+                return await self._interruptible(self._say(chat, line.strip()))
+            return await self._interruptible(self._obey(chat, line))
+        except OSError:
+            raise  # nobody reads any more
+        except Exception as error:  # noqa: BLE001 (whatever it was, what was said before is not lost)
+            return self._failed(error)
+        finally:
+            if line and lines.interactive and not chat.left:
+                self._console.line()
+
+    async def _interruptible(self, work: Coroutine[Any, Any, int]) -> int:
+        """Return what *work* comes to; Ctrl-C ends it, and nothing else."""
+        self._presses = 0
+        self._turn = asyncio.create_task(work, name="pluggent-chat-turn")
+        try:
+            return await self._turn
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                self._console.note("interrupted")
+                raise
+            self._console.note(self._console.err_ink("yellow", "interrupted; the conversation goes on"))
+            return exits.INTERRUPTED
+        finally:
+            self._turn = None
+
+    async def _obey(self, chat: Chat, line: str) -> int:
+        await obey(chat, line)
+        return exits.OK
+
+    async def _say(self, chat: Chat, text: str) -> int:
+        self._said = True
+        content: list[str | Part] = [text, *chat.images]
+        chat.images.clear()
+        result = await chat.talk.turn(content)
+        if self._console.json:
+            self._console.line(json.dumps(chat.talk.document(result), default=str))
+        chat.talk.explain(result, answer_with="now")
+        return CODES[result.why]
+
+    def _failed(self, error: Exception) -> int:
+        console, code, text = self._console, exits.code_of(error), exits.said_of(error)
+        if console.json:
+            facts = {"kind": type(error).__name__, "message": text}
+            console.line(json.dumps({"error": facts, "exit_code": code}))
+        console.error(f"{console.err_ink('red', 'error:')} {harmless(text)}")
+        if code == exits.FAULT and self._options.debug:
+            console.error("".join(traceback.format_exception(error)))
+        for hint in getattr(error, "__notes__", ()):
+            console.error(f"  {harmless(str(hint))}")
+        return code
+
+    # ---- the beginning -------------------------------------------------------------------
+
+    def _reader(self, chat: Chat) -> Lines:
+        stdin = sys.stdin.fileno()
+        if not os.isatty(stdin):
+            return PipedLines(stdin)
+        if not _edits(self._console):
+            return TerminalLines(self._console)
+        # Here and not above: 150 ms, for terminals alone.
+        from pluggent_host.cli.chat_editor import Editor
+
+        folder = self._setup.state_dir
+        history = History(None if self._options.no_save else folder, reads=folder)
+        return Editor(
+            self._console, sys.stdout if self._console.out_is_terminal else sys.stderr, history, completion(chat)
+        )
+
+    def _greet(self, talk: Talk) -> None:
+        console, session = self._console, talk.session
+        count = len(session.tools)
+        tools = "1 tool" if count == 1 else f"{count} tools"
+        text = f"{quoted(session.model)}, {tools}. /help shows what can be typed; Ctrl-D leaves."
+        console.note(console.err_ink("dim", text))
+        if session.history:
+            _recall(console, session.history)
+        if session.paused:
+            text = "A turn waits for an approval. /resume goes on with it, a message withdraws it."
+            console.note(console.err_ink("yellow", text))
+        console.note("")
+
+
+def _cancel(turn: asyncio.Task[int], lines: Lines) -> None:
+    """End *turn*; if it is over by now, it was the next line that was meant."""
+    if not turn.cancel():
+        lines.interrupt()
+
+
+def _edits(console: Console) -> bool:
+    """Say whether there is a terminal that can do what the line editor wants, and the editor itself."""
+    terminal = console.out_is_terminal or console.err_is_terminal
+    dumb = os.environ.get("TERM", "dumb") in ("dumb", "unknown")
+    return terminal and not dumb and sys.stdin.isatty() and find_spec("prompt_toolkit") is not None
+
+
+def _recall(console: Console, history: Sequence[Message]) -> None:
+    """Show the last exchange in short."""
+    at = max((number for number, one in enumerate(history) if one.role is Role.USER), default=len(history))
+    said = [one for one in history[at:] if one.role in (Role.USER, Role.ASSISTANT) and one.text.strip()]
+    for one in said[:1] + said[-1:] if len(said) > 1 else said:
+        lines = [line for line in harmless(one.text).splitlines() if line.strip()]
+        shown = [cut(line, console.width - 4) for line in lines[:_RECALLED_LINES]]
+        more = [f"… ({len(lines) - len(shown)} more lines)"] if len(lines) > len(shown) else []
+        mark = "> " if one.role is Role.USER else "  "
+        for number, line in enumerate(shown + more):
+            console.note(console.err_ink("dim", (mark if number == 0 else "  ") + line))

@@ -1,0 +1,257 @@
+"""What a chat understands besides messages: lines that begin with a slash."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import attrs
+from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.messages import Image, Message, Usage
+
+from pluggent_host.attachments import image
+from pluggent_host.catalog import plugin_of
+from pluggent_host.cli.chat_completing import Completion, paths
+from pluggent_host.cli.offered import find_tool, tool_document, tool_row
+from pluggent_host.cli.output import Console, cut, wrapped
+from pluggent_host.cli.talk import Talk
+from pluggent_host.nearest import nearest
+from pluggent_host.quoting import quoted
+
+
+@attrs.define
+class Chat:
+    """What the commands of a chat work on."""
+
+    talk: Talk
+    images: list[Image] = attrs.field(factory=list[Image])
+    """What goes along with the next message."""
+    models: list[str] = attrs.field(factory=list[str])
+    """Models that were used, for completion."""
+    left: bool = False
+
+    @property
+    def console(self) -> Console:
+        """Where everything is printed."""
+        return self.talk.console
+
+
+class Command(NamedTuple):
+    """A command, what may stand behind it, what it is for, and other names that people try."""
+
+    name: str
+    argument: str
+    help: str
+    run: Callable[[Chat, str], Awaitable[None]]
+    others: tuple[str, ...] = ()
+
+    @property
+    def usage(self) -> str:
+        """The command as it is typed."""
+        return f"{self.name} {self.argument}".rstrip()
+
+
+def is_command(line: str) -> bool:
+    """Say whether *line* is a command: one that begins with a space, or with a path, is a message.
+
+    >>> is_command("/help"), is_command(" /help"), is_command("/etc/hosts has what?")
+    (True, False, False)
+    """
+    return line.startswith("/") and "/" not in line[1:].partition(" ")[0] and "\n" not in line
+
+
+async def obey(chat: Chat, line: str) -> None:
+    """Do what *line* says. Raises ConfigError for what there is not, and what the command itself raises."""
+    name, _, argument = line.partition(" ")
+    command = _BY_NAME.get(name)
+    if command is None:
+        hint = "; /help shows all of them. To say it, begin the line with a space"
+        raise ConfigError(name, [f"there is no such command{nearest(name, _BY_NAME)}{hint}"])
+    argument = argument.strip()
+    if argument and not command.argument:
+        raise ConfigError(name, [f"takes nothing behind it, got {argument!r}"])
+    await command.run(chat, argument)
+
+
+def completion(chat: Chat) -> Completion:
+    """Return what can be completed in *chat*."""
+    known = {command.name: command.help for command in COMMANDS}
+    return Completion(
+        known,
+        {
+            "/help": lambda _: known,
+            "/model": lambda _: _models(chat),
+            "/tools": lambda _: [tool.name for tool in chat.talk.session.tools],
+            "/image": paths,
+        },
+    )
+
+
+def _models(chat: Chat) -> Iterable[str]:
+    providers = [
+        record.name
+        for record, state, _ in chat.talk.host.plugins
+        if record.kind == "provider" and state in ("active", "available")
+    ]
+    return dict.fromkeys([*chat.models, *(f"{name}/" for name in providers)])
+
+
+# ---- looking ----------------------------------------------------------------------------
+
+
+async def _help(chat: Chat, argument: str) -> None:
+    shown = [one for one in COMMANDS if not argument or argument.lstrip("/") in one.name]
+    if not shown:
+        raise ConfigError("/help", [f"there is no command {argument!r}{nearest(argument, _BY_NAME)}"])
+    wide = max(len(one.usage) for one in shown)
+    beside = chat.console.width >= wide + _LEAST_HELP
+    for one in shown:
+        about = one.help + (f" (also {', '.join(one.others)})" if one.others else "")
+        lines = wrapped(about, chat.console.width - (wide + 4 if beside else 4))
+        first = f"  {lines.pop(0)}" if beside else ""
+        chat.console.line("  " + chat.console.ink("bold", one.usage) + " " * (wide - len(one.usage)) * beside + first)
+        for line in lines:
+            chat.console.line(" " * (wide + 4 if beside else 4) + line)
+    for line in () if argument else _KEYS:
+        _print(chat, line, "dim", indent="  ")
+
+
+def _print(chat: Chat, text: str, style: str = "plain", *, indent: str = "") -> None:
+    """Print *text* in lines that the terminal does not break."""
+    for line in wrapped(text, chat.console.width - len(indent)):
+        chat.console.line(indent + chat.console.ink(style, line))
+
+
+_LEAST_HELP = 30
+_KEYS = (
+    "A new line: Alt-Enter, or \\ before Return. Pasted lines stay together.",
+    "Ctrl-C ends the turn and keeps the conversation; Ctrl-D leaves.",
+    "A line that begins with a space is a message, and is not remembered for the arrow keys.",
+)
+
+
+async def _tools(chat: Chat, argument: str) -> None:
+    tools = chat.talk.session.tools
+    if argument:
+        chat.console.document(tool_document(find_tool(chat.talk.session, argument, "/tools")))
+    elif tools:
+        chat.console.table(("TOOL", "PLUGIN", "EFFECTS", "CALLS"), [tool_row(tool) for tool in tools])
+    else:
+        chat.console.line("no tools are offered")
+
+
+async def _usage(chat: Chat, _: str) -> None:
+    _print(chat, shown_usage(chat.talk.session.usage))
+
+
+def shown_usage(usage: Usage) -> str:
+    """Return *usage* in words.
+
+    >>> shown_usage(Usage(1200, 30, cached=1000, cost_usd=0.01))
+    '1,200 tokens in (1,000 of them cached), 30 out; 0.0100 US dollars'
+    """
+    if usage == Usage():
+        return "no tokens were used yet"
+
+    def count(tokens: int | None) -> str:
+        return "?" if tokens is None else f"{tokens:,}"
+
+    cached = f" ({usage.cached:,} of them cached)" if usage.cached else ""
+    reasoning = f" ({usage.reasoning:,} of them reasoning)" if usage.reasoning else ""
+    cost = "" if usage.cost_usd is None else f"; {usage.cost_usd:.4f} US dollars"
+    some = "; some of it is estimated" if usage.estimated else ""
+    return f"{count(usage.input)} tokens in{cached}, {count(usage.output)} out{reasoning}{cost}{some}"
+
+
+async def _session(chat: Chat, _: str) -> None:
+    session, saved = chat.talk.session, not chat.talk.options.no_save
+    _print(chat, f"session {session.id}, {len(session.history)} messages, model {quoted(session.model)}")
+    how = f"go on with it: pluggent chat --session {session.id}" if saved else "it is not saved (--no-save)"
+    _print(chat, how, "dim")
+
+
+# ---- changing ---------------------------------------------------------------------------
+
+
+async def _model(chat: Chat, argument: str) -> None:
+    session = chat.talk.session
+    if argument:
+        await session.use(model=argument)
+        chat.models = list(dict.fromkeys([session.model, *chat.models]))
+    chat.console.line(f"model {chat.console.ink('bold', quoted(session.model))}")
+
+
+async def _undo(chat: Chat, _: str) -> None:
+    taken = await chat.talk.session.undo()
+    if taken is None:
+        chat.console.line("there is nothing to take back")
+        return
+    chat.console.line(f"taken back: {_first_words(taken.message, chat.console.width - 14)}")
+    if taken.effects:
+        tools = ", ".join(dict.fromkeys(id.rpartition("/")[2] for id in taken.effects))
+        plugins = ", ".join(dict.fromkeys(plugin_of(id) for id in taken.effects))
+        _print(chat, f"what was done stays done: {quoted(tools)} ({quoted(plugins)})", "yellow")
+
+
+def _first_words(message: Message, columns: int) -> str:
+    text = quoted(" ".join(message.text.split()))
+    return cut(text, max(20, columns)) if text else "(no text)"
+
+
+async def _resume(chat: Chat, _: str) -> None:
+    if chat.talk.session.paused:
+        chat.talk.explain(await chat.talk.resume(), answer_with="now")
+    else:
+        _print(chat, "no turn waits for an approval")
+
+
+async def _image(chat: Chat, argument: str) -> None:
+    if argument:
+        chat.images.append(await asyncio.to_thread(image, _path(argument)))
+    count = len(chat.images)
+    pictures = "1 picture goes" if count == 1 else f"{count or 'no'} pictures go"
+    chat.console.line(f"{pictures} along with your next message")
+
+
+def _path(typed: str) -> str:
+    """Return *typed* as the path of a file; what a terminal puts around a file dropped on it is taken away."""
+    if Path(typed).expanduser().exists():
+        return typed
+    try:
+        words = shlex.split(typed)
+    except ValueError:
+        return typed
+    return words[0] if len(words) == 1 else typed
+
+
+async def _new(chat: Chat, _: str) -> None:
+    talk = chat.talk
+    before = talk.session.id
+    await talk.open(talk.host, model=talk.session.model)
+    chat.images.clear()
+    kept = "is gone" if talk.options.no_save else f"is kept: --session {before}"
+    _print(chat, f"a new conversation, {talk.session.id}; the one before {kept}")
+
+
+async def _quit(chat: Chat, _: str) -> None:
+    chat.left = True
+
+
+COMMANDS = (
+    Command("/help", "[COMMAND]", "what can be typed here", _help, ("/?",)),
+    Command("/model", "[PROVIDER/MODEL]", "the model; another one from now on", _model),
+    Command("/tools", "[TOOL]", "the tools that the model is offered; all about one", _tools),
+    Command("/image", "[PATH]", "send a picture (a file or a URL) along with the next message", _image),
+    Command("/resume", "", "go on with a turn that waits for an approval", _resume),
+    Command("/undo", "", "take back the last message and all that came of it", _undo),
+    Command("/new", "", "begin a new conversation; this one is kept", _new, ("/clear", "/reset")),
+    Command("/session", "", "which conversation this is", _session),
+    Command("/usage", "", "tokens used so far", _usage, ("/cost", "/tokens")),
+    Command("/quit", "", "leave", _quit, ("/exit", "/bye", "/q")),
+)
+"""In the order in which people look for them."""
+
+_BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.others)}

@@ -1,0 +1,181 @@
+"""The line editor of a chat at a terminal. Imported where there is one and its library is installed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TextIO
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion as Offered
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import History as KnownHistory
+from prompt_toolkit.input import create_input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+
+from pluggent_host.cli.chat_completing import Completion
+from pluggent_host.cli.chat_history import History
+from pluggent_host.cli.output import Console
+
+PROMPT = "> "
+_MENU_ROWS = 6
+_STYLE = Style.from_dict(
+    {
+        "prompt": "bold",
+        "completion-menu": "bg:default fg:default noreverse",
+        "completion-menu.completion": "bg:default fg:default",
+        "completion-menu.completion.current": "bg:default fg:default reverse",
+        "completion-menu.meta.completion": "bg:default fg:default",
+        "completion-menu.meta.completion.current": "bg:default fg:default reverse",
+        "scrollbar.background": "bg:default",
+        "scrollbar.button": "bg:default reverse",
+    }
+)
+
+
+class Editor:
+    """Reads messages of one or more lines. Ctrl-C empties the line; on an empty one, twice, it leaves like Ctrl-D."""
+
+    interactive = True
+
+    def __init__(self, console: Console, terminal: TextIO, history: History, completion: Completion) -> None:
+        self._console = console
+        # Where the cursor stands is not asked: answers that come late would be taken for what is typed next.
+        output = Vt100_Output.from_pty(terminal)
+        output.enable_cpr = False
+        self._prompt = PromptSession[str](
+            [("class:prompt", PROMPT)],
+            multiline=True,
+            prompt_continuation=" " * len(PROMPT),
+            completer=_Completer(completion),
+            complete_while_typing=Condition(self._is_command),
+            reserve_space_for_menu=_MENU_ROWS,
+            history=_History(history),
+            key_bindings=self._keys(),
+            style=_STYLE,
+            include_default_pygments_style=False,
+            color_depth=None if console.ink.on else ColorDepth.MONOCHROME,
+            enable_suspend=True,
+            input=create_input(),
+            output=output,
+        )
+        self._warned = False
+        self._interrupted = False
+        """Whether there was a Ctrl-C before there was a line to edit."""
+
+    async def read(self) -> str | None:
+        """Return what is typed up to Return; None when the person leaves."""
+        while True:
+            self._console.above = self._above(asyncio.get_running_loop())
+            try:
+                if self._interrupted:
+                    raise KeyboardInterrupt  # noqa: TRY301 (as the editor does)
+                return await self._prompt.prompt_async(handle_sigint=False, set_exception_handler=False)
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                self._interrupted = False
+                if self._warned:
+                    return None
+                self._warned = True
+                self._console.above = None
+                self._console.note(self._console.err_ink("dim", "Ctrl-C again, or Ctrl-D, leaves"))
+            finally:
+                self._console.above = None
+
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does. For signals that come from elsewhere; call it in the loop."""
+        app = self._prompt.app
+        if app.is_running:
+            app.current_buffer.reset()
+            app.exit(exception=KeyboardInterrupt())
+        else:
+            self._interrupted = True
+
+    def _is_command(self) -> bool:
+        return self._prompt.default_buffer.text.startswith("/")
+
+    def _above(self, loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None]], None]:
+        """Return what lets others write above the line that is being edited, from any thread."""
+
+        async def make_room(write: Callable[[], None]) -> None:
+            with suppress(OSError):  # the terminal is gone
+                await run_in_terminal(write)
+
+        def above(write: Callable[[], None]) -> None:
+            context = self._prompt.app.context
+            if not self._prompt.app.is_running or context is None:
+                write()
+                return
+            loop.call_soon_threadsafe(lambda: loop.create_task(make_room(write), context=context))
+
+        return above
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _(event: KeyPressEvent) -> None:
+            self._warned = False
+            buffer = event.current_buffer
+            if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
+                buffer.complete_state = None
+            if buffer.document.text_before_cursor.endswith("\\"):
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            else:
+                buffer.validate_and_handle()
+
+        @keys.add("escape", "enter")
+        @keys.add("escape", "c-j")  # typed while a turn ran
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        def _(event: KeyPressEvent) -> None:
+            self._leave_or_empty(event)
+
+        return keys
+
+    def _leave_or_empty(self, event: KeyPressEvent) -> None:
+        buffer: Buffer = event.current_buffer
+        if buffer.text or buffer is not self._prompt.default_buffer:
+            self._warned = False
+            buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt())
+
+
+class _Completer(Completer):
+    def __init__(self, completion: Completion) -> None:
+        self._completion = completion
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Offered]:
+        """Yield what may stand at the cursor."""
+        for one in self._completion.candidates(document.text_before_cursor):
+            yield Offered(one.text, -one.length, display_meta=one.about)
+
+
+class _History(KnownHistory):
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self._history = history
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Yield the entries, the newest first."""
+        yield from reversed(self._history.entries)
+
+    def append_string(self, string: str) -> None:
+        """Remember *string*, if it may be remembered."""
+        if self._history.add(string):
+            self._loaded_strings.insert(0, string)
+
+    def store_string(self, string: str) -> None:
+        """Nothing is left to do: the history has it."""

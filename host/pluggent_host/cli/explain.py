@@ -1,0 +1,181 @@
+"""``pluggent explain``: why each operation of a stored turn was done or not, and who decided."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Sequence
+
+from pluggent_hookspecs import thaw
+from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_hookspecs.events import Change, DecisionMade, Vote
+from pluggent_hookspecs.messages import Usage
+
+from pluggent_host.cli import exits
+from pluggent_host.cli.output import Console, cut
+from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.cli.sessions import moment, session_named
+from pluggent_host.cli.words import one_name
+from pluggent_host.config import state_dir
+from pluggent_host.explaining import Explained, Explanation, as_document, explain
+from pluggent_host.nearest import nearest
+from pluggent_host.pausing import Resolved
+from pluggent_host.quoting import quoted
+from pluggent_host.retold import StoredSession, StoredTurn, retell
+from pluggent_host.stored import FOLDER
+
+_SHOWN = 300
+_GOOD = frozenset({"allow", "approved"})
+_OPEN = frozenset({"ask", "respond"})
+_APPROVER = "app:_approver"
+
+
+def parser() -> Parser:
+    """Return the parser of this command."""
+    made = command_parser(
+        "explain",
+        "[OPTIONS] SESSION [TURN]",
+        "Tell of every operation of a turn what each plugin said to it and how long that took, who changed\n"
+        "what, who had the last word, which approvals were given, what ran and how it ended.",
+        examples(
+            "pluggent explain trip                     the last turn",
+            "pluggent explain trip t3",
+            "pluggent explain trip --verbose           with the plugins that had nothing to say",
+            "pluggent explain trip --json | jq '.operations[].decisions[].votes'",
+        )
+        + "\n\nThe JSON is documented in pluggent_host/explaining.py.",
+    )
+    made.add_argument("words", metavar="SESSION", nargs="*", help="the session, or the first letters of its id, and"
+                      " the turn (default: the last)")  # fmt: skip
+    return made
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Explain the turn. A damaged session is explained as far as it can be read, and fails."""
+    folder = state_dir(os.environ) / FOLDER
+    id = session_named(folder, "explain", one_name("explain", options.words[:1]))
+    session = retell(folder, id)
+    made = explain(id, _turn(session, options.words[1:]))
+    if console.json:
+        console.document(as_document(made))
+    else:
+        for line in _Reader(console).lines(made):
+            console.line(line)
+    if session.problem:
+        console.error(f"{console.err_ink('red', 'error:')} {quoted(session.problem)}")
+    return exits.FAILED if session.problem else exits.OK
+
+
+def _turn(session: StoredSession, words: Sequence[str]) -> StoredTurn:
+    if len(words) > 1:
+        raise ConfigError("pluggent explain", [f"takes a SESSION and one TURN, got {len(words)} of these"])
+    turns = {turn.began.turn_id: turn for turn in session.turns}
+    if not turns:
+        raise SessionError(session.problem or f"session '{session.id}' has no turn yet")
+    if not words:
+        return session.turns[-1]
+    if words[0] not in turns:
+        meant = nearest(words[0], turns) or f"; it has {', '.join(turns)}"
+        raise ConfigError("pluggent explain", [f"session '{session.id}' has no turn {words[0]!r}{meant}"])
+    return turns[words[0]]
+
+
+class _Reader:
+    """Shows a turn operation by operation. Every name and text of others is escaped and on one line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._ink = console.ink
+
+    def lines(self, made: Explanation) -> Iterator[str]:
+        turn = made.turn
+        notes = [moment(turn.began.at_s), turn.began.origin, *(["dry run"] if turn.began.dry_run else [])]
+        taken_back = self._ink("yellow", "  taken back") if turn.undone else ""
+        yield (
+            f"{self._ink('bold', made.session)}  {quoted(turn.began.turn_id)}  " + quoted(", ".join(notes)) + taken_back
+        )
+        for one in made.operations:
+            yield ""
+            yield from self._operation(one)
+        yield ""
+        for spent in made.model_calls:
+            failed = self._ink("red", f"  {quoted(spent.error)}") if spent.error else ""
+            yield f"used  {quoted(spent.model)}: {_used(spent.usage)}{failed}"
+        for paused in made.pauses:
+            waited = ", ".join(quoted(each.call_id) for each in paused.pending if each.asks)
+            yield f"paused  {moment(paused.at_s)}, waiting for an answer to {waited or 'nobody'}"
+        for resumed in made.resumed:
+            yield f"resumed  {moment(resumed.at_s)}"
+        ended = f"ended  {quoted(turn.why)}" if turn.why else "not over"
+        yield ended + (f": {quoted(turn.detail)}" if turn.detail else "")
+
+    def _operation(self, one: Explained) -> Iterator[str]:
+        yield self._head(one)
+        for decision in one.decisions:
+            yield from self._decision(decision)
+        for answer in one.answers:
+            yield f"  {self._answer(answer)}"
+        if one.dispatched:
+            yield "  about to take effect: recorded before it ran"
+        if one.settled is not None:
+            outcome = one.settled.outcome
+            how = self._ink("red", quoted(outcome)) if outcome else self._ink("green", "done")
+            yield f"  {how}: {self._dim(quoted(one.settled.message.text.strip()))}"
+
+    def _head(self, one: Explained) -> str:
+        what = quoted(one.operation.replace("_", " "))
+        last = one.decisions[-1] if one.decisions else None
+        if not one.call_id or last is None:
+            named = quoted(one.name or (last.capability if last else ""))
+            return f"{self._ink('cyan', what)}  {named}".rstrip()
+        name = quoted(one.name or last.capability.rpartition("/")[2])
+        arguments = cut(quoted(last.arguments_json.decode()), _SHOWN)
+        return f"{self._ink('cyan', what)}  {self._ink('bold', name)} {arguments}  {self._dim(quoted(last.capability))}"
+
+    def _decision(self, decision: DecisionMade) -> Iterator[str]:
+        for change in decision.changes:
+            yield f"  {quoted(change.plugin)} changed {_changed(change)}"
+        silent = 0
+        for vote in decision.votes:
+            if vote.verdict == "none" and not self._console.verbose:
+                silent += 1
+            else:
+                yield f"  {self._vote(vote)}"
+        if silent:
+            yield f"  {self._dim(f'{silent} more had nothing to say')}"
+        style = "green" if decision.verdict in _GOOD else "yellow" if decision.verdict in _OPEN else "red"
+        who = "a person" if decision.by == _APPROVER else quoted(decision.by)
+        reason = f": {quoted(decision.reason)}" if decision.reason else ""
+        took = self._dim(f"  ({decision.elapsed_us:,.0f} µs)") if decision.elapsed_us else ""
+        yield f"  = {self._ink(style, quoted(decision.verdict))} by {who}{reason}{took}"
+
+    def _vote(self, vote: Vote) -> str:
+        reason = f": {quoted(vote.reason)}" if vote.reason else ""
+        took = self._dim(f"  ({vote.elapsed_us:,.0f} µs)") if vote.elapsed_us else ""
+        return f"{quoted(vote.plugin)} said {quoted(vote.verdict)}{reason}{took}"
+
+    def _answer(self, answer: Resolved) -> str:
+        word = self._ink("green", "approved") if answer.agreed else self._ink("red", "denied")
+        session = " for the session" if answer.reach == "session" else ""
+        reason = f": {quoted(answer.reason)}" if answer.reason else ""
+        return f"{word}{session} by {quoted(answer.by)}, {moment(answer.at_s)}{reason}"
+
+    def _dim(self, text: str) -> str:
+        return self._ink("dim", cut(text, _SHOWN))
+
+
+def _changed(change: Change) -> str:
+    paths = quoted(", ".join(change.paths)) or "something"
+    if change.before is None and change.after is None:
+        return paths
+    before, after = (
+        cut(quoted(json.dumps(thaw(value), ensure_ascii=False)), _SHOWN) for value in (change.before, change.after)
+    )
+    return f"{paths}: {before} → {after}"
+
+
+def _used(usage: Usage) -> str:
+    tokens = (f"{'?' if count is None else f'{count:,}'}" for count in (usage.input, usage.output))
+    cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
+    return "{} tokens in, {} out".format(*tokens) + cost

@@ -1,0 +1,98 @@
+"""``pluggent resume``: goes on with a turn that waited for an approval. What is still open is asked at the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+
+from pluggent_hookspecs.errors import ConfigError, SessionError
+
+from pluggent_host.awaiting import Waiting, problem_of, waiting_in
+from pluggent_host.cli import interrupts
+from pluggent_host.cli.assembling import Setup, prepare
+from pluggent_host.cli.keys import Keys
+from pluggent_host.cli.logs import log_to
+from pluggent_host.cli.options import add_limits, limit_flags
+from pluggent_host.cli.output import Console
+from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.cli.sessions import session_named
+from pluggent_host.cli.talk import CODES, open_talk
+from pluggent_host.cli.words import one_name
+from pluggent_host.config import state_dir
+from pluggent_host.quoting import quoted
+from pluggent_host.stored import FOLDER
+
+_GO_ON = 'run --session {id} "…"'
+
+
+def parser() -> Parser:
+    """Return the parser of this command."""
+    made = command_parser(
+        "resume",
+        "[OPTIONS] SESSION",
+        "Go on with a turn that waits for an approval. What was approved runs, what was denied does not, and\n"
+        "what is still open is put to you at the terminal; where there is none the turn pauses again. Every\n"
+        "policy decides once more, on exactly what was approved; a tool that has changed since is refused.",
+        examples(
+            "pluggent resume trip",
+            "pluggent approvals approve trip 023a10b829c2316c && pluggent resume trip",
+            "pluggent resume trip --tool weather --tool send_mail     if these were offered before",
+        ),
+    )
+    made.add_argument("words", metavar="SESSION", nargs="*", help="the session, or the first letters of its id")
+    made.add_argument("-m", "--model", metavar="PROVIDER/MODEL", default="", help="such as openai/gpt-5-mini")
+    made.add_argument("--tool", metavar="TOOL", action="append", default=[], help="offer this tool or plugin's tools"
+                      " (repeatable; default: all that are installed)")  # fmt: skip
+    made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where the turn"
+                      " was)")  # fmt: skip
+    made.add_argument("--plain", action="store_true", help="print the answer as it was written, also on a terminal")
+    add_limits(made)
+    # What a run is asked about besides, and has been settled.
+    made.set_defaults(session="", system=None, no_save=False, no_tools=False, no_stream=True)
+    return made
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Go on with the turn and return its exit code."""
+    flags = limit_flags(options)
+    folder = state_dir(os.environ) / FOLDER
+    options.session = session_named(folder, "resume", one_name("resume", options.words))
+    options.workspace = options.workspace or _folder_of(_waiting(folder, options.session))
+    setup = prepare(options, console, flags)
+    log_to(console, debug=options.debug)
+    keys = Keys()
+    return interrupts.run(_go_on(setup, options, console, keys), before_dying=keys.release)
+
+
+def _waiting(folder: Path, id: str) -> Waiting:
+    try:
+        waiting = waiting_in(folder, id)
+    except (OSError, ValueError) as error:
+        raise problem_of(folder, id, error) from error
+    if waiting is None:
+        raise SessionError(f"session '{id}' has no turn that waits for a person")
+    return waiting
+
+
+def _folder_of(waiting: Waiting) -> str | None:
+    """Return the folder that the turn's tools worked in, None if none is known. Raises ConfigError if it is gone."""
+    known = next((call.workspace for call in waiting.calls if call.workspace), None)
+    if known is not None and not Path(known).is_dir():
+        raise ConfigError("--workspace", [f"the turn worked in {quoted(known)}, which is no folder; name another one"])
+    return known
+
+
+async def _go_on(setup: Setup, options: argparse.Namespace, console: Console, keys: Keys) -> int:
+    async with open_talk(setup, options, console, keys, pausing=True) as talk:
+        try:
+            result = await talk.resume()
+        except asyncio.CancelledError:
+            console.note("\ninterrupted" if console.err_is_terminal else "interrupted")
+            raise
+        if console.json:
+            console.document(talk.document(result))
+        talk.explain(result, answer_with="with run --session")
+        talk.say_where(_GO_ON)
+    return CODES[result.why]

@@ -1,0 +1,194 @@
+"""The bottom of the terminal while a turn runs: the unfinished block, and what is being waited for.
+
+Whatever is written meanwhile goes above it. Nothing here waits, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from time import perf_counter
+from typing import Protocol, Self
+
+from pluggent_host.cli.keys import Keys, foreground_terminal
+from pluggent_host.cli.live import Line, Live
+from pluggent_host.cli.output import Console, cells
+
+FRAME_S = 0.05
+_SHARE = 4
+_SECOND = 1.0
+
+
+class Unfinished(Protocol):
+    """An answer that is being written."""
+
+    def frame(self, columns: int, rows: int) -> Sequence[Line]:
+        """Print what is complete, and return the end of what is not, *rows* lines at most."""
+        ...
+
+
+class Stage:
+    """Draws several times a second at most, while ``with stage:`` lasts.
+
+    *status* says in a few words what is being waited for, ``""`` for nothing. Where no stream
+    is a terminal, or that terminal can do nothing, all this does nothing.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        answer: Unfinished | None = None,
+        status: Callable[[], str] = str,
+        keys: Keys | None = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._console = console
+        self._answer = answer
+        self._status = status if console.err_is_terminal and not console.quiet else str
+        self._keys = keys or Keys()
+        self._live = _live(console, environ)
+        self._lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._lent = False
+        self._held_before = False
+        self._pause_s = FRAME_S
+
+    # ---- lifetime ------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._loop = asyncio.get_running_loop()
+            self._console.above = self.above
+            self._held_before = self._keys.held
+            self._keys.hold()
+            self._on_stops(self._loop)
+            self._later(0.0)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        loop, self._loop = self._loop, None
+        if loop is None or self._live is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            loop.remove_signal_handler(number)
+        self._console.above = None
+        if not self._held_before:
+            self._keys.release()
+        with contextlib.suppress(OSError):  # the terminal is gone: there is nothing to take away
+            self._live.clear()
+
+    @contextlib.contextmanager
+    def lent(self) -> Generator[None]:
+        """Give the terminal to somebody who asks the person something."""
+        if self._loop is None or self._live is None:
+            yield
+            return
+        self._lent = True
+        self._live.clear()
+        self._keys.release()
+        try:
+            yield
+        finally:
+            self._lent = False
+            self._keys.hold()
+            self.changed()
+
+    # ---- drawing -------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """There is something new to show. Safe from any thread; returns at once."""
+        loop = self._loop
+        if loop is not None:
+            if threading.current_thread() is threading.main_thread():
+                self._later(self._pause_s)
+            else:
+                loop.call_soon_threadsafe(self._later, self._pause_s)
+
+    def above(self, write: Callable[[], None]) -> None:
+        """Let *write* write to the terminal, with the stage out of its way. Safe from any thread."""
+        with self._lock:
+            if self._live is not None:
+                self._live.clear()
+            write()
+        self.changed()
+
+    def _later(self, delay_s: float) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + delay_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(delay_s, self._frame)
+
+    def _frame(self) -> None:
+        self._timer = None
+        began = perf_counter()
+        try:
+            with self._lock:
+                self._draw()
+        except OSError:
+            self._live = None  # whoever writes the answer will find out why, and says so
+        # What takes long to draw is drawn less often: the turn comes first.
+        self._pause_s = max(FRAME_S, _SHARE * (perf_counter() - began))
+        self._later(_SECOND)
+
+    def _draw(self) -> None:
+        if self._live is None or self._lent:
+            return
+        size = self._live.size
+        lines = self._answer.frame(size.columns, max(3, size.lines // 2)) if self._answer is not None else ()
+        if not _in_foreground():
+            return  # the bottom of the terminal is somebody else's
+        if not lines and not self._console.in_line:
+            status = self._status()
+            lines = [(self._console.err_ink("dim", status), cells(status))] if status else []
+        self._live.draw(lines)
+
+    # ---- being stopped -------------------------------------------------------------------
+
+    def _on_stops(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.add_signal_handler(signal.SIGTSTP, self._stop)
+        loop.add_signal_handler(signal.SIGCONT, self._go_on)
+
+    def _stop(self) -> None:
+        """Ctrl-Z: leave the terminal as a shell wants it, and stop."""
+        if self._loop is None or self._live is None:
+            return
+        self._live.clear()
+        if not self._lent:
+            self._keys.release()
+        self._loop.remove_signal_handler(signal.SIGTSTP)
+        os.kill(os.getpid(), signal.SIGTSTP)  # stops here until SIGCONT
+
+    def _go_on(self) -> None:
+        if self._loop is None or self._live is None:
+            return
+        self._on_stops(self._loop)
+        self._live.forget()
+        if not self._lent:
+            self._keys.hold()
+        self.changed()
+
+
+def _live(console: Console, environ: Mapping[str, str]) -> Live | None:
+    stream = sys.stderr if console.err_is_terminal else sys.stdout if console.out_is_terminal else None
+    if stream is None or environ.get("TERM", "dumb") == "dumb":
+        return None
+    ink = console.err_ink if console.err_is_terminal else console.ink
+    return Live(stream, escapes=ink.on)
+
+
+def _in_foreground() -> bool:
+    with foreground_terminal() as terminal:
+        return terminal is not None

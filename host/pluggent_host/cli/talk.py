@@ -1,0 +1,234 @@
+"""A session at the console: runs turns in it, shows them while they run, and says how they ended."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_hookspecs.events import Observation
+from pluggent_hookspecs.messages import Part
+
+from pluggent_host.cli import exits
+from pluggent_host.cli.answers import Answer, answer_for
+from pluggent_host.cli.approving import console_approver, say_how_to_approve
+from pluggent_host.cli.assembling import Setup, folder_option, open_host
+from pluggent_host.cli.calls import Calls, last_asked
+from pluggent_host.cli.keys import Keys
+from pluggent_host.cli.output import Console
+from pluggent_host.cli.paused import pending_document, say_paused
+from pluggent_host.cli.screen import Screen
+from pluggent_host.cli.stage import Stage
+from pluggent_host.cli.waiting import Waiting
+from pluggent_host.host import Host
+from pluggent_host.quoting import quoted
+from pluggent_host.session import Session
+from pluggent_host.step import Why
+from pluggent_host.stored import SESSION_ID
+from pluggent_host.turn_result import TurnResult
+
+Show = Callable[[Observation], None]
+
+CODES = {
+    Why.COMPLETED: exits.OK,
+    Why.HANDLED: exits.OK,
+    Why.WAITING: exits.OK,
+    Why.DENIED: exits.DENIED,
+    Why.LIMIT: exits.LIMIT,
+    Why.CANCELLED: exits.INTERRUPTED,
+    Why.FAILED: exits.FAILED,
+    Why.PAUSED: exits.PAUSED,
+    Why.INVALID_OUTPUT: exits.FAILED,
+}
+"""The exit code of a turn that ended so."""
+
+
+class Talk:
+    """One person, one host, one session after the other."""
+
+    def __init__(self, console: Console, options: argparse.Namespace, keys: Keys) -> None:
+        self.console = console
+        self.options = options
+        self.calls = Calls(lambda _: None)
+        self.can_ask = False
+        self._keys = keys
+        self._stage = Stage(console, keys=keys)
+        self._screen = Screen(console, self.calls, answer=None)
+        self._opened: tuple[Host, Session] | None = None
+
+    @property
+    def host(self) -> Host:
+        """The host that is open."""
+        assert self._opened is not None
+        return self._opened[0]
+
+    @property
+    def session(self) -> Session:
+        """The session that is open."""
+        assert self._opened is not None
+        return self._opened[1]
+
+    async def open(self, host: Host, id: str = "", model: str = "") -> None:
+        """Open a session of *host* in place of the one before. Raises ConfigError and SessionError."""
+        before = self._opened
+        session = await _session(host, self.options, id, model)
+        self._opened = host, session
+        if before is not None:
+            await before[1].aclose()
+
+    # ---- what an approval needs ----------------------------------------------------------
+
+    async def shown(self, digest: str) -> None:
+        """Wait until the decision about *digest* is on the screen."""
+        await self._screen.shown(digest)
+
+    def lent(self) -> contextlib.AbstractContextManager[None]:
+        """Keep away from the terminal."""
+        return self._stage.lent()
+
+    # ---- turns ---------------------------------------------------------------------------
+
+    async def turn(self, content: Sequence[str | Part]) -> TurnResult[Any]:
+        """Run one turn, show it, and print the answer if that is text. Raises what ``Session.say`` raises."""
+        return await self._shown(lambda show: self._watched(content, show))
+
+    async def resume(self) -> TurnResult[Any]:
+        """Go on with the paused turn as ``turn`` does. Raises what ``Session.resume`` raises."""
+        return await self._shown(lambda show: self._followed(self.session.resume(), show))
+
+    async def _shown(self, work: Callable[[Show], Awaitable[TurnResult[Any]]]) -> TurnResult[Any]:
+        console, session, options = self.console, self.session, self.options
+        calls = self.calls = Calls(lambda call_id: last_asked(session.history, call_id))
+        live = not (options.no_stream or options.json) and console.out_is_terminal
+        answer = answer_for(console, plain=options.plain)
+        waiting = Waiting(session.model)
+        self._screen = Screen(console, calls, answer=answer if live else None)
+        self._stage = Stage(console, answer=answer, status=waiting, keys=self._keys)
+
+        def show(event: Observation) -> None:
+            waiting.read(event)
+            self._screen.show(event)
+            self._stage.changed()
+
+        with self._stage, _written(answer):
+            result = await work(show)
+            if not live and not options.json:
+                answer.add(result.text)
+        return result
+
+    async def _watched(self, content: Sequence[str | Part], show: Show) -> TurnResult[Any]:
+        if self.options.no_stream:
+            return await self._followed(self.session.say(content, origin="cli"), show)
+        async with self.session.stream(content, origin="cli") as events:
+            async for event in events:
+                show(event)
+        return events.result
+
+    async def _followed(self, turn: Coroutine[Any, Any, TurnResult[Any]], show: Show) -> TurnResult[Any]:
+        async with self.session.events() as events:
+            task = asyncio.create_task(turn, name="pluggent-followed")
+            task.add_done_callback(lambda _: events.end())
+            try:
+                async for event in events:
+                    show(event)
+            finally:
+                task.cancel()
+                await asyncio.wait((task,))
+        return task.result()
+
+    # ---- afterwards ----------------------------------------------------------------------
+
+    def document(self, result: TurnResult[Any]) -> dict[str, Any]:
+        """Return the turn as JSON has it."""
+        return {
+            "session": None if self.options.no_save else self.session.id,
+            "model": self.session.model,
+            "turn": result.turn_id,
+            "why": str(result.why),
+            "text": result.text,
+            "detail": result.detail,
+            "limit": result.limit,
+            "usage": attrs.asdict(result.usage),
+            "tool_calls": [call.document() for call in self.calls.all],
+            "pending": pending_document(result.pending),
+            "exit_code": CODES[result.why],
+        }
+
+    def explain(self, result: TurnResult[Any], *, answer_with: str) -> None:
+        """Say why the turn ended, unless it simply did; *answer_with* is how to answer a tool that waits."""
+        ink = self.console.err_ink
+        match result.why:
+            case Why.DENIED:
+                self.console.error(f"{ink('red', 'denied:')} {quoted(result.detail)}")
+                if not self.can_ask and "approv" in result.detail:
+                    say_how_to_approve(self.console)
+            case Why.LIMIT:
+                self.console.error(f"{ink('red', 'stopped:')} {quoted(result.detail)}; the conversation is whole")
+            case Why.PAUSED:
+                say_paused(self.console, self.session.id, result.pending, self.options)
+            case Why.WAITING:
+                self.console.note(ink("dim", f"a tool waits for your answer; give it {answer_with}"))
+            case _:
+                pass
+
+    def say_where(self, command: str) -> None:
+        """Tell how to go on with *command*, where a person reads it."""
+        console, id = self.console, self.session.id
+        if not self.options.no_save and (console.err_is_terminal or console.verbose):
+            console.note(console.err_ink("dim", f"session: {id} (go on: pluggent {command.format(id=id)})"))
+
+
+@asynccontextmanager
+async def open_talk(
+    setup: Setup, options: argparse.Namespace, console: Console, keys: Keys, *, pausing: bool = False
+) -> AsyncGenerator[Talk]:
+    """Open a host with what *setup* and *options* say, and the session that they name.
+
+    *pausing*: what nobody can be asked about waits, unless the settings say to deny it or nothing is saved.
+    """
+    talk = Talk(console, options, keys)
+    approver = console_approver(setup, console.err_ink, talk.shown, talk.lent)
+    talk.can_ask = approver is not None
+    async with open_host(
+        _waits(setup) if pausing and not options.no_save else setup,
+        tools=() if options.no_tools else tuple(options.tool) or ("*",),
+        approver=approver,
+        state_dir=None if options.no_save else setup.state_dir,
+        workspace=folder_option("--workspace", options.workspace),
+    ) as host:
+        await talk.open(host, options.session, options.model)
+        yield talk
+
+
+def _waits(setup: Setup) -> Setup:
+    """Return *setup* with a pause for what would be denied merely because nobody was there to ask."""
+    if "on_ask" in setup.origins and setup.settings.on_ask == "deny":
+        return setup
+    return setup._replace(settings=setup.settings._replace(on_ask="pause"))
+
+
+async def _session(host: Host, options: argparse.Namespace, id: str, model: str) -> Session:
+    try:
+        return await host.session(id, model=model, system=options.system, origin="cli")
+    except SessionError as error:
+        if id and not SESSION_ID.fullmatch(id):
+            raise ConfigError("--session", [str(error)]) from error
+        error.add_note("Or keep the session in memory: --no-save")
+        raise
+
+
+@contextlib.contextmanager
+def _written(answer: Answer) -> Generator[None]:
+    """Write what there is of *answer* whatever becomes of the turn."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # the terminal is gone, and the turn ends because of it
+            answer.end()
+        raise
+    answer.end()

@@ -1,0 +1,195 @@
+"""``pluggent approvals``: what is shown, who may approve, and what is refused."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from approving_support import ASKING, PAUSED, QUESTION, STEERING, approve, mailing, pause, requests, requests_of, sent
+from cli_support import Cli
+from fake_distributions import install
+from pluggent_host.transcript_file import FileTranscript
+from saved import save, turn
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return mailing(tmp_path)
+
+
+# ---- who may approve --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "\x04"])
+def test_everything_but_yes_approves_nothing(cli, answer):
+    digest = pause(cli)
+    done = approve(cli, "s", digest, answer=answer)
+
+    assert (done.code, done.out.endswith("nothing was approved\n")) == (1, True)
+    assert list(requests(cli).values()) == [digest]
+
+
+def test_what_was_typed_before_the_question_does_not_approve(cli):
+    digest = pause(cli)
+    with cli.at_terminal("approvals", "approve", "s", digest) as terminal:
+        terminal.type("y\ny\n")
+        terminal.wait_for(QUESTION)
+        terminal.type("n\n")
+        assert terminal.end().code == 1
+
+
+def test_without_a_terminal_nothing_is_approved(cli):
+    digest = pause(cli)
+    code, _, err = cli("approvals", "approve", "s", digest, stdin="y\n")
+
+    assert code == 2
+    assert "wants a person at a terminal" in err
+    assert requests(cli)
+
+
+def test_what_a_host_has_started_cannot_approve_not_even_at_a_terminal(cli):
+    digest = pause(cli)
+    with cli.at_terminal("approvals", "approve", "s", digest, PLUGGENT_INSIDE="1") as terminal:
+        done = terminal.end()
+    with cli.at_terminal("resume", "s", PLUGGENT_INSIDE="1") as terminal:
+        resumed = terminal.end()
+
+    assert done.code == 2
+    assert "cannot be given from inside of what asks for it (PLUGGENT_INSIDE is set)" in done.out
+    assert (resumed.code, sent(cli)) == (PAUSED, "")
+    assert cli("approvals", "deny", "s", digest, PLUGGENT_INSIDE="1").code == 0
+
+
+def test_ctrl_c_at_the_question_approves_nothing(cli):
+    digest = pause(cli)
+    done = approve(cli, "s", digest, answer="\x03")
+
+    assert done.code == 128 + signal.SIGINT
+    assert "Traceback" not in done.out
+    assert list(requests(cli).values()) == [digest]
+
+
+# ---- what is refused --------------------------------------------------------------------
+
+
+def test_while_another_process_has_the_session_nothing_is_answered(cli):
+    digest = pause(cli)
+    writer = FileTranscript(cli.state / "sessions", "s")
+    try:
+        code, _, err = cli("approvals", "deny", "s", digest)
+        assert cli("approvals", "show", "s").code == 0
+        assert cli("approvals", "expire", "--older-than", "0s").code == 1
+    finally:
+        writer.close()
+
+    assert (code, "in use by another process" in err) == (1, True)
+    assert requests(cli)
+
+
+def test_a_request_that_is_gone_is_not_approved_under_the_name_of_another(cli):
+    digest = pause(cli)
+    cli("run", "--session", "s", "send_mail to=eve")
+    with cli.at_terminal("approvals", "approve", "--color", "never", "s", digest) as terminal:
+        done = terminal.end()
+
+    (other,) = requests(cli).values()
+    assert other != digest
+    assert done.code == 1
+    assert f"session 's' has no call '{digest}' that waits; these do: offline-4-0 ({other})" in done.out
+
+
+def test_a_request_that_goes_while_the_person_thinks_is_not_approved(cli):
+    digest = pause(cli)
+    with cli.at_terminal("approvals", "approve", "--color", "never", "s", digest) as terminal:
+        terminal.wait_for(QUESTION)
+        assert cli("approvals", "deny", "s", digest).code == 0
+        terminal.type("y\n")
+        done = terminal.end()
+
+    assert done.code == 1
+    assert f"session 's' has no request {requests_of(cli, 's')} that waits (any more)" in done.out
+    assert "refused" in cli("resume", "s").err.lower()
+    assert sent(cli) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["approve"], 2, "wants a SESSION, and either CALLs or --all"),
+        (["deny", "s"], 2, "wants a SESSION, and either CALLs or --all"),
+        (["deny", "s", "offline-1-0", "--all"], 2, "wants a SESSION, and either CALLs or --all"),
+        (["deny", "s", "x"], 1, "has no call 'x' that waits; these do: offline-1-0 ("),
+        (["deny", "nowhere", "x"], 2, "there is no session 'nowhere'"),
+        (["deny", "other", "--all"], 1, "session 'other' has no turn that waits for a person"),
+        (["deny", "s", "--all", "--for-session"], 2, "takes no --for-session"),
+        (["list", "s"], 2, "takes no name, got 's'"),
+        (["aprove", "s"], 2, "did you mean"),
+        (["expire", "--older-than", "soon"], 2, "'soon' is no length of time such as 30m, 12h or 7d"),
+    ],
+)
+def test_what_is_wrong_is_said(cli, words, code, said):
+    pause(cli)
+    save(cli.state / "sessions", "other", *turn("hello", "ho"))
+    done = cli("approvals", *words)
+
+    assert done.code == code
+    assert said in done.err
+    assert requests(cli)
+
+
+def test_garbage_in_the_folder_is_named_and_hides_nothing(cli):
+    digest = pause(cli)
+    folder = cli.state / "sessions"
+    (folder / "bad.jsonl").write_bytes(b"\x00\xff\n")
+    (folder / "worse.jsonl").write_bytes(b'{"t":"Paused","pending":[[],3,{"asks":[1,[2],["a"]]}],"at_s":"x"}\n')
+    (folder / "torn.jsonl").write_bytes(b'{"t":"Paused", nonsense}\n')
+    (folder / "pipe.jsonl").symlink_to("/dev/zero")
+
+    code, out, err = cli("approvals")
+    assert (code, digest in out) == (0, True)
+    assert "session 'bad' cannot be read: line 1 is no entry" in err
+    assert "session 'torn' cannot be read: line 1 is no JSON" in err
+    assert "session 'pipe' cannot be read" in err
+    assert cli("approvals", "show", "bad").code == 1
+    assert cli("resume", "bad").code == 1
+    assert "Traceback" not in cli("approvals", "deny", "worse", "--all").err
+
+
+# ---- what is shown ----------------------------------------------------------------------
+
+
+def test_words_of_plugins_and_models_cannot_steer_the_terminal(cli):
+    install(cli.site, "acme-asking", {"hooks/asking": "acme_asking:Plugin"}, modules={"acme_asking": ASKING})
+    cli("trust", "--plugin", "acme-asking")
+    code, _, err = cli("run", "--session", "s", r'send_mail to="bob\u001b]0;x\u0007\u202e"')
+    shown = cli("approvals", "show", "s")
+
+    assert code == PAUSED
+    for text in (err, shown.out, shown.err, cli("approvals").out, cli("explain", "s").out):
+        assert not STEERING & set(text)
+    assert "acme-asking asks: is \\x1b[2Jbob a friend?\n" in shown.out
+    assert '"to": "bob\\u001b]0;x\\u0007\\u202e"' in shown.out
+
+
+def test_a_session_is_listed_until_it_is_resumed(cli):
+    digest = pause(cli)
+    assert f"offline-1-0  send_mail  {digest}  waits" in cli("approvals", COLUMNS="120").out
+    cli("approvals", "deny", "s", digest)
+
+    assert "answered\n    pluggent resume s\n" in cli("approvals", COLUMNS="120").out
+    cli("resume", "s")
+    assert cli("approvals").out == "nothing waits for an approval\n"
+
+
+def test_listing_loads_no_plugin_and_no_converter(cli):
+    pause(cli)
+    imported = cli.imported("approvals")
+
+    assert not {"acme_mail", "pluggent_host.host", "cattrs", "asyncio.runners"} & imported
+
+
+def test_saying_something_withdraws_what_waits_and_says_so(cli):
+    pause(cli)
+    done = cli("run", "--session", "s", "hello")
+
+    assert "note: what waited for an approval here is withdrawn by this" in done.err
+    assert cli("approvals").out == "nothing waits for an approval\n"

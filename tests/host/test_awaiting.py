@@ -1,0 +1,96 @@
+"""What waits in stored sessions: read cheaply, the same as a session itself would say, and answered there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pluggent_hookspecs import tool
+from pluggent_hookspecs.errors import SessionError
+from pluggent_host import Approval, Host, HostSettings, Why
+from pluggent_host.answering import answer_stored
+from pluggent_host.awaiting import SHORT, all_waiting, named, waiting_in
+from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_host.transcript import rebuild
+from pluggent_host.transcript_file import read
+
+
+@tool(effects=("messaging",))
+def write(text: str) -> str:
+    """Write."""
+    return f"wrote {text}"
+
+
+def host(folder: Path, *replies: Any) -> Any:
+    return Host.open(
+        model="scripted/m", plugins=[ScriptedModel(*replies)], tools=[write], installed=False, state_dir=folder,
+        config=HostSettings(on_ask="pause", strict=True),
+    )  # fmt: skip
+
+
+async def test_after_every_line_of_a_session_the_same_waits_as_in_the_session_itself(tmp_path: Path):
+    calls = (call("write", "1", text="a"), call("write", "2", text="b"))
+    async with host(tmp_path, calls, "done", call("write", "3", text="c")) as opened:
+        session = await opened.session("s")
+        await session.say("go")
+        await session.resume({"1": True})
+        await session.resume({"2": False})
+        await session.say("again")
+        await session.undo()
+    folder = tmp_path / "sessions"
+    whole = (folder / "s.jsonl").read_bytes().splitlines(keepends=True)
+
+    waited = 0
+    for length in range(1, len(whole) + 1):
+        (folder / "part.jsonl").write_bytes(b"".join(whole[:length]))
+        expected = rebuild(read(folder / "part.jsonl")).waiting
+        found = waiting_in(folder, "part")
+        assert (found is None) == (expected is None), length
+        if found is not None and expected is not None:
+            waited += 1
+            assert [each.digest for each in found.open] == [each.digest for each in expected.open], length
+    assert waited > len(calls)
+
+
+async def test_an_answer_in_the_stored_session_is_heeded_when_it_is_resumed(tmp_path: Path):
+    async with host(tmp_path, call("write", "1", text="a")) as opened:
+        await (await opened.session("s")).say("go")
+    (waiting,) = all_waiting(tmp_path / "sessions")
+    (asked,) = waiting.open
+
+    (answered,) = answer_stored(tmp_path / "sessions", "s", [asked.digest], Approval(agreed=True), "terminal:eve")
+    with pytest.raises(SessionError, match="that waits"):
+        answer_stored(tmp_path / "sessions", "s", [asked.digest], Approval(agreed=False), "terminal:eve")
+    (after,) = all_waiting(tmp_path / "sessions")
+
+    assert answered.call_id == "1"
+    assert [(each.answer, each.by) for each in after.calls] == [("approved", "terminal:eve")]
+    async with host(tmp_path, "done") as opened:
+        session = await opened.session("s")
+        result = await session.resume()
+        assert (result.why, session.history[2].text) == (Why.COMPLETED, "wrote a")
+
+
+async def test_all_of_several_answers_are_kept_or_none(tmp_path: Path):
+    async with host(tmp_path, (call("write", "1", text="a"), call("write", "2", text="b"))) as opened:
+        await (await opened.session("s")).say("go")
+    (waiting,) = all_waiting(tmp_path / "sessions")
+
+    with pytest.raises(SessionError, match="no request gone that waits"):
+        answer_stored(tmp_path / "sessions", "s", [waiting.calls[0].digest, "gone"], Approval(agreed=True), "me")
+    assert list(all_waiting(tmp_path / "sessions")) == [waiting]
+
+
+def test_no_session_is_made_by_answering_in_one_that_is_not_there(tmp_path: Path):
+    with pytest.raises(SessionError, match="session 's' cannot be read"):
+        answer_stored(tmp_path, "s", ["d"], Approval(agreed=True), "me")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_call_is_named_by_its_id_or_enough_of_its_request(tmp_path: Path):
+    async with host(tmp_path, call("write", "1", text="a")) as opened:
+        await (await opened.session("s")).say("go")
+    (waiting,) = all_waiting(tmp_path / "sessions")
+    (asked,) = waiting.calls
+
+    assert named(waiting.calls, "1") == named(waiting.calls, asked.digest[:SHORT]) == (asked,)
+    assert named(waiting.calls, asked.digest[: SHORT - 1]) == named(waiting.calls, "") == ()

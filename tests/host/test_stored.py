@@ -1,0 +1,237 @@
+"""Stored sessions seen from outside: listed whatever is wrong with them, never held up, deleted with care."""
+
+import fcntl
+import os
+import sys
+
+import pytest
+from hypothesis import given, strategies as st
+from pluggent_hookspecs import Message, SessionError
+from pluggent_host.stored import Summary, delete, matching, places, summaries
+from pluggent_host.transcript import ModelChosen, Said, TurnBegan, Undone
+from pluggent_host.transcript_file import FileTranscript
+from saved import save, turn
+
+LOCKED = pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="no way to see locks here")
+
+
+def problems(folder):
+    """Return what is said to be wrong with each session."""
+    return {one.id: one.problem for one in summaries(folder)}
+
+
+# ---- listing ----------------------------------------------------------------------------
+
+
+def test_a_session_says_what_it_is_about(tmp_path):
+    path = save(tmp_path, "trip", *turn("where\nto?", "Paris"), *turn("why?", "", "t2"), modified_s=50.0)
+
+    assert list(summaries(tmp_path)) == [
+        Summary("trip", 50.0, path.stat().st_size, 1.5, "scripted/m", 2, 6, 8, "where\nto?", in_use=False, problem="")
+    ]
+
+
+def test_the_session_last_written_to_comes_first(tmp_path):
+    for id, modified_s in (("a", 2.0), ("b", 3.0), ("c", 2.0)):
+        save(tmp_path, id, modified_s=modified_s)
+
+    assert [place.id for place in places(tmp_path)] == ["b", "a", "c"]
+    assert [one.id for one in summaries(tmp_path, limit=2)] == ["b", "a"]
+
+
+def test_no_folder_is_no_session(tmp_path):
+    assert (places(tmp_path / "absent"), list(summaries(tmp_path / "absent"))) == ((), [])
+
+
+def test_the_model_chosen_last_counts_and_what_was_taken_back_does_not(tmp_path):
+    again = (*turn("b", "", "t2"),)
+    save(tmp_path, "s", *turn("a", ""), ModelChosen("other/n"), Undone("t1"), *again)
+
+    (one,) = summaries(tmp_path)
+
+    assert (one.model, one.first_words, one.turns) == ("other/n", "b", 2)
+
+
+def test_words_of_the_host_are_not_the_first_words(tmp_path):
+    save(tmp_path, "s", TurnBegan("t1", 1.0), Said("t1", Message.user("hurry"), "host"), *turn("hello", "", "t2"))
+
+    assert [one.first_words for one in summaries(tmp_path)] == ["hello"]
+
+
+def test_damaged_sessions_are_listed_with_what_is_wrong(tmp_path):
+    save(tmp_path, "whole", *turn("hi", "ho"))
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    (tmp_path / "noise.jsonl").write_bytes(os.urandom(100).replace(b"\n", b"") + b"\nmore\n")
+    (tmp_path / "headless.jsonl").write_bytes(b'{"t":"TurnBegan","turn_id":"t1"}\n')
+    damaged = save(tmp_path, "middle", *turn("hi", "ho"))
+    lines = damaged.read_bytes().splitlines(keepends=True)
+    damaged.write_bytes(b"".join([*lines[:3], b'{"t":"Spending",oops}\n', *lines[3:]]))
+    (tmp_path / "folder.jsonl").mkdir()
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "link.jsonl").symlink_to(damaged)
+
+    assert problems(tmp_path) == {
+        "whole": "",
+        "empty": "it is empty",
+        "noise": "line 1 is no entry",
+        "headless": "its beginning is missing",
+        "middle": "line 4 is no JSON",
+        "folder": "it cannot be read: it is no regular file",
+        "pipe": "it cannot be read: it is no regular file",
+        "link": "it is a symbolic link",
+    }
+
+
+def test_a_torn_last_line_is_no_damage(tmp_path):
+    path = save(tmp_path, "s", *turn("hi", "ho"))
+    with path.open("ab") as file:
+        file.write(b'{"t":"Said","tur')
+
+    assert problems(tmp_path) == {"s": ""}
+
+
+def test_files_that_are_no_sessions_are_left_alone(tmp_path):
+    for name in ("-x.jsonl", "a b.jsonl", "s.torn", ".jsonl", "..jsonl", "s.jsonl.bak", f"{'x' * 101}.jsonl"):
+        (tmp_path / name).touch()
+
+    assert places(tmp_path) == ()
+
+
+@given(st.lists(st.binary(max_size=80) | st.sampled_from([b'{"t":"Said"}', b'{"t":"SessionBegan","created_s":{}}'])))
+def test_whatever_lies_there_is_listed(tmp_path_factory, lines):
+    folder = tmp_path_factory.mktemp("sessions")
+    (folder / "s.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+
+    assert [one.id for one in summaries(folder)] == ["s"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_session_that_may_not_be_read_says_so(tmp_path):
+    save(tmp_path, "s").chmod(0)
+
+    assert problems(tmp_path) == {"s": "it cannot be read: Permission denied"}
+
+
+def test_a_folder_that_is_none_is_told(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(SessionError, match="file cannot be read: Not a directory"):
+        places(tmp_path / "file")
+
+
+def test_the_beginning_of_an_id_means_every_session_that_begins_so(tmp_path):
+    for id in ("trip", "trip2", "tropics"):
+        save(tmp_path, id)
+
+    assert matching(tmp_path, "trip") == ("trip",)
+    assert matching(tmp_path, "tr") == ("trip", "trip2", "tropics")
+    assert matching(tmp_path, "tro") == ("tropics",)
+    assert matching(tmp_path, "") == matching(tmp_path, "../trip") == ()
+
+
+# ---- in use -----------------------------------------------------------------------------
+
+
+@LOCKED
+def test_a_session_in_use_is_listed_as_such_and_its_lock_is_not_taken(tmp_path):
+    save(tmp_path, "idle")
+    writer = FileTranscript(tmp_path, "busy")
+    try:
+        assert {one.id: one.in_use for one in summaries(tmp_path)} == {"idle": False, "busy": True}
+    finally:
+        writer.close()
+
+    assert not any(one.in_use for one in summaries(tmp_path))
+
+
+def test_a_writer_can_come_while_the_session_is_read(tmp_path):
+    save(tmp_path, "a")
+    save(tmp_path, "b")
+    listing = summaries(tmp_path)
+    next(listing)
+    writers = [FileTranscript(tmp_path, id) for id in ("a", "b")]
+    for writer in writers:
+        writer.close()
+
+    assert len(list(listing)) == 1
+
+
+# ---- deleting ---------------------------------------------------------------------------
+
+
+def test_a_deleted_session_is_gone_with_its_torn_lines_and_nothing_else_is(tmp_path):
+    save(tmp_path, "a")
+    save(tmp_path, "b")
+    (tmp_path / "a.torn").touch()
+    (tmp_path / "a.txt").touch()
+
+    delete(tmp_path, "a")
+
+    assert {file.name for file in tmp_path.iterdir()} == {"b.jsonl", "a.txt"}
+
+
+def test_a_session_in_use_is_not_deleted(tmp_path):
+    writer = FileTranscript(tmp_path, "a")
+    try:
+        with pytest.raises(SessionError, match="session 'a' is in use by another process, so it is not deleted"):
+            delete(tmp_path, "a")
+    finally:
+        writer.close()
+
+    assert (tmp_path / "a.jsonl").exists()
+
+
+@pytest.mark.parametrize("id", ["../a", "a/b", "", ".", "..", "-a", "a\0", "a\n"])
+def test_what_is_no_id_deletes_nothing(tmp_path, id):
+    outside = save(tmp_path, "a")
+    (tmp_path / "sessions").mkdir()
+
+    with pytest.raises(SessionError, match="is no id of a session"):
+        delete(tmp_path / "sessions", id)
+
+    assert outside.exists()
+
+
+def test_a_link_is_neither_followed_nor_deleted(tmp_path):
+    target = save(tmp_path, "target")
+    (tmp_path / "sessions").mkdir()
+    link = tmp_path / "sessions" / "a.jsonl"
+    link.symlink_to(target)
+
+    with pytest.raises(SessionError, match="it is a symbolic link"):
+        delete(tmp_path / "sessions", "a")
+
+    assert link.is_symlink()
+    assert target.exists()
+
+
+def test_what_is_no_file_is_not_deleted(tmp_path):
+    (tmp_path / "a.jsonl").mkdir()
+    os.mkfifo(tmp_path / "b.jsonl")
+
+    with pytest.raises(SessionError, match="cannot be deleted"):
+        delete(tmp_path, "a")
+    with pytest.raises(SessionError, match="it is no regular file"):
+        delete(tmp_path, "b")
+
+
+def test_a_session_that_is_not_there_cannot_be_deleted(tmp_path):
+    with pytest.raises(SessionError, match="there is no session 'a' in"):
+        delete(tmp_path, "a")
+    with pytest.raises(SessionError, match="there is no session 'a' in"):
+        delete(tmp_path / "absent", "a")
+
+
+def test_whoever_opens_a_session_while_it_is_deleted_is_told(tmp_path, monkeypatch):
+    """The file is deleted between the opening and the locking: nothing may be written into nowhere."""
+    path = save(tmp_path, "a")
+    flock = fcntl.flock
+
+    def deleted_before(descriptor, operation):
+        path.unlink(missing_ok=True)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", deleted_before)
+
+    with pytest.raises(SessionError, match="session 'a' was deleted while it was being opened; open it again"):
+        FileTranscript(tmp_path, "a")

@@ -1,0 +1,37 @@
+"""Chats at a terminal, for tests: opening one, and the keys that are pressed there."""
+
+import termios
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from cli_support import Cli, Terminal
+
+CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
+GREETING = "Ctrl-D leaves."
+QUESTION = "Allow this once? [y/N] "
+
+
+@contextmanager
+def chat(cli: Cli, *arguments: str, **environ: str) -> Generator[Terminal]:
+    """Yield a terminal at which a chat has begun."""
+    with cli.at_terminal("chat", "-m", "speaker/x", *arguments, columns=100, **environ) as terminal:
+        terminal.then(GREETING)
+        yield terminal
+
+
+def prompted(terminal: Terminal) -> None:
+    """Wait until a line can be typed."""
+    terminal.then("\x1b[?25h")
+
+
+def sent(cli: Cli) -> list[str]:
+    """Return to whom mails were sent."""
+    file = cli.work / "sent.txt"
+    return file.read_text().split() if file.exists() else []
+
+
+def echoes(terminal: Terminal) -> str:
+    """Say whether the terminal shows what is typed: ``echo`` or ``silence``."""
+    flags = terminal.attributes()[3]
+    assert isinstance(flags, int)
+    return "echo" if flags & termios.ECHO and flags & termios.ICANON else "silence"
