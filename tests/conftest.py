@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 import os
 import socket
 import threading
@@ -48,6 +49,15 @@ class Isolation:
         before = threads() | children()
         yield
         assert threads() | children() <= before, "the test left these running"
+
+    @pytest.fixture(autouse=True)
+    def log_as_before(self) -> Iterator[None]:
+        """Take back what a command that ran in this process did to the log."""
+        logger = logging.getLogger("pluggent")
+        before = (list(logger.handlers), logger.propagate, logger.level)
+        yield
+        logger.handlers[:], logger.propagate = before[0], before[1]
+        logger.setLevel(before[2])
 
     @pytest.fixture
     async def no_task_left(self) -> AsyncIterator[None]:

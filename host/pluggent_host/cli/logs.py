@@ -24,6 +24,9 @@ class _ConsoleHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = quoted(record.getMessage())
         if record.levelno >= logging.WARNING:
+            try:
             self._console.note(warning(self._console, text))
+        except Exception:  # noqa: BLE001 (a full disk behind stderr must not reach whoever logs)
+            self.handleError(record)
         else:
             self._console.error(self._console.err_ink("dim", f"{record.name}: {text}"))

@@ -130,9 +130,9 @@ def test_it_runs_as_a_process_and_in_the_help(tmp_path: Path):
     cli = Cli(tmp_path)
     (cli.work / "p.toml").write_text(SETTINGS, "utf-8")
 
-    done = cli("--config", "p.toml", "permissions", "check", "--tool", "a:tool/fetch")
+    done = cli("--config", "p.toml", "permissions", "check", "--tool", "a:tool/fetch", PLUGGENT_BLOCK=None)
 
     assert (done.code, done.err) == (3, "")
     assert done.out.startswith("deny\n  default for undeclared: deny\n")
     assert "permissions" in cli("--help").out
-    assert "--effects" in cli("permissions", "--help").out
+    assert "--effects" in cli("permissions", "--help", PLUGGENT_BLOCK=None).out
