@@ -22,11 +22,14 @@ class _ConsoleHandler(logging.Handler):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = quoted(record.getMessage())
-        if record.levelno >= logging.WARNING:
-            try:
-            self._console.note(warning(self._console, text))
+        try:
+            self._show(record)
         except Exception:  # noqa: BLE001 (a full disk behind stderr must not reach whoever logs)
             self.handleError(record)
+
+    def _show(self, record: logging.LogRecord) -> None:
+        text = quoted(record.getMessage())
+        if record.levelno >= logging.WARNING:
+            self._console.note(warning(self._console, text))
         else:
             self._console.error(self._console.err_ink("dim", f"{record.name}: {text}"))
