@@ -37,7 +37,7 @@ from pluggent_host.toolbox import ToolChoice
 from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, check_given, rebuild
 from pluggent_host.turn_result import TurnResult
 from pluggent_host.watchers import EventStream
-from pluggent_host.wellformed import clean_message
+from pluggent_host.wellformed import clean_history
 
 K = TypeVar("K")
 
@@ -350,7 +350,7 @@ def _whole(history: Iterable[Message]) -> tuple[Message, ...]:
         check_given(messages)
     except ValueError as error:
         raise SessionError(f"the given history is not whole: {error}") from error
-    return tuple(map(clean_message, messages))
+    return clean_history(messages)
 
 
 def _merged(

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import Json
-from pluggent_hookspecs.messages import Message, Part, ToolCall, VendorPart
+from pluggent_hookspecs.messages import Message, Part, Text, ToolCall, VendorPart
 
 HALF = " (half a character was sent here)"
 """Stands behind arguments that cannot be written down, so that they are no JSON and are refused."""
@@ -43,6 +43,9 @@ def _clean_extra(extra: Mapping[str, Json]) -> Mapping[str, Json]:
 
 def clean_part(part: Part) -> Part:
     """Return *part* with every text in it clean; the same object if nothing was wrong."""
+    if type(part) is Text:  # nearly all of a long history
+        text = clean(part.text)
+        return part if text is part.text else Text(text)
     if isinstance(part, VendorPart):
         return VendorPart(clean(part.vendor), _clean_extra(part.value))
     fields = {name: value for name, value in attrs.asdict(part, recurse=False).items() if isinstance(value, str)}
@@ -52,6 +55,11 @@ def clean_part(part: Part) -> Part:
 
 def clean_message(message: Message) -> Message:
     """Return *message* with every text in it clean; the same object if nothing was wrong."""
+    if not (message.tool_calls or message.extra or message.tool_call_id or message.name):
+        content = message.content
+        cleaned = tuple([clean_part(part) for part in content])
+        same = all(new is old for new, old in zip(cleaned, content, strict=True))
+        return message if same else attrs.evolve(message, content=cleaned)
     content = tuple(clean_part(part) for part in message.content)
     calls = tuple(_clean_call(call) for call in message.tool_calls)
     extra = _clean_extra(message.extra)
@@ -61,6 +69,17 @@ def clean_message(message: Message) -> Message:
         return message
     changes: dict[str, Any] = {"content": content, "tool_calls": calls, "extra": extra, **texts}
     return attrs.evolve(message, **changes)
+
+
+def clean_history(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return *messages* with every text in them clean; a long history of plain texts is looked at as one."""
+    parts = [part for message in messages for part in message.content]
+    texts = [part.text for part in parts if type(part) is Text]
+    whole = "".join(texts)
+    plain = len(texts) == len(parts) and not any(
+        message.tool_calls or message.extra or message.tool_call_id or message.name for message in messages
+    )
+    return messages if plain and clean(whole) is whole else tuple(map(clean_message, messages))
 
 
 def _clean_call(call: ToolCall) -> ToolCall:
