@@ -119,15 +119,20 @@ def _returned_parts(value: object) -> tuple[Part, ...] | None:
 
 
 def _as_json(value: object) -> ToolOutput:
+    problem = "cannot be written as JSON"
+    return _written(value) or _unusable(f"a value that {_problem_of(value) or problem}", _INSTEAD)
+
+
+def _written(value: object) -> ToolOutput | None:
+    """Return *value* as compact JSON, None if it cannot be written exactly; _problem_of says why."""
     try:
         text = _encode(value)
         # msgspec writes NaN and infinity as null: only where a null stands can one have been.
-        if b"null" not in text or not _problem_of(value):
-            return ToolOutput(text.decode(), data=msgspec.json.decode(text))
-    except Exception:  # noqa: BLE001, S110 (any class may be in there; the reason is looked for below)
-        pass
-    problem = _problem_of(value) or "cannot be written as JSON"
-    return _unusable(f"a value that {problem}", _INSTEAD)
+        if b"null" in text and _problem_of(value):
+            return None
+        return ToolOutput(text.decode(), data=msgspec.json.decode(text))
+    except Exception:  # noqa: BLE001 (any class may be in there, and raise what it likes)
+        return None
 
 
 def _unusable(what: str, instead: str) -> ToolOutput:

@@ -38,7 +38,9 @@ class MemoryStoreConformance(ListsAndSearches):
 
     def make_store(self, folder: Path, clock: Clock) -> MemoryStore | Awaitable[MemoryStore]:
         """Return a new, empty store. *folder* is this test's own; the suite closes the store."""
-        raise NotImplementedError(folder, clock)
+        raise TypeError(
+            f"{type(self).__name__} does not say how a store is made: write make_store(self, folder, clock)"
+        )
 
     @pytest.fixture
     def clock(self) -> Clock:

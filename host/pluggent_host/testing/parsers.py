@@ -67,7 +67,7 @@ class PlanParserConformance:
 
     def make_parser(self) -> PlanParser:
         """Return a parser."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not say how a parser is made: write make_parser(self)")
 
     def write(self, goal: str, steps: Sequence[Step]) -> str:
         """Return *steps* (ids, descriptions, dependencies) in this notation, with *goal* if it can."""

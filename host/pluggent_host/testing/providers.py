@@ -38,7 +38,7 @@ class ProviderConformance(NamesAndReplies, Requests, Obedience, Lifetimes, Stori
         ``opened(MyPlugin(…))`` is the provider of a plugin that has to be opened. A context
         manager has to be one that can be entered again, in another event loop.
         """
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not say how a provider is made: write make_provider(self)")
 
     @pytest.fixture
     def maker(self) -> Maker:

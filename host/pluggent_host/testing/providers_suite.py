@@ -91,7 +91,7 @@ class Suite:
     @pytest.fixture
     def maker(self) -> Maker:
         """Return what makes a provider; who inherits says how."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is a part of the suite: inherit ProviderConformance or WireConformance")
 
     @pytest.fixture
     def told(self, maker: Maker) -> Tell:

@@ -125,7 +125,7 @@ def _block(part: Part) -> dict[str, Json]:
             assert isinstance(block, dict)
             return block
         case _:
-            raise NotImplementedError(type(part).__name__)
+            raise TypeError(f"a reply of this API has no {type(part).__name__}")
 
 
 def _call_block(call: ToolCall, arguments: Json) -> dict[str, Json]:

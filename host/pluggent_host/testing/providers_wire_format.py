@@ -6,6 +6,7 @@ used at the other end of a provider, by the server of providers_wire.py, and sha
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import ClassVar
@@ -59,7 +60,7 @@ class Fault:
     limit: int | None = None
 
 
-class Wire:
+class Wire(ABC):
     """The bytes of one vendor. Inherit and fill in; nothing of it is called by a provider.
 
     ``format`` is the name under which the vendor's own fields stand in ``extra``. ``base_path``
@@ -84,31 +85,31 @@ class Wire:
         body: Mapping[str, Json] = asked.json
         return body.get("stream") is True
 
+    @abstractmethod
     def whole(self, reply: ModelResponse) -> bytes:
         """Return the body of a whole reply."""
-        raise NotImplementedError
 
+    @abstractmethod
     def events(self, reply: ModelResponse) -> list[bytes]:
         """Return the events of a streamed reply, texts and arguments in pieces of PIECE characters.
 
         Each can be sent by itself; only together are they a reply.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def faults(self) -> Sequence[Fault]:
         """Return what this vendor's server answers instead of a reply, one for each kind that it knows.
 
         One has the name ``unknown model``.
         """
-        raise NotImplementedError
 
     def faults_in_stream(self) -> Sequence[Fault]:
         """Return what comes in the middle of a stream, each as one event."""
         return ()
 
+    @abstractmethod
     def models(self, models: Sequence[ModelInfo], asked: Received) -> bytes:
         """Return the body that lists *models*, or the page of them that was asked for."""
-        raise NotImplementedError
 
 
 def pieces(text: str) -> list[str]:

@@ -96,7 +96,7 @@ class OpenAIWire(Wire):
                 case Reasoning(text):
                     yield from ({"reasoning_content": piece} for piece in pieces(text))
                 case _:
-                    raise NotImplementedError(type(part).__name__)
+                    raise TypeError(f"a reply of this API has no {type(part).__name__}")
         if own := _own(reply.message.extra):
             yield own
         yield from _call_deltas(reply.message.tool_calls)

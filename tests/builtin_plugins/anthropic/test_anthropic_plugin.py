@@ -110,9 +110,14 @@ def test_settings_show_neither_key_nor_headers():
     assert "hush" not in shown
 
 
-async def test_a_plugin_that_was_never_asked_opens_and_closes():
-    async with Anthropic().open(LENT):
+async def test_a_plugin_that_was_never_asked_opens_and_closes_and_can_be_opened_again():
+    plugin = Anthropic()
+    async with plugin.open(LENT):
         pass
+    async with plugin.open(LENT):
+        names = [provider.name for provider in plugin.provide_providers(ProvideEvent())]
+
+    assert names == ["anthropic"]
 
 
 def test_http_is_imported_with_the_first_request_only():

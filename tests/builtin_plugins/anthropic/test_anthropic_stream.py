@@ -1,10 +1,10 @@
 """Streams as servers send them: whole, cut anywhere, odd, broken; what they add up to."""
 
 import json
-from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from anthropic_rules import broken_rules
 from anthropic_server import (
     FAULTS,
     block_events,
@@ -331,26 +331,32 @@ odd_events = st.fixed_dictionaries(
 
 @given(st.lists(odd_events, max_size=6), st.booleans())
 def test_a_stream_however_odd_makes_a_reply_that_can_go_back_or_an_error(odd, begun):
-    go_on(sse(*([start(), BLOCK] if begun else []), *odd, *stop()))
+    assert wrong_when_sent_back(sse(*([start(), BLOCK] if begun else []), *odd, *stop())) == []
 
 
 @given(odd_fields)
 def test_an_answer_however_odd_makes_a_reply_that_can_go_back_or_an_error(odd):
-    go_on(json.dumps({"stop_reason": "end_turn", **odd}).encode())
+    assert wrong_when_sent_back(json.dumps({"stop_reason": "end_turn", **odd}).encode()) == []
 
 
 @pytest.mark.parametrize("depth", [50, 400, 900, 5000])
 def test_a_block_may_be_nested_deeply_or_is_refused(depth):
-    nested = b'{"type":"x","a":%b%b}' % (b"[" * depth, b"]" * depth)
-    event = b'data: {"type":"content_block_start","index":0,"content_block":%b}\n\n' % nested
+    use = {"type": "server_tool_use", "id": "u", "name": "x", "input": {}}
+    nested = b'{"type":"x_tool_result","tool_use_id":"u","a":%b%b}' % (b"[" * depth, b"]" * depth)
+    event = b'data: {"type":"content_block_start","index":1,"content_block":%b}\n\n' % nested
+    ends = [{"type": "content_block_stop", "index": index} for index in (0, 1)]
+    opened = sse({"type": "content_block_start", "index": 0, "content_block": use}, ends[0])
 
-    go_on(BEGUN + event + sse({"type": "content_block_stop", "index": 0}, *stop()))
+    assert wrong_when_sent_back(BEGUN + opened + event + sse(ends[1], *stop())) == []
 
 
-def go_on(answer: bytes) -> None:
-    """Read *answer*, and send what it is back as the next turn would; nothing to do if it is an error."""
-    reply = None
-    with suppress(ProviderError):
+def wrong_when_sent_back(answer: bytes) -> list[str]:
+    """Return which rules the next turn would break with what *answer* is read as; none if it is an error."""
+    try:
         reply = reply_of(answer).message
-    if reply is not None:
-        sent(ModelRequest("opus-5", (Message.user("q"), reply, Message.user("r"))))
+    except ProviderError:
+        return []
+    results = [Message.tool(call, "r") for call in reply.tool_calls]
+    return broken_rules(
+        sent(ModelRequest("opus-5", (Message.user("q"), reply, *results, Message.user("r")))), system_turns=True
+    )

@@ -83,9 +83,14 @@ async def test_a_path_and_a_query_of_the_base_url_are_kept():
     assert server.requests[0].line == "POST /deep/er/chat/completions?version=7 HTTP/1.1"
 
 
-async def test_a_plugin_that_was_never_asked_opens_and_closes():
-    async with OpenAI().open(LENT):
+async def test_a_plugin_that_was_never_asked_opens_and_closes_and_can_be_opened_again():
+    plugin = OpenAI()
+    async with plugin.open(LENT):
         pass
+    async with plugin.open(LENT):
+        names = [provider.name for provider in plugin.provide_providers(ProvideEvent())]
+
+    assert names == ["openai"]
 
 
 def test_http_is_imported_with_the_first_request_only():

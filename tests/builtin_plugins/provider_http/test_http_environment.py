@@ -125,10 +125,12 @@ async def test_the_file_and_the_folder_of_authorities_both_count(monkeypatch, ce
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     monkeypatch.setenv("SSL_CERT_FILE", certificates.file)
     async with OddServer(OK, OK, tls=certificates.server()) as server:
-        await asked(server.url)
+        by_file = await asked(server.url)
         monkeypatch.setenv("SSL_CERT_DIR", certificates.hashed)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificates.folder / "server.pem"))
-        await asked(server.url)
+        by_folder = await asked(server.url)
+
+    assert by_file == by_folder == b'{"ok": true}'
 
 
 async def test_nobody_else_is_trusted_and_the_error_says_what_to_do(certificates):

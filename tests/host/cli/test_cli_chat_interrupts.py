@@ -66,6 +66,14 @@ def test_an_interrupt_from_elsewhere_does_what_ctrl_c_does(cli):
         terminal.then("One moment")
         terminal.process.send_signal(signal.SIGINT)
         terminal.then("interrupted; the conversation goes on")
+        prompted(terminal)
+        terminal.type("more\r")
+        terminal.then("x heard: more")
+        prompted(terminal)
+        terminal.type(CTRL_D)
+        done = terminal.end()
+
+    assert done.code == 0
 
 
 def test_a_turn_that_holds_everything_up_is_ended_by_pressing_ctrl_c_again_and_again(cli):
@@ -153,3 +161,9 @@ def test_a_chat_that_is_stopped_goes_on_where_it_was(cli):
         terminal.then("echo\n")
         terminal.type("line\r")
         terminal.then("x heard: half a line")
+        prompted(terminal)
+        terminal.type(CTRL_D)
+        done = terminal.end()
+
+    assert done.code == 0
+    assert done.out.count("The answer.") == 1

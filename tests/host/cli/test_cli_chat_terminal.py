@@ -72,6 +72,11 @@ def test_several_lines_are_one_message(cli, keys):
     with chat(cli) as terminal:
         terminal.type(keys)
         terminal.then("x heard: one\ntwo\nthree")
+        terminal.type(CTRL_D)
+        done = terminal.end()
+
+    assert done.code == 0
+    assert done.out.count("x heard:") == 1
 
 
 def test_two_hundred_pasted_lines_are_one_message(cli):
