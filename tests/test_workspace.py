@@ -33,7 +33,6 @@ STDLIB = sys.stdlib_module_names | {"annotationlib"}
 """Of this Python, and what later ones that we run on have."""
 
 LONG_FILES = {
-    "hookspecs/pluggent_hookspecs/events.py": "a table of data: one event class for each hook and each observation",
     "hookspecs/pluggent_hookspecs/hooks.py": "a table of data: one hookspec for each hook, with its whole promise",
 }
 # Written so that this file does not match itself.

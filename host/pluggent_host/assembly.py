@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import attrs
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.events import Observation, PluginStateChanged
+from pluggent_hookspecs.observations import Observation, PluginStateChanged
 from pluggent_hookspecs.tools import Effect
 
 from pluggent_host.calling import Caller

@@ -13,8 +13,9 @@ import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.events import ToolCallEvent, ToolFinished, ToolStarted
+from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
+from pluggent_hookspecs.observations import ToolFinished, ToolStarted
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems

@@ -15,7 +15,8 @@ from typing import Any
 import attrs
 import pluggy
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.hooks import HOOKS, IMPL_MARK, Band, HookKind, ImplOptions
+from pluggent_hookspecs.hooks import HOOKS
+from pluggent_hookspecs.markers import IMPL_MARK, Band, HookKind, ImplOptions
 
 from pluggent_host.catalog import APP
 from pluggent_host.settings import HostSettings

@@ -15,7 +15,8 @@ from typing import Any, cast
 
 import pluggy
 from pluggent_hookspecs import hooks as hookspecs
-from pluggent_hookspecs.hooks import HOOKS, IMPL_MARK, PROJECT, HookKind, ImplOptions
+from pluggent_hookspecs.hooks import HOOKS
+from pluggent_hookspecs.markers import IMPL_MARK, PROJECT, HookKind, ImplOptions
 
 from pluggent_host.chains import HOLDING
 from pluggent_host.nearest import nearest

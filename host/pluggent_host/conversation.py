@@ -9,10 +9,11 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs.decisions import Ask
-from pluggent_hookspecs.events import Observation, Scope, ToolCallEvent
+from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message, Role
 from pluggent_hookspecs.models import ModelParameters
+from pluggent_hookspecs.observations import Observation
 
 from pluggent_host.calling import Caller
 from pluggent_host.capabilities import Model

@@ -6,8 +6,9 @@ from time import perf_counter
 
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import Window
-from pluggent_hookspecs.events import DeltaEvent, Discarded, HookFailed, ReasoningShown, Scope, TextShown
+from pluggent_hookspecs.events import DeltaEvent, Scope
 from pluggent_hookspecs.messages import Message, Reasoning, Refusal, Text
+from pluggent_hookspecs.observations import Discarded, HookFailed, ReasoningShown, TextShown
 
 from pluggent_host.calling import Caller
 from pluggent_host.chains import HOLDING, Chains, Impl

@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
-from pluggent_hookspecs.events import Change, InputEvent, OutputEvent, Scope
+from pluggent_hookspecs.events import InputEvent, OutputEvent, Scope
 from pluggent_hookspecs.messages import Message, Role, Usage
+from pluggent_hookspecs.observations import Change
 
 from pluggent_host.modelcalls import message_digest
 from pluggent_host.operation import Attempt, Hooks, Journal

@@ -23,8 +23,8 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs import thaw
-from pluggent_hookspecs.events import DecisionMade
 from pluggent_hookspecs.messages import Message
+from pluggent_hookspecs.observations import DecisionMade
 
 from pluggent_host.pausing import Paused, Resolved, Resumed
 from pluggent_host.retold import StoredTurn

@@ -29,8 +29,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import attrs
-from pluggent_hookspecs.events import DecisionMade
 from pluggent_hookspecs.messages import Message, Refusal, Text
+from pluggent_hookspecs.observations import DecisionMade
 
 from pluggent_host.codec import to_plain
 from pluggent_host.quoting import harmless, quoted

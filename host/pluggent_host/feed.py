@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from pluggent_hookspecs.events import Observation, ToolProgressed
+from pluggent_hookspecs.observations import Observation, ToolProgressed
 
 WAITING_EVENTS = 1000
 

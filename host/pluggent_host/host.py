@@ -15,11 +15,12 @@ from typing import Any, TypeVar, overload
 
 import attrs
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.events import ApprovalEvent, DecisionMade, Observation, Scope, SessionOpened
-from pluggent_hookspecs.hooks import hookimpl
+from pluggent_hookspecs.events import ApprovalEvent, Scope
+from pluggent_hookspecs.markers import hookimpl
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
+from pluggent_hookspecs.observations import DecisionMade, Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
 
 from pluggent_host.assembly import Parts, assemble, look_around, take_apart

@@ -11,8 +11,9 @@ from typing import Any
 import attrs
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import Deny
-from pluggent_hookspecs.events import HookFailed, Observation, ReserveEvent, SettleEvent
+from pluggent_hookspecs.events import ReserveEvent, SettleEvent
 from pluggent_hookspecs.messages import Usage
+from pluggent_hookspecs.observations import HookFailed, Observation
 
 from pluggent_host.calling import Answer, Caller, to_its_end
 from pluggent_host.chains import Chains, Impl

@@ -17,7 +17,8 @@ import attrs
 import pluggy
 from pluggent_hookspecs import hooks as hookspecs
 from pluggent_hookspecs.errors import PluginLoadError
-from pluggent_hookspecs.hooks import HOOKS, PROJECT
+from pluggent_hookspecs.hooks import HOOKS
+from pluggent_hookspecs.markers import PROJECT
 
 from pluggent_host.catalog import PluginRecord
 from pluggent_host.checking import RefusalError, register_checked, say

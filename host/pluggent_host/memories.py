@@ -11,9 +11,10 @@ import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
-from pluggent_hookspecs.events import Change, MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
+from pluggent_hookspecs.events import MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 from pluggent_hookspecs.messages import Usage
+from pluggent_hookspecs.observations import Change
 
 from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.operation import Attempt, Hooks, Journal

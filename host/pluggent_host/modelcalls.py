@@ -16,7 +16,7 @@ import msgspec
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
-from pluggent_hookspecs.events import Change, ModelRequestEvent, ModelResponseEvent, ModelRetried, ReserveEvent, Scope
+from pluggent_hookspecs.events import ModelRequestEvent, ModelResponseEvent, ReserveEvent, Scope
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import (
     Delta,
@@ -25,6 +25,7 @@ from pluggent_hookspecs.models import (
     Provider,
     Reply,
 )
+from pluggent_hookspecs.observations import Change, ModelRetried
 
 from pluggent_host.calling import being_cancelled, said
 from pluggent_host.capabilities import Model

@@ -15,10 +15,11 @@ import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.events import Scope, ToolCallEvent, ToolFinished, ToolProgressed, ToolStarted
+from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message, Role, Text, Usage
 from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelResponse
+from pluggent_hookspecs.observations import ToolFinished, ToolProgressed, ToolStarted
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems, canonical

@@ -7,7 +7,8 @@ import logging
 from collections import Counter
 from time import perf_counter
 
-from pluggent_hookspecs.events import HookFailed, Observation, Scope
+from pluggent_hookspecs.events import Scope
+from pluggent_hookspecs.observations import HookFailed, Observation
 
 from pluggent_host.calling import Caller, said
 from pluggent_host.chains import Chain, Impl

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
-from pluggent_hookspecs.events import Change, DecisionMade, Observation, ReserveEvent, Scope, Vote
+from pluggent_hookspecs.events import ReserveEvent, Scope
 from pluggent_hookspecs.messages import Usage
+from pluggent_hookspecs.observations import Change, DecisionMade, Observation, Vote
 
 E = TypeVar("E")
 R = TypeVar("R")

@@ -20,14 +20,8 @@ from typing import Any, Final, TypeVar, cast
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Decision, Deny
-from pluggent_hookspecs.events import (
-    ApprovalEvent,
-    Change,
-    DecisionMade,
-    HookFailed,
-    Observation,
-    Vote,
-)
+from pluggent_hookspecs.events import ApprovalEvent
+from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
 
 from pluggent_host.attempting import Attempting
 from pluggent_host.calling import NOTHING, Caller, being_cancelled

@@ -12,7 +12,8 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginLoadError
-from pluggent_hookspecs.events import Observation, PluginStateChanged, ProvideEvent
+from pluggent_hookspecs.events import ProvideEvent
+from pluggent_hookspecs.observations import Observation, PluginStateChanged
 from pluggent_hookspecs.plugins import Opens
 
 from pluggent_host.calling import said

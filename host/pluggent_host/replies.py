@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import get_args
 
 import attrs
-from pluggent_hookspecs.events import ModelCalled, Scope
+from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.models import Delta, ModelResponse, ReasoningDelta, RefusalDelta, TextDelta
+from pluggent_hookspecs.observations import ModelCalled
 
 
 @attrs.frozen

@@ -5,7 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 
 from pluggent_hookspecs.errors import HookError
-from pluggent_hookspecs.events import HookFailed, Scope, ToolSelectionEvent
+from pluggent_hookspecs.events import Scope, ToolSelectionEvent
+from pluggent_hookspecs.observations import HookFailed
 
 from pluggent_host.calling import Caller, said
 from pluggent_host.chains import Chain

@@ -11,8 +11,9 @@ from typing import Any, Self, TypeVar, Unpack, overload
 import attrs
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.events import Observation, Scope, SessionClosed
+from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Usage
+from pluggent_hookspecs.observations import Observation, SessionClosed
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 from pluggent_host.calling import to_its_end

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from time import perf_counter
 
 import attrs
-from pluggent_hookspecs.events import (
+from pluggent_hookspecs.events import Scope
+from pluggent_hookspecs.observations import (
     DecisionMade,
     HookFailed,
     ModelCalled,
     ModelRetried,
     Observation,
     PluginStateChanged,
-    Scope,
     SessionClosed,
     SessionOpened,
     ToolFinished,

@@ -19,8 +19,9 @@ from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from pluggent_hookspecs import Json, MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery, Message, Plan, Usage
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.events import ApprovalEvent, Observation
-from pluggent_hookspecs.hooks import hookimpl
+from pluggent_hookspecs.events import ApprovalEvent
+from pluggent_hookspecs.markers import hookimpl
+from pluggent_hookspecs.observations import Observation
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.host import Approver, Host

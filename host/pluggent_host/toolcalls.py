@@ -16,8 +16,9 @@ from pluggent_hookspecs import errors
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.decisions import Allow, Ask, Decision, Deny
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.events import Change, ReserveEvent, Scope, ToolCallEvent, ToolResultEvent
+from pluggent_hookspecs.events import ReserveEvent, Scope, ToolCallEvent, ToolResultEvent
 from pluggent_hookspecs.messages import Usage
+from pluggent_hookspecs.observations import Change
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems

@@ -11,8 +11,8 @@ from typing import Protocol, TypeAlias
 
 import attrs
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.events import DecisionMade
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
+from pluggent_hookspecs.observations import DecisionMade
 
 from pluggent_host.pausing import Paused, Resolved, Resumed, Standing, Waiting
 

@@ -10,19 +10,10 @@ from typing import Any, TypeVar, assert_never
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
-from pluggent_hookspecs.events import (
-    DecisionMade,
-    InputEvent,
-    Observation,
-    Scope,
-    TextShown,
-    ToolCallEvent,
-    TurnEnded,
-    TurnStarted,
-    UserNotified,
-)
+from pluggent_hookspecs.events import InputEvent, Scope, ToolCallEvent
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
+from pluggent_hookspecs.observations import DecisionMade, Observation, TextShown, TurnEnded, TurnStarted, UserNotified
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.batch import BatchRun, run_batch

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.events import Observation
+from pluggent_hookspecs.observations import Observation
 
 from pluggent_host.calling import to_its_end
 from pluggent_host.feed import Feed

@@ -7,7 +7,7 @@ from typing import Literal, cast
 
 import attrs
 from pluggent_hookspecs.decisions import ANSWERS, Allow, Ask, Decision, Deny, Respond
-from pluggent_hookspecs.events import Vote
+from pluggent_hookspecs.observations import Vote
 
 from pluggent_host.calling import Answer
 from pluggent_host.catalog import APP

@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.events import EventsDropped, Observation, Scope, SessionClosed
+from pluggent_hookspecs.events import Scope
+from pluggent_hookspecs.observations import EventsDropped, Observation, SessionClosed
 
 K = TypeVar("K")
 Over = Callable[[], bool]

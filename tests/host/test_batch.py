@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from places import Log
 from pluggent_hookspecs import Ask, Deny, Respond, ToolOutput, hookimpl, tool
-from pluggent_hookspecs.events import DecisionMade, ToolFinished, ToolStarted
+from pluggent_hookspecs.observations import DecisionMade, ToolFinished, ToolStarted
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
 from pluggent_host.step import Why

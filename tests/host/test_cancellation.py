@@ -7,7 +7,7 @@ import threading
 import pytest
 from places import Place, hanging_hook, only_this_task
 from pluggent_hookspecs import ToolContext, hookimpl, tool
-from pluggent_hookspecs.events import DecisionMade, ToolStarted, TurnEnded
+from pluggent_hookspecs.observations import DecisionMade, ToolStarted, TurnEnded
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call

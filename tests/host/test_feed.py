@@ -6,8 +6,9 @@ import pytest
 from live import Live, seen, text
 from places import only_this_task
 from pluggent_hookspecs import ToolContext, tool
-from pluggent_hookspecs.events import Scope, TextShown, ToolProgressed
+from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.models import Finished
+from pluggent_hookspecs.observations import TextShown, ToolProgressed
 from pluggent_host.feed import WAITING_EVENTS, Feed
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.testing.fakes import call

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 from pluggent_hookspecs import ConfigError, PluginLoadError, SessionError, hookimpl, tool
-from pluggent_hookspecs.events import ApprovalEvent, PluginStateChanged
+from pluggent_hookspecs.events import ApprovalEvent
+from pluggent_hookspecs.observations import PluginStateChanged
 from pluggent_host import Host, Limits
 from pluggent_host.settings import HostSettings
 from pluggent_host.step import Why

@@ -20,9 +20,9 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_hookspecs.events import DecisionMade, ModelCalled
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.models import Finished, ModelParameters, TextDelta
+from pluggent_hookspecs.observations import DecisionMade, ModelCalled
 from pluggent_host.settings import HostSettings, Limits, Timeouts
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call

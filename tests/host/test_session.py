@@ -6,8 +6,9 @@ import contextlib
 import pytest
 from live import Live, text
 from pluggent_hookspecs import Deny, Message, ModelResponse, SessionError, Usage, hookimpl, tool
-from pluggent_hookspecs.events import DecisionMade, Scope, SessionClosed, SessionOpened, TextShown
+from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
+from pluggent_hookspecs.observations import DecisionMade, SessionClosed, SessionOpened, TextShown
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
 from pluggent_host.step import Why

@@ -16,16 +16,9 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_hookspecs.events import (
-    Discarded,
-    ModelCalled,
-    ReasoningShown,
-    TextShown,
-    ToolFinished,
-    TurnEnded,
-)
 from pluggent_hookspecs.messages import Reasoning, Refusal, Text
 from pluggent_hookspecs.models import Finished, TextDelta, UsageDelta
+from pluggent_hookspecs.observations import Discarded, ModelCalled, ReasoningShown, TextShown, ToolFinished, TurnEnded
 from pluggent_host.settings import HostSettings
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call

@@ -18,8 +18,8 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_hookspecs.events import ToolProgressed
 from pluggent_hookspecs.messages import Image, Text, ToolCall
+from pluggent_hookspecs.observations import ToolProgressed
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.step import Why

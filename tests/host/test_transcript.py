@@ -6,8 +6,8 @@ import pytest
 from places import Place
 from pluggent_hookspecs import Ask, Deny, Message, Usage, hookimpl
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.events import ToolFinished, TurnEnded
 from pluggent_hookspecs.messages import ToolCall
+from pluggent_hookspecs.observations import ToolFinished, TurnEnded
 from pluggent_host.step import Why
 from pluggent_host.testing.fakes import call
 from pluggent_host.transcript import (

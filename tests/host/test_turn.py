@@ -17,8 +17,8 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_hookspecs.events import TurnEnded, UserNotified
 from pluggent_hookspecs.messages import Image, Role, Text
+from pluggent_hookspecs.observations import TurnEnded, UserNotified
 from pluggent_host import Limits
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.step import Why

@@ -8,8 +8,9 @@ from hypothesis import given, settings, strategies as st
 from places import Place
 from pluggent_hookspecs import ConfigError, Deny, Message, SessionError, Usage, hookimpl, tool
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.events import DecisionMade, Scope
+from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
+from pluggent_hookspecs.observations import DecisionMade
 from pluggent_host import Exchange, Host, Session
 from pluggent_host.testing.fakes import ScriptedModel, call
 from pluggent_host.transcript import (

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pluggent_hookspecs import ModelRequest, ToolContext, hookimpl, tool
-from pluggent_hookspecs.events import Observation
+from pluggent_hookspecs.observations import Observation
 from pluggent_host import Host
 from pluggent_host.testing.fakes import Reply, ScriptedModel, call
 from pluggent_host.transcript import Entry

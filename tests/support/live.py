@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from typing import TypeAlias
 
 from pluggent_hookspecs import Message, ModelRequest, ModelResponse, Provider, hookimpl
-from pluggent_hookspecs.events import Observation, ProvideEvent, TextShown
+from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.models import Delta, Finished, TextDelta
+from pluggent_hookspecs.observations import Observation, TextShown
 
 Batch: TypeAlias = tuple[Delta, ...]
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 import attrs
 import msgspec
 from pluggent_hookspecs import Message, ToolOutput
-from pluggent_hookspecs.events import Change
+from pluggent_hookspecs.observations import Change
 
 from pluggent_audit.settings import AuditSettings, Fields
 

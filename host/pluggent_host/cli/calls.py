@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import thaw
-from pluggent_hookspecs.events import DecisionMade, Observation, ToolFinished, ToolStarted
 from pluggent_hookspecs.messages import Message, Text, ToolCall
+from pluggent_hookspecs.observations import DecisionMade, Observation, ToolFinished, ToolStarted
 from pluggent_hookspecs.tools import ToolOutput
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from pluggent_hookspecs import thaw
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.events import Change, DecisionMade, Vote
 from pluggent_hookspecs.messages import Usage
+from pluggent_hookspecs.observations import Change, DecisionMade, Vote
 
 from pluggent_host.cli import exits
 from pluggent_host.cli.output import Console, cut

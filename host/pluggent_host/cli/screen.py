@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pluggent_hookspecs.events import (
+from pluggent_hookspecs.observations import (
     DecisionMade,
     Discarded,
     HookFailed,

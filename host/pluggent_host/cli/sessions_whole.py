@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.events import DecisionMade
 from pluggent_hookspecs.messages import Message, ToolCall
+from pluggent_hookspecs.observations import DecisionMade
 
 from pluggent_host.cli import exits
 from pluggent_host.cli.output import Console, cells, harmless, json_text

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.events import Observation
 from pluggent_hookspecs.messages import Part
+from pluggent_hookspecs.observations import Observation
 
 from pluggent_host.cli import exits
 from pluggent_host.cli.answers import Answer, answer_for

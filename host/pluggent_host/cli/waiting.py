@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from pluggent_hookspecs.events import DecisionMade, ModelCalled, Observation, ToolFinished, ToolStarted
+from pluggent_hookspecs.observations import DecisionMade, ModelCalled, Observation, ToolFinished, ToolStarted
 
 from pluggent_host.quoting import quoted
 

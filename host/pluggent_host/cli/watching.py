@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from pluggent_hookspecs.events import Observation
-from pluggent_hookspecs.hooks import hookimpl
+from pluggent_hookspecs.markers import hookimpl
+from pluggent_hookspecs.observations import Observation
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import TypeAlias, TypeVar
 import attrs
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
-from pluggent_hookspecs.events import Observation, ProvideEvent
-from pluggent_hookspecs.hooks import hookimpl
+from pluggent_hookspecs.events import ProvideEvent
+from pluggent_hookspecs.markers import hookimpl
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.models import (
     Delta,
@@ -25,6 +25,7 @@ from pluggent_hookspecs.models import (
     TextDelta,
     deltas,
 )
+from pluggent_hookspecs.observations import Observation
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from pluggent_audit.chain import read_head, read_line
 from pluggent_audit.plugin import Audit
 from pluggent_audit.settings import AuditSettings
 from pluggent_hookspecs import ConfigError, DecisionMade, ToolContext, tool
-from pluggent_hookspecs.events import Change, Vote
+from pluggent_hookspecs.observations import Change, Vote
 from pluggent_hookspecs.secrets import Secret
 from pluggent_host import Why
 from pluggent_host.testing.fakes import call

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from cli_support import Cli
 from pluggent_hookspecs import DecisionMade, Message, Usage
-from pluggent_hookspecs.events import Scope, Vote
+from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
+from pluggent_hookspecs.observations import Vote
 from pluggent_host.transcript import Decided, Said, Settled, Spending, TurnBegan, TurnOver
 from saved import save, tool_turn, turn
 

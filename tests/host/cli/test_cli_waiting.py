@@ -1,6 +1,7 @@
 import pytest
 from pluggent_hookspecs import Message, ToolOutput, Usage
-from pluggent_hookspecs.events import ModelCalled, Scope, TextShown, ToolFinished, ToolStarted, TurnStarted
+from pluggent_hookspecs.events import Scope
+from pluggent_hookspecs.observations import ModelCalled, TextShown, ToolFinished, ToolStarted, TurnStarted
 from pluggent_host.cli.waiting import Waiting
 
 

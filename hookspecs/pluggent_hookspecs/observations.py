@@ -1,0 +1,246 @@
+"""What observers and sinks are told: one frozen class for each thing that happened."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.events import Scope
+from pluggent_hookspecs.messages import Message, Usage
+from pluggent_hookspecs.plans import Plan
+from pluggent_hookspecs.tools import ToolOutput
+
+
+@attrs.frozen
+class SessionOpened:
+    """A session is open. ``chains`` is the digest of all hook chains in force."""
+
+    scope: Scope
+    model: str
+    tools: tuple[str, ...] = ()
+    chains: str = ""
+
+
+@attrs.frozen
+class SessionClosed:
+    """A session is closed."""
+
+    scope: Scope
+
+
+@attrs.frozen
+class TurnStarted:
+    """A turn begins with this message (as it came out of the input hooks)."""
+
+    scope: Scope
+    message: Message
+
+
+@attrs.frozen
+class TextShown:
+    """Text of a reply, as far as it has come and passed the hooks."""
+
+    scope: Scope
+    text: str
+
+
+@attrs.frozen
+class ReasoningShown:
+    """Reasoning of a reply, as far as it has come and passed the hooks."""
+
+    scope: Scope
+    text: str
+
+
+@attrs.frozen
+class Discarded:
+    """Everything shown of the reply so far is void; another attempt follows."""
+
+    scope: Scope
+    why: str = ""
+
+
+@attrs.frozen
+class UserNotified:
+    """A tool has something for the person: ``for_user`` and ``media`` of its result."""
+
+    scope: Scope
+    message: Message
+    source: str
+
+
+@attrs.frozen
+class ModelCalled:
+    """A model call is over; ``error`` is empty if it succeeded. Usage counts either way."""
+
+    scope: Scope
+    model: str
+    round: int
+    usage: Usage
+    elapsed_s: float
+    finish_reason: str = ""
+    error: str = ""
+
+
+@attrs.frozen
+class ModelRetried:
+    """A model call failed and is tried again after ``wait_s``, maybe with another ``model``."""
+
+    scope: Scope
+    model: str
+    attempt: int
+    wait_s: float
+    error: str
+
+
+@attrs.frozen
+class ToolStarted:
+    """A call has passed the policies and starts."""
+
+    scope: Scope
+    call_id: str
+    name: str
+    capability: str
+    arguments_json: bytes
+
+
+@attrs.frozen
+class ToolProgressed:
+    """A running call tells how far it is."""
+
+    scope: Scope
+    call_id: str
+    name: str
+    done: float
+    total: float | None = None
+    message: str = ""
+
+
+@attrs.frozen
+class ToolFinished:
+    """A call has its result, as it came out of the hooks. ``ran`` is false if it never ran.
+
+    ``output`` is without ``for_user`` and ``media``: those come as UserNotified, if the output
+    policies let them pass.
+    """
+
+    scope: Scope
+    call_id: str
+    name: str
+    capability: str
+    output: ToolOutput
+    elapsed_s: float
+    ran: bool = True
+
+
+@attrs.frozen
+class Vote:
+    """What one plugin said to a decide hook, and how long it took."""
+
+    plugin: str
+    verdict: str
+    reason: str = ""
+    elapsed_us: float = 0.0
+
+
+@attrs.frozen
+class Change:
+    """What one plugin changed before the freeze: the paths, and for non-security ones how."""
+
+    plugin: str
+    paths: tuple[str, ...] = ()
+    before: Json = None
+    after: Json = None
+
+
+@attrs.frozen
+class DecisionMade:
+    """The record of one decision, written before anything is executed.
+
+    ``verdict`` is allow, deny, ask, respond, approved or refused; ``by`` who settled it.
+    ``arguments_json`` are the frozen arguments of a tool call.
+    """
+
+    scope: Scope
+    operation: str
+    operation_id: str
+    digest: str
+    verdict: str
+    by: str
+    reason: str = ""
+    capability: str = ""
+    call_id: str = ""
+    arguments_json: bytes = b""
+    votes: tuple[Vote, ...] = ()
+    changes: tuple[Change, ...] = ()
+    elapsed_us: float = 0.0
+
+
+@attrs.frozen
+class PlanStepChanged:
+    """A step of a plan went on."""
+
+    scope: Scope
+    plan: Plan
+    step_id: str
+
+
+@attrs.frozen
+class PluginStateChanged:
+    """A plugin went from one state to another; ``reason`` says why."""
+
+    plugin: str
+    state: str
+    reason: str = ""
+
+
+@attrs.frozen
+class HookFailed:
+    """A hook raised, was late, or answered something else than its spec allows."""
+
+    scope: Scope
+    plugin: str
+    hook: str
+    problem: str
+
+
+@attrs.frozen
+class TurnEnded:
+    """A turn is over. ``why`` names the outcome, such as completed, denied or limit."""
+
+    scope: Scope
+    why: str
+    text: str
+    usage: Usage
+    detail: str = ""
+
+
+@attrs.frozen
+class EventsDropped:
+    """Whoever follows a stream of events was too slow for it, and ``count`` of them are not here."""
+
+    count: int
+
+
+Observation: TypeAlias = (
+    SessionOpened
+    | SessionClosed
+    | TurnStarted
+    | TextShown
+    | ReasoningShown
+    | Discarded
+    | UserNotified
+    | ModelCalled
+    | ModelRetried
+    | ToolStarted
+    | ToolProgressed
+    | ToolFinished
+    | DecisionMade
+    | PlanStepChanged
+    | PluginStateChanged
+    | HookFailed
+    | TurnEnded
+    | EventsDropped
+)
