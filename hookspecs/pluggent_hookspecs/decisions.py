@@ -5,13 +5,33 @@ Decisions rank deny > ask > respond > allow > none; the order of plugins never m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import attrs
 
-from pluggent_hookspecs._frozen import Json, freeze
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
+
+REACHES = ("once", "session", "always")
+
+
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise TypeError(f"approvers takes several names: approvers=({given!r},)")
+    return tuple(given)
+
+
+_MOST_STARS = 2
+"""More would take long to compare with a long text."""
+
+
+def _patterns(given: Mapping[str, str]) -> Mapping[str, str]:
+    for name, pattern in given.items():
+        if len(re.findall(r"\*+", pattern)) > _MOST_STARS:
+            raise ValueError(f"where: the pattern of {name!r} has more than {_MOST_STARS} stars")
+    return cast("Mapping[str, str]", freeze_object(given))
 
 
 @attrs.frozen
@@ -36,12 +56,44 @@ class Deny:
     ends_turn: bool = attrs.field(default=False, kw_only=True)
 
 
+Reach: TypeAlias = Literal["once", "session", "always"]
+"""What an approval is good for: this very request, or the same asks about the same tool, in this session or any."""
+
+
 @attrs.frozen
 class Ask:
-    """Only if a person agrees to exactly this request; ``tell_user`` is the question."""
+    """Only if a person agrees to exactly this request; ``tell_user`` is the question.
+
+    ``approvers`` are who alone may agree, as names with ``*``: ids of plugins that approve, or whom
+    the record names, such as ``terminal:alice`` and ``key:*``; none: everybody whom the operator
+    lists. ``reach`` is the most that an approval may be good for. Of several asks about one
+    request all have to be satisfied, and the narrowest reach counts.
+
+    >>> Ask("pay 900 EUR?", approvers=("key:finance",), reach="once").reach
+    'once'
+    """
 
     tell_user: str
     tell_model: str = attrs.field(default="a person has to approve this first", kw_only=True)
+    approvers: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=_names)
+    reach: Reach = attrs.field(default="always", kw_only=True, validator=attrs.validators.in_(REACHES))
+
+
+@attrs.frozen
+class Approval:
+    """An answer to an ask: whether it is agreed to, for what that is good, and why.
+
+    With ``where`` an approval beyond this request covers only calls whose arguments fit: a
+    pattern for each name. In a pattern ``*`` stands for anything but ``/``, ``**`` for anything, two
+    of them at most; a text with ``..`` between slashes, or above 4,096 characters, fits none with stars. ``by`` is the person's name
+    for the record; it counts from the application's own approver alone.
+    """
+
+    agreed: bool
+    reach: Reach = attrs.field(default="once", validator=attrs.validators.in_(REACHES))
+    reason: str = ""
+    where: Mapping[str, str] = attrs.field(default=cast("Mapping[str, str]", EMPTY), converter=_patterns, kw_only=True)
+    by: str = attrs.field(default="", kw_only=True)
 
 
 @attrs.frozen
@@ -115,6 +167,7 @@ ANSWERS: Mapping[str, Answers] = MappingProxyType(
         "decide_plan": Answers(_RESULT, "the plan is not run; the user reads tell_user"),
         "decide_memory_write": Answers(_RESULT, "nothing is written; the caller gets Denied"),
         "decide_memory_read": Answers(_RESULT, "nothing is read; the caller gets Denied"),
+        "decide_question": Answers(frozenset({Allow, Deny}), "nobody is asked; the tool gets Denied"),
         "decide_resource": Answers(_RESULT, "nothing is read; the caller gets Denied"),
     }
 )

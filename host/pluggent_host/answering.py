@@ -10,9 +10,11 @@ from collections.abc import Collection
 from pathlib import Path
 from time import time
 
+from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
 
-from pluggent_host.pausing import Approval, Pending, Resolved
+from pluggent_host.pausing import Pending, answered, refusal
+from pluggent_host.standing import Approvals
 from pluggent_host.stored import open_session
 from pluggent_host.transcript import rebuild
 from pluggent_host.transcript_file import FileTranscript
@@ -22,7 +24,8 @@ def answer_stored(folder: Path, id: str, digests: Collection[str], approval: App
     """Answer the requests *digests* of session *id* in *folder*, all or none; return their calls.
 
     ``by`` says who answered; it is recorded. Raises SessionError if there is no such session, another
-    process has it open, it is damaged, or one of *digests* does not wait (any more).
+    process has it open, it is damaged, one of *digests* does not wait (any more), or *by* is not among
+    those to whom an ask is limited.
     """
     try:
         open_session(folder, id).close()  # opening it to write would make one
@@ -36,12 +39,16 @@ def answer_stored(folder: Path, id: str, digests: Collection[str], approval: App
         if waiting is None or gone:
             what = "no turn that waits for a person" if waiting is None else f"no request {', '.join(gone)} that waits"
             raise SessionError(f"session '{id}' has {what} (any more); see: pluggent approvals")
-        answers = [
-            Resolved(waiting.paused.turn_id, digest, approval.agreed, by, time(), approval.reach, approval.reason)
-            for digest in dict.fromkeys(digests)
-        ]
-        transcript.append(*answers)
+        if problems := [problem for digest in digests if (problem := refusal(pending[digest], approval, by))]:
+            raise SessionError(f"session '{id}': {'; '.join(problems)}")
+        now = time()
+        made = [answered(waiting.paused, pending[digest], approval, by, now) for digest in dict.fromkeys(digests)]
+        standing = [stands for _, stands in made if stands is not None]
+        transcript.append(*(answer for answer, _ in made), *standing)
+        for stands in standing:
+            if stands.reach == "always":
+                Approvals(folder).keep(stands)
         transcript.sync()
     finally:
         transcript.close()
-    return tuple(pending[each.digest] for each in answers)
+    return tuple(pending[answer.digest] for answer, _ in made)

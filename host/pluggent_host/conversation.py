@@ -11,24 +11,25 @@ import attrs
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess
-from pluggent_hookspecs.messages import Message, Role
+from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 from pluggent_hookspecs.observations import Observation
 
 from pluggent_host.calling import Caller
 from pluggent_host.capabilities import Model
 from pluggent_host.chains import Chains
+from pluggent_host.decided import Asked, Decided, Ready
 from pluggent_host.memories import AskSomebody
 from pluggent_host.operation import Journal
 from pluggent_host.operations import Operations
 from pluggent_host.outputs import OutputForm
-from pluggent_host.pausing import Paused, Resolved, Standing, Waiting
+from pluggent_host.pausing import Paused, Resolved, Terms, Waiting, plain_limits
 from pluggent_host.settings import HostSettings, Limits
+from pluggent_host.standing import Approvals, Standing, standing_of
 from pluggent_host.threads import Threads
 from pluggent_host.toolcalls import ToolCallOperation
-from pluggent_host.toolset import Toolset
+from pluggent_host.toolset import Tools, Toolset
 from pluggent_host.transcript import SURE, UNSURE, Entry, Transcript, TurnBegan, TurnOver, close_call
-from pluggent_host.verdicts import DOUBT
 from pluggent_host.watchers import Watchers
 
 
@@ -53,12 +54,22 @@ class Agent:
 
     model: Model
     system: Message | None
-    tools: Toolset
+    offer: Tools
     parameters: ModelParameters
     limits: Limits
     workspace: Path | None
     protected: tuple[str, ...] = ()
     form: OutputForm[Any] | None = None
+
+    @property
+    def tools(self) -> Toolset:
+        """The tools as they were when somebody looked last."""
+        return self.offer.current
+
+    def terms(self, scope: Scope) -> Terms:
+        """Return what a turn of this agent in *scope* goes on with after a pause."""
+        schema = None if self.form is None else self.form.schema
+        return Terms(scope.metadata, self.parameters, plain_limits(self.limits), schema)
 
 
 class Conversation:
@@ -70,13 +81,15 @@ class Conversation:
         messages: tuple[Message, ...],
         unsure: frozenset[str],
         waiting: Waiting | None = None,
-        standing: frozenset[Standing] = frozenset(),
+        standing: tuple[Standing, ...] = (),
+        approvals: Approvals | None = None,
     ) -> None:
         self.transcript = transcript
         self.messages = messages
         self.unsure = set(unsure)
         self.waiting = waiting
-        self.standing = set(standing)
+        self.standing = standing
+        self.approvals = approvals
 
     def append(self, *entries: Entry) -> None:
         """Make *entries* durable."""
@@ -103,46 +116,55 @@ class Conversation:
         elif outcome in SURE:
             self.unsure.discard(fingerprint)
 
-    def wait(self, paused: Paused, results: Iterable[Message]) -> None:
-        """The turn waits for a person, with these *results* of the calls that have one."""
-        said = next(message for message in reversed(self.messages) if message.role is Role.USER)
-        if self.waiting is not None:
-            said = self.waiting.said
-        self.waiting = Waiting(paused, said, {message.tool_call_id or "": message for message in results})
+    def wait(self, paused: Paused, said: Message, results: Iterable[Message], form: OutputForm[Any] | None) -> None:
+        """The turn that *said* began waits for a person, with these *results* of the calls that have one."""
+        self.waiting = Waiting(paused, said, {message.tool_call_id or "": message for message in results}, form=form)
 
     def resolve(self, answer: Resolved) -> None:
         """Keep what somebody has answered."""
         assert self.waiting is not None
         self.append(answer)
         self.waiting = attrs.evolve(self.waiting, resolved={**self.waiting.resolved, answer.digest: answer})
-        if answer.agreed and answer.reach == "session":
-            self.standing |= {
-                Standing(each.capability, each.definition, frozenset(each.asks))
-                for each in self.waiting.paused.pending
-                if each.digest == answer.digest
-            }
 
-    def stands(self, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]]) -> bool:
-        """Whether a person has approved all of *asks* about this tool for the session."""
-        wanted = {(plugin, ask.tell_user) for plugin, ask in asks if plugin != DOUBT}
-        return len(wanted) == len(tuple(asks)) and any(
-            standing.capability == event.capability
-            and standing.definition == event.definition
-            and wanted <= standing.asks
-            for standing in self.standing
-        )
+    def approved(self, decided: Decided[Any, Any] | None, asked: Asked[Any, Any]) -> None:
+        """Keep the approval that has just been given to *asked*, if it is good for more than this request."""
+        if isinstance(decided, Ready) and decided.approval is not None and isinstance(asked.event, ToolCallEvent):
+            answer = decided.approval
+            standing = standing_of(answer.by, answer.approval, asked.event, asked.asks)
+            if standing is not None:
+                self.stand(standing)
+
+    def stand(self, standing: Standing) -> None:
+        """Let an approval hold for this session, or wherever its like is asked about."""
+        if standing.reach == "always" and self.approvals is not None:
+            self.approvals.keep(standing)
+        self.append(standing)
+        self.standing = (*self.standing, standing)
+
+    def stands(self, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]]) -> Standing | None:
+        """Return what a person has approved before that covers all of *asks* about *event*."""
+        asked = tuple(asks)
+        always = () if self.approvals is None else self.approvals.all()
+        return next((each for each in (*self.standing, *always) if each.covers(event, asked)), None)
 
     def withdraw(self, why: str) -> None:
         """Give up what waits: every open call has its one result, and the turn is over."""
+        waiting = self.waiting
+        if waiting is not None:
+            self.close_waiting()
+            self.append(TurnOver(waiting.paused.turn_id, why, usage=waiting.paused.usage))
+
+    def close_waiting(self) -> None:
+        """Give every call that waits its one result; the turn itself may go on."""
         waiting, self.waiting = self.waiting, None
         if waiting is None:
             return
-        turn_id = waiting.paused.turn_id
         calls = self.messages[-1].tool_calls
+        turn_id = waiting.paused.turn_id
         closing = [close_call(turn_id, call) for call in calls if call.id not in waiting.results]
         known = {**waiting.results, **{entry.call_id: entry.message for entry in closing}}
         self.add(*(known[call.id] for call in calls))
-        self.append(*closing, TurnOver(turn_id, why, usage=waiting.paused.usage))
+        self.append(*closing)
 
 
 def began(scope: Scope, services: Services) -> TurnBegan:

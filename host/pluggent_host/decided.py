@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any, Final, Generic, TypeVar, final
 
 import attrs
-from pluggent_hookspecs.decisions import Ask, Deny
+from pluggent_hookspecs.decisions import Approval, Ask, Deny
 
 from pluggent_host.operation import Operation, Recorded
 from pluggent_host.quoting import quoted
@@ -18,20 +18,35 @@ R = TypeVar("R")
 MADE_BY_DECIDE: Final = object()
 
 
+@attrs.frozen
+class Answer:
+    """What an approver has just said, who that was, and the denial that follows if it does not go on."""
+
+    by: str
+    approval: Approval
+    deny: Deny | None = None
+
+
 @final
 class Ready(Generic[E, R]):
     """The right to execute one frozen request once. Made by ``Operations`` alone."""
 
-    __slots__ = ("approved", "decided_at", "event", "operation", "used")
+    __slots__ = ("approval", "approved", "decided_at", "event", "operation", "used")
 
     def __init__(
-        self, key: object, operation: Operation[E, R], event: E, approved: tuple[tuple[str, Ask], ...] = ()
+        self,
+        key: object,
+        operation: Operation[E, R],
+        event: E,
+        approved: tuple[tuple[str, Ask], ...] = (),
+        approval: Answer | None = None,
     ) -> None:
         if key is not MADE_BY_DECIDE:
             raise TypeError("a Ready comes from Operations.decide, nowhere else")
         self.operation = operation
         self.event = event
         self.approved = approved
+        self.approval = approval
         self.decided_at = perf_counter()
         self.used = False
 

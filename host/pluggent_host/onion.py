@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 from pluggent_hookspecs import errors
 
-from pluggent_host.calling import LATE, Caller, Late, being_cancelled, said
+from pluggent_host.calling import LATE, Caller, Late, being_cancelled, said, to_its_end
 from pluggent_host.clock import Deadline
 from pluggent_host.operation import Attempt, Operation
 
@@ -89,6 +89,10 @@ class Around(Generic[E, R]):
                 raise self._blame(layer, f"raised {said(error)}") from error
             finally:
                 rest.over = True
+                if rest.running is not None:
+                    await to_its_end(rest.stop(asyncio.current_task()))
+            if rest.abandoned:
+                raise self._blame(layer, "returned while call_next() was running")
             return self._checked(layer, rest, result)
 
         return call
@@ -96,6 +100,8 @@ class Around(Generic[E, R]):
     def _checked(self, layer: Layer, rest: Rest[R], result: Any) -> R:
         if rest.calls and result is rest.last:
             return cast("R", result)
+        if rest.denied is not None:
+            raise rest.denied  # nobody answers what was denied
         if rest.calls == 0 and not layer.answers:
             raise self._blame(layer, "did not call call_next(), which needs the operator's grant [grants] may_respond")
         try:
@@ -166,7 +172,9 @@ class Rest(Generic[R]):
         self._clock = clock
         self._reissue = reissue
         self._retries = retries
-        self._running = False
+        self.running: asyncio.Task[Any] | None = None
+        self.abandoned = False
+        self.denied: errors.Denied | None = None
         self.calls = 0
         self.last: R | None = None
         self.over = False
@@ -186,20 +194,31 @@ class Rest(Generic[R]):
     async def _inside(self, inner: Callable[[], Awaitable[R]]) -> R:
         if self.over:
             raise RuntimeError("call_next() after the hook has returned")
-        if self._running:
+        if self.running is not None:
             raise RuntimeError("call_next() while one is running: one attempt at a time")
         if being_cancelled():
             # The hook swallowed its cancellation: that is no consent.
             raise asyncio.CancelledError
         self.calls += 1
-        self._running = True
+        self.running = asyncio.current_task()
         self._clock.stop()
         try:
             self.last = await inner()
+            self.denied = None
+        except errors.Denied as error:
+            self.denied = error
+            raise
         finally:
-            self._running = False
+            self.running = None
             self._clock.start()
         return self.last
+
+    async def stop(self, own: asyncio.Task[Any] | None) -> None:
+        """Let nothing run on that the hook has started, in a task other than its *own*, and not waited for."""
+        task, self.abandoned = self.running, True
+        if task is not None and task is not own:
+            task.cancel()
+            await asyncio.wait({task}, timeout=STOPPING_S)
 
     @property
     def may_repeat(self) -> bool:

@@ -20,17 +20,18 @@ from typing import Any, Final, TypeVar, cast
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Decision, Deny
-from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
 
+from pluggent_host.approvers import Approvers
 from pluggent_host.attempting import Attempting
 from pluggent_host.calling import NOTHING, Caller, being_cancelled
 from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains
 from pluggent_host.decided import MADE_BY_DECIDE, Answered, Asked, Decided, Denied, Ready, Release
+from pluggent_host.digests import with_digest
 from pluggent_host.ledgers import Ledgers, RefusedError
 from pluggent_host.onion import Around, Attempts, Layer
-from pluggent_host.operation import Operation, Recorded, record_of
+from pluggent_host.operation import Attempt, Operation, Recorded, record_of
 from pluggent_host.settings import HostSettings
 from pluggent_host.sinks import Sinks
 from pluggent_host.verdicts import HOST, Verdict, ballot, combine
@@ -59,6 +60,7 @@ class Operations:
         self._grants = settings.grants
         self._hook_s = settings.timeouts.hook_s
         self._sinks = sinks
+        self._approvers = Approvers(chains, caller, settings, tell, self._write)
         self._ledgers = Ledgers(chains, caller, self._hook_s, tell) if chains["reserve"] else None
 
     # ---- the first half ------------------------------------------------------------------
@@ -96,7 +98,8 @@ class Operations:
         decided = await self._vote(before.operation, before.event, (), perf_counter())
         approved = before.approved if isinstance(before, Ready) else ()
         if isinstance(decided, Asked) and set(decided.asks) <= set(approved):
-            return Ready(MADE_BY_DECIDE, before.operation, before.event, approved)
+            given = before.approval if isinstance(before, Ready) else None
+            return Ready(MADE_BY_DECIDE, before.operation, before.event, approved, given)
         return decided
 
     async def _transform(self, operation: Operation[E, R], deadline: float) -> tuple[E, tuple[Change, ...]]:
@@ -104,6 +107,8 @@ class Operations:
         changes: list[Change] = []
         hook = operation.hooks.transform
         chain = self._chains[hook] if hook else ()
+        if not chain:
+            return event, ()
         for impl in chain:
             answer = await self._caller.call(impl, event, deadline)
             if answer.problem:
@@ -151,11 +156,11 @@ class Operations:
         ballots: list[tuple[Decision | None, Vote]] = []
         for impl in self._chains[hook] if hook else ():
             answer = caller.call_now(impl, event, deadline)
+            if answer is NOTHING:
+                ballots.append(impl.abstains)
+                continue
             if answer.waits:
                 answer = await caller.awaited(impl, answer, deadline)
-            if answer is NOTHING:
-                ballots.append((None, Vote(impl.plugin, "none")))
-                continue
             may_respond = responding and self._may_answer(operation, impl.plugin)
             ballots.append(ballot(hook, impl.plugin, answer, may_respond=may_respond))
             if answer.problem:
@@ -183,17 +188,15 @@ class Operations:
         """Put *asked* to the approvers in order. None: nobody was there to answer."""
         operation, event = asked.operation, asked.event
         started = perf_counter()
-        answer = await self._resolve(operation, event, asked.verdict)
-        match answer:
-            case None:
-                return None
-            case (by, Deny() as deny):
-                return Denied(operation, event, by, deny)
-            case (by, None) if asked.verdict.respond is not None:
-                return Answered(operation, event, by, asked.verdict.respond.value)
-            case _:
-                ready = Ready(MADE_BY_DECIDE, operation, event, asked.asks)
-                return ready if perf_counter() - started <= STALE_S else await self._still(ready)
+        answer = await self._approvers.answer(operation, event, asked.verdict)
+        if answer is None:
+            return None
+        if answer.deny is not None:
+            return Denied(operation, event, answer.by, answer.deny)
+        if asked.verdict.respond is not None:
+            return Answered(operation, event, answer.by, asked.verdict.respond.value)
+        ready = Ready(MADE_BY_DECIDE, operation, event, asked.asks, answer)
+        return ready if perf_counter() - started <= STALE_S else await self._still(ready)
 
     async def _still(self, ready: Ready[E, R]) -> Decided[E, R]:
         """Decide again after a person has thought for long: policies may have changed meanwhile."""
@@ -202,40 +205,6 @@ class Operations:
             deny = Deny("a policy asks about something else now; the approval does not cover it")
             return Denied(ready.operation, ready.event, decided.verdict.by, deny)
         return decided
-
-    async def _resolve(self, what: Recorded, event: Any, verdict: Verdict) -> tuple[str, Deny | None] | None:
-        if what.scope.dry_run:
-            return None
-        question = ApprovalEvent(
-            what.scope, what.name, what.digest(event), what.rendered(event),
-            tuple((plugin, ask.tell_user) for plugin, ask in verdict.asks), what.capability(),
-        )  # fmt: skip
-        started = perf_counter()
-        for impl in self._chains["resolve_approval"]:
-            in_code = impl.plugin.startswith(APP)
-            if not in_code and impl.plugin not in self._grants.approvers:
-                continue
-            # A person has no deadline; a program that the operator listed has one.
-            limit = float("inf") if in_code else started + self._settings.timeouts.approver_s
-            answer = await self._caller.call(impl, question, limit)
-            problem = answer.problem
-            if not problem and not (answer.value is None or isinstance(answer.value, bool)):
-                problem = f"answered {type(answer.value).__name__}, not True, False or None"
-            if problem:
-                self._tell(HookFailed(what.scope, impl.plugin, "resolve_approval", problem))
-            elif answer.value is not None:
-                return self._settled(what, event, impl.plugin, verdict, started, agreed=answer.value)
-        return None
-
-    def _settled(
-        self, what: Recorded, event: Any, by: str, verdict: Verdict, started: float, *, agreed: bool
-    ) -> tuple[str, Deny | None]:
-        outcome = "approved" if agreed else "refused"
-        record = record_of(what, event, outcome, by, verdict.reason, (), (), started)
-        unrecorded = self._write(what, record)
-        if unrecorded is not None:
-            return HOST, unrecorded
-        return by, None if agreed else Deny("a person refused this", tell_user=f"refused by {by}")
 
     # ---- the second half -----------------------------------------------------------------
 
@@ -251,7 +220,11 @@ class Operations:
             if ready.used:
                 raise RuntimeError("a Ready was used twice")
             ready.used = True
-            result = await self._around(ready, self._layers(operation), Attempts())
+            layers = self._layers(operation)
+            if layers or self._ledgers is not None:
+                result = await self._around(ready, layers, Attempts())
+            else:  # nothing is around it and nobody is paid: there is this one attempt
+                result = await operation.execute(event, Attempt(1))
         return await self.finish(operation, event, result)
 
     async def finish(self, operation: Operation[E, R], event: E, result: R) -> R:
@@ -280,22 +253,22 @@ class Operations:
 
     async def _release(self, operation: Operation[E, R], event: E, seen: Any, started: float) -> R:
         hook = operation.hooks.decide_result
-        seen = attrs.evolve(seen, digest=hashlib.sha256(repr(seen).encode("utf-8", "surrogatepass")).hexdigest())
+        seen = with_digest(seen, hashlib.sha256(repr(seen).encode("utf-8", "surrogatepass")).hexdigest())
         ballots = await self._ballots(operation, hook, seen, started + self._hook_s, responding=False)
         verdict = combine(ballots, None, self._grants)
         release = Release(operation, event)
         record = record_of(release, seen, verdict.outcome, verdict.by, verdict.reason, verdict.votes, (), started)
         deny = self._write(release, record) or verdict.deny
         if deny is None and verdict.outcome == "ask":
-            answered = await self._resolve(release, seen, verdict)
-            if answered is None:
-                deny = Deny("a person would have to release this, and nobody was there", tell_user=verdict.reason)
-            else:
-                deny = answered[1]
+            answer = await self._approvers.answer(release, seen, verdict)
+            nobody = Deny("a person would have to release this, and nobody was there", tell_user=verdict.reason)
+            deny = nobody if answer is None else answer.deny
         return operation.withheld(event, deny) if deny is not None else operation.result(seen)
 
     def _layers(self, operation: Operation[E, R]) -> tuple[Layer, ...]:
         chain = self._chains[operation.hooks.around] if operation.hooks.around else ()
+        if not chain:
+            return ()
         return tuple(
             Layer(
                 impl.plugin,

@@ -6,16 +6,18 @@ A paused turn is durable: the process may end, and another one goes on from here
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any
 
 import attrs
-from pluggent_hookspecs import Json, Usage, freeze_object
+from pluggent_hookspecs import EMPTY, Json, Usage, freeze_object
+from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.messages import Message
+from pluggent_hookspecs.models import ModelParameters
 
+from pluggent_host.outputs import OutputForm
+from pluggent_host.settings import Limits, ToolLimits
+from pluggent_host.standing import Standing, capped, may_approve
 from pluggent_host.step import Outcome
-
-Reach = Literal["once", "session"]
-"""What an approval is good for: this very request, or the same asks about the same tool in this session."""
 
 
 @attrs.frozen
@@ -24,7 +26,8 @@ class Pending:
 
     ``arguments_json`` is exactly what will run, ``digest`` names the request, ``asks`` are
     (plugin, its words), none for a call that only waits for one before it; ``rendered`` is the
-    request for a person to read.
+    request for a person to read. ``reach`` is the most that an approval is good for, ``approvers``
+    are those to whom asks are limited. ``workspace`` is the folder that the tool would work in.
     """
 
     call_id: str
@@ -35,11 +38,36 @@ class Pending:
     digest: str
     asks: tuple[tuple[str, str], ...]
     rendered: str
+    workspace: str = ""
+    reach: Reach = "always"
+    approvers: tuple[tuple[str, ...], ...] = ()
 
     @property
     def why(self) -> str:
         """Who asks, and why."""
         return "; ".join(f"{plugin}: {words}" for plugin, words in self.asks)
+
+
+@attrs.frozen
+class Terms:
+    """What a turn was begun with, and goes on with: ``limits`` as JSON, ``output`` the schema that was asked for."""
+
+    metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    parameters: ModelParameters = attrs.field(factory=ModelParameters)
+    limits: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    output: Mapping[str, Json] | None = None
+
+    def with_limits(self, own: Limits) -> Limits:
+        """Return *own*, with what the turn was limited to in its place."""
+        given: dict[str, Any] = dict(self.limits)
+        per_tool = {name: ToolLimits(**limits) for name, limits in given.pop("per_tool", {}).items()}
+        return own._replace(**given, per_tool=per_tool) if self.limits else own
+
+
+def plain_limits(limits: Limits) -> Mapping[str, Json]:
+    """Return *limits* as JSON."""
+    per_tool: dict[str, Json] = {name: each._asdict() for name, each in limits.per_tool.items()}
+    return {**limits._asdict(), "per_tool": per_tool}
 
 
 @attrs.frozen
@@ -61,26 +89,19 @@ class Paused:
     refused: tuple[str, ...] = ()
     counted: Mapping[str, int] = attrs.field(factory=dict[str, int])
     so_far: str = ""
-
-
-@attrs.frozen
-class Approval:
-    """An answer to an ask: whether it is agreed to, for what that is good, and why."""
-
-    agreed: bool
-    reach: Reach = "once"
-    reason: str = ""
+    terms: Terms = attrs.field(factory=Terms)
 
 
 @attrs.frozen
 class Resolved:
-    """Somebody has answered a pending call: ``by`` whom, why, and for what it is good."""
+    """Somebody has answered a pending call of the pause that began ``asked_at_s``: ``by`` whom, and why."""
 
     turn_id: str
     digest: str
     agreed: bool
     by: str
     at_s: float
+    asked_at_s: float
     reach: Reach = "once"
     reason: str = ""
 
@@ -94,22 +115,17 @@ class Resumed:
 
 
 @attrs.frozen
-class Standing:
-    """An approval for the rest of a session: the same asks about the same tool."""
-
-    capability: str
-    definition: str
-    asks: frozenset[tuple[str, str]]
-
-
-@attrs.frozen
 class Waiting:
-    """A paused turn as its session holds it: results so far and answers by call id and digest."""
+    """A paused turn as its session holds it: results so far and answers by call id and digest.
+
+    ``form`` is that of the reply, where the process that asked for it is still this one.
+    """
 
     paused: Paused
     said: Message
     results: Mapping[str, Message] = attrs.field(factory=dict[str, Message])
     resolved: Mapping[str, Resolved] = attrs.field(factory=dict[str, Resolved])
+    form: OutputForm[Any] | None = None
 
     @property
     def open(self) -> tuple[Pending, ...]:
@@ -119,3 +135,27 @@ class Waiting:
             for pending in self.paused.pending
             if pending.asks and pending.call_id not in self.results and pending.digest not in self.resolved
         )
+
+
+def refusal(pending: Pending, approval: Approval, who: str) -> str:
+    """Return why *who* cannot approve *pending*; empty if nothing speaks against it."""
+    if not approval.agreed or may_approve(pending.approvers, who):
+        return ""
+    allowed = "; and by ".join(" or ".join(names) for names in pending.approvers)
+    return f"the call {pending.call_id} can be approved only by {allowed}, not by {who}"
+
+
+def answered(
+    paused: Paused, pending: Pending, approval: Approval, by: str, at_s: float
+) -> tuple[Resolved, Standing | None]:
+    """Return what is recorded of an answer to *pending*, and what it is good for beyond that call, if for anything."""
+    given = capped(approval, pending.reach)
+    resolved = Resolved(
+        paused.turn_id, pending.digest, given.agreed, by, at_s, paused.at_s, given.reach, given.reason
+    )  # fmt: skip
+    if not given.agreed or given.reach == "once":
+        return resolved, None
+    standing = Standing(
+        pending.capability, pending.definition, pending.asks, given.where, pending.workspace, by, at_s, given.reach
+    )
+    return resolved, standing

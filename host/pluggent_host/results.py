@@ -70,6 +70,8 @@ def _read(value: object) -> ToolOutput:
             return ToolOutput()
         case str():
             return ToolOutput(clean(str.__str__(value)))
+        case int():
+            return _as_json(value)
         case ToolOutput():
             return _checked(value)
         case bytes() | bytearray() | memoryview():
@@ -87,6 +89,8 @@ def _checked(output: ToolOutput) -> ToolOutput:
     for_user = output.for_user
     if not isinstance(cast("object", for_user), str | None):
         return _unusable("a ToolOutput whose for_user is no text", "give text or None")
+    if _as_media(output.media) is None:
+        return _unusable("a ToolOutput whose media are no parts", "give a tuple of parts")
     if output.data is not None and (problem := _problem_of(output.data)):
         return _unusable(f"a ToolOutput whose data {problem}", "give plain JSON values")
     for_user = for_user and clean(for_user)
@@ -99,6 +103,10 @@ def _checked_content(content: object) -> str | tuple[Part, ...] | None:
     if isinstance(content, str):
         return clean(content)
     return _as_parts(cast("Sequence[object]", content)) if isinstance(content, tuple) else None
+
+
+def _as_media(media: object) -> tuple[Part, ...] | None:
+    return _as_parts(cast("Sequence[object]", media)) if isinstance(media, tuple) else None
 
 
 def _as_parts(values: Sequence[object]) -> tuple[Part, ...] | None:

@@ -17,6 +17,7 @@ from pluggent_host.edges import InputOperation
 from pluggent_host.pausing import Pending, Resumed, Waiting
 from pluggent_host.showing import unasked
 from pluggent_host.slots import Slot, unknown_tool
+from pluggent_host.standing import limits, may_approve
 from pluggent_host.step import Done, Event, State, Why
 from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.turn import Turn
@@ -31,6 +32,7 @@ class ResumedTurn(Turn):
     def __init__(self, *parts: Any, waiting: Waiting, reply: Message) -> None:
         super().__init__(*parts)
         self._waiting = waiting
+        self.said = waiting.said
         self.reply = reply
         paused = waiting.paused
         self.usage, self.so_far = paused.usage, paused.so_far
@@ -48,15 +50,28 @@ class ResumedTurn(Turn):
     async def resume(self) -> TurnResult[Any]:
         """Go on with the turn. Raises as Turn.run; what is still not answered pauses it again."""
         self.append(Resumed(self.scope.turn_id, time()))
-        said = self._waiting.said
-        operation: InputOperation[TurnResult[Any]] = InputOperation(self, self.scope, said, self._go_on, resumed=True)
-        decided = await self.operations.decide_frozen(operation, operation.freeze(operation.event))
-        if isinstance(decided, Asked):
-            decided = await self.put(decided) or unasked(decided)
-        if isinstance(decided, Ready):
-            return await self.operations.perform(decided)
-        reason = decided.deny.tell_user if isinstance(decided, Denied) else "a policy answered in place of going on"
-        return self.give_up(Done(Why.DENIED, reason))
+        operation: InputOperation[TurnResult[Any] | Message] = InputOperation(
+            self, self.scope, self.said, self._go_on, resumed=True
+        )
+        try:
+            decided = await self.operations.decide_frozen(operation, operation.freeze(operation.event))
+            if isinstance(decided, Asked):
+                decided = await self.put(decided) or unasked(decided)
+            if not isinstance(decided, Ready):
+                why = (
+                    decided.deny.tell_user if isinstance(decided, Denied) else "a policy answered in place of going on"
+                )
+                return self.give_up(Done(Why.DENIED, why))
+            result: TurnResult[Any] | Message = await self.operations.perform(decided)
+            if not isinstance(result, Message):
+                return result
+            self.conversation.close_waiting()
+            return await self.answered(result)
+        except BaseException as error:
+            ended = self.broken(error)
+            if ended is None:
+                raise
+            return ended
 
     async def _go_on(self, event: InputEvent) -> TurnResult[Any]:
         return await self.drive(State.resumed(self.limits, self._waiting.paused.progress), self._settle())
@@ -86,14 +101,20 @@ class ResumedTurn(Turn):
             if pending.digest == asked.event.digest
             for ask in pending.asks
         }
-        if given is not None and {(plugin, ask.tell_user) for plugin, ask in asked.asks} <= known:
+        same = {(plugin, ask.tell_user) for plugin, ask in asked.asks} <= known
+        if given is not None and same and may_approve(limits(asked.asks), given.by):
             return self.operations.approved(asked, given.by, given.reason)
         return super().answer(asked)
 
     def give_up(self, done: Done) -> TurnResult[Any]:
         """End the turn: every open call has its one result."""
         self.conversation.withdraw(str(done.why))
+        self.ended = True
         return self.result(done)
+
+    def over(self, done: Done) -> TurnResult[Any]:
+        self.conversation.close_waiting()
+        return super().over(done)
 
 
 def _less(now: float | None, before: float | None) -> Any:
@@ -120,7 +141,7 @@ class ResumedBatch(Batch):
         return await self._go_on()
 
     def _found(self, call: ToolCall, index: int, waiting: Waiting) -> Slot:
-        slot = Slot(call, self._operation(call, index, b"{}"), message=waiting.results.get(call.id))
+        slot = self._slot(call, self._operation(call, index, b"{}"), message=waiting.results.get(call.id))
         if slot.message is not None:
             slot.output = ToolOutput(slot.message.content, is_error=slot.message.is_error)
         return slot
@@ -129,7 +150,7 @@ class ResumedBatch(Batch):
         turn = self._turn
         operation = self._operation(call, index, pending.arguments_json)
         event = operation.freeze(operation.event)
-        slot = Slot(call, operation, effects_seen=turn.effects)
+        slot = self._slot(call, operation)
         tool = operation.tool
         same = pending.capability == tool.capability and pending.definition == tool.definition
         if not same or (pending.digest and event.digest != pending.digest):

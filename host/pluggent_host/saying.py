@@ -13,6 +13,7 @@ from pluggent_hookspecs.models import ModelParameters
 
 from pluggent_host.conversation import Agent
 from pluggent_host.outputs import output_form
+from pluggent_host.pausing import Waiting
 from pluggent_host.quota import check_names
 from pluggent_host.settings import Limits, ToolLimits
 
@@ -77,6 +78,19 @@ class How:
             dry_run=self.dry_run or scope.dry_run,
             metadata=metadata if self.metadata else scope.metadata,
         )
+
+
+def going_on(agent: Agent, scope: Scope, waiting: Waiting, output: Any = None) -> tuple[Agent, Scope]:
+    """Return *agent* and *scope* as the turn had them that *waiting* goes on with."""
+    terms = waiting.paused.terms
+    form = waiting.form
+    if output is not None or (form is None and terms.output is not None):
+        form = output_form(terms.output if output is None else output)
+    schema = terms.parameters.output_schema if form is None else form.schema
+    parameters = attrs.evolve(terms.parameters, output_schema=schema)
+    agent = attrs.evolve(agent, parameters=parameters, limits=terms.with_limits(agent.limits), form=form)
+    scope = attrs.evolve(scope, turn_id=waiting.paused.turn_id, origin="resume", metadata=terms.metadata)
+    return agent, scope
 
 
 def check_limits(limits: object) -> None:

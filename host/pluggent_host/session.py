@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 import attrs
 from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Usage
@@ -20,9 +21,10 @@ from pluggent_host.calling import to_its_end
 from pluggent_host.conversation import Agent, Conversation, Services
 from pluggent_host.direct import call_directly
 from pluggent_host.feed import Feed
-from pluggent_host.pausing import Approval, Pending, Resolved, Waiting
+from pluggent_host.pausing import Pending, Waiting, answered, refusal
 from pluggent_host.resuming import ResumedTurn
-from pluggent_host.saying import Content, How, TurnOptions, check, user_message
+from pluggent_host.saying import Content, How, TurnOptions, check, going_on, user_message
+from pluggent_host.toolset import Toolset
 from pluggent_host.transcript import Entry, ModelChosen, Undone, rebuild
 from pluggent_host.turn import Turn
 from pluggent_host.turn_result import TurnResult
@@ -44,6 +46,14 @@ class OfferedTool:
     spec: ToolSpec
     effects: frozenset[str] | None
     default: str
+
+
+def offered(tools: Toolset) -> tuple[OfferedTool, ...]:
+    """Return *tools* as listings show them."""
+    return tuple(
+        OfferedTool(name, tool.capability, tool.plugin, tool.spec, tool.effects, type(tool.default).__name__.lower())
+        for name, tool in tools.items()
+    )
 
 
 class Session:
@@ -97,12 +107,7 @@ class Session:
     @property
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that the model may be offered."""
-        return tuple(
-            OfferedTool(
-                name, tool.capability, tool.plugin, tool.spec, tool.effects, type(tool.default).__name__.lower()
-            )
-            for name, tool in self._agent.tools.items()
-        )
+        return offered(self._agent.tools)
 
     def records(self) -> tuple[Entry, ...]:
         """Return every entry of the transcript so far: messages, decisions, effects."""
@@ -201,23 +206,41 @@ class Session:
         waiting = self._conversation.waiting
         return () if waiting is None else waiting.open
 
-    async def resume(self, answers: Mapping[str, bool | Approval] | None = None) -> TurnResult[Any]:
+    async def resume(
+        self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None
+    ) -> TurnResult[Any]:
         """Go on with a paused turn, with *answers* by call id, those that were stored, and live approvers.
 
         Every policy decides again, on the stored bytes; an approval is good for exactly the
-        asks that it was given to. What is still not answered pauses the turn again. Raises
-        SessionError if no turn waits, or an answer is to a call that waits for none.
+        asks that it was given to. What is still not answered pauses the turn again. The turn goes
+        on with the parameters, limits and metadata that it was begun with. *output* is the form of
+        the answer; needed in another process than that which asked for one as a type, else the
+        value is what the schema makes of it.
+
+        Raises SessionError if no turn waits, or an answer is to a call that waits for none.
         """
-        waiting = self._conversation.waiting
-        if waiting is None:
-            raise SessionError(f"session '{self.id}' has no turn that waits for a person")
-        self._answer(waiting, answers or {})
-        waiting = self._conversation.waiting or waiting
-        reply = self.history[-1]
-        scope = attrs.evolve(self._scope, turn_id=waiting.paused.turn_id, origin="resume")
+        return await self._resumed(answers, output, None)
+
+    def stream_resume(
+        self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None
+    ) -> TurnStream[Any]:
+        """Go on with a paused turn as ``resume`` does, and watch it as with ``stream``."""
+        feed = Feed()
+        return TurnStream(feed, lambda: self._resumed(answers, output, feed))
+
+    async def _resumed(
+        self, answers: Mapping[str, bool | Approval] | None, output: Any, feed: Feed | None
+    ) -> TurnResult[Any]:
         async with self._alone():
-            parts = (self._services, self._conversation, self._agent, scope, None)
-            turn = ResumedTurn(*parts, waiting=waiting, reply=reply)
+            waiting = self._conversation.waiting
+            if waiting is None:
+                raise SessionError(f"session '{self.id}' has no turn that waits for a person")
+            self._answer(waiting, answers or {})
+            waiting = self._conversation.waiting or waiting
+            agent, scope = going_on(self._agent, self._scope, waiting, output)
+            turn = ResumedTurn(
+                self._services, self._conversation, agent, scope, feed, waiting=waiting, reply=self.history[-1]
+            )
             before = turn.usage
             try:
                 return await turn.resume()
@@ -231,11 +254,13 @@ class Session:
             raise SessionError(f"session '{self.id}': {problem}")
         for call_id, answer in answers.items():
             approval = Approval(answer) if isinstance(answer, bool) else answer
-            answered = Resolved(
-                waiting.paused.turn_id, pending[call_id].digest, approval.agreed, "application", time(),
-                approval.reach, approval.reason,
-            )  # fmt: skip
-            self._conversation.resolve(answered)
+            call, who = pending[call_id], approval.by or "application"
+            if problem := refusal(call, approval, who):
+                raise SessionError(f"session '{self.id}': {problem}")
+            resolved, standing = answered(waiting.paused, call, approval, who, time())
+            self._conversation.resolve(resolved)
+            if standing is not None:
+                self._conversation.stand(standing)
 
     async def use(self, *, model: str) -> None:
         """Let *model* (``provider/model``) answer from the next turn on; a session that is resumed goes on with it.

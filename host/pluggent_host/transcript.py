@@ -14,7 +14,8 @@ from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_host.pausing import Paused, Resolved, Resumed, Standing, Waiting
+from pluggent_host.pausing import Paused, Resolved, Resumed, Waiting
+from pluggent_host.standing import Standing
 
 FORMAT = 1
 BY_HOST = "host"
@@ -150,6 +151,7 @@ Entry: TypeAlias = (
     | Undone
     | Paused
     | Resolved
+    | Standing
     | Resumed
 )
 
@@ -174,7 +176,7 @@ class Rebuilt:
     closing: tuple[Entry, ...] = ()
     unsure: frozenset[str] = frozenset()
     waiting: Waiting | None = None
-    standing: frozenset[Standing] = frozenset()
+    standing: tuple[Standing, ...] = ()
 
 
 class Transcript(Protocol):
@@ -240,13 +242,15 @@ class _Book:
         self.results: dict[str, Message] = {}
         self.dispatched: dict[str, str] = {}
         self.unsure: set[str] = set()
+        self.below: set[str] = set()
+        """Fingerprints of effects below calls of the last reply, since it was paused."""
         self.allowed: set[str] = set()
         self.over = True
         self.began = False
         self.paused: Paused | None = None
         self.said: Message | None = None
         self.resolved: dict[str, Resolved] = {}
-        self.standing: set[Standing] = set()
+        self.standing: list[Standing] = []
         self.starts: dict[str, int] = {}
         """Where in the messages those of a turn begin."""
 
@@ -272,6 +276,8 @@ class _Book:
             case Settled(call_id=call_id, message=message, outcome=outcome):
                 self.results[call_id] = message
                 fingerprint = self.dispatched.pop(call_id, "")
+                if fingerprint and call_id not in {call.id for call in self.open}:
+                    self.below.add(fingerprint)
                 if fingerprint and outcome in UNSURE:
                     self.unsure.add(fingerprint)
                 elif fingerprint and outcome in SURE:
@@ -283,8 +289,12 @@ class _Book:
                 self.over = True
             case Paused():
                 self.paused, self.resolved = entry, {}
+                self.below.clear()
             case Resolved(digest=digest):
-                self._resolve(entry, digest)
+                if self.paused is not None and entry.asked_at_s == self.paused.at_s:
+                    self.resolved[digest] = entry
+            case Standing():
+                self.standing.append(entry)
             case Resumed():
                 pass
             case ModelChosen(model):
@@ -296,18 +306,12 @@ class _Book:
             case Decided(decision):
                 self.allowed |= {decision.call_id} if decision.verdict in _GO else set()
 
-    def _resolve(self, entry: Resolved, digest: str) -> None:
-        self.resolved[digest] = entry
-        pending = self.paused.pending if self.paused is not None else ()
-        for each in pending:
-            if each.digest == digest and entry.agreed and entry.reach == "session":
-                self.standing.add(Standing(each.capability, each.definition, frozenset(each.asks)))
-
     def _waiting(self) -> Waiting | None:
         if self.paused is None or self.said is None or self.paused.turn_id != self.turn_id:
             return None
-        # What was about to run when the process ended may have happened.
-        self.unsure |= set(self.dispatched.values())
+        # What was about to run when the process ended may have happened, and what had happened below a
+        # call that has no result must not happen again when that call is run anew.
+        self.unsure |= set(self.dispatched.values()) | self.below
         return Waiting(self.paused, self.said, dict(self.results), dict(self.resolved))
 
     def _flush(self) -> list[Settled]:
@@ -345,7 +349,7 @@ class _Book:
             tuple(closing),
             frozenset(self.unsure),
             waiting,
-            frozenset(self.standing),
+            tuple(self.standing),
         )
 
 

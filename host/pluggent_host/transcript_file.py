@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -16,11 +17,18 @@ from typing import Any, get_args
 
 from pluggent_hookspecs.errors import SessionError
 
-from pluggent_host.codec import from_plain, to_plain
+from pluggent_host.codec import from_plain, line_of, to_plain
+from pluggent_host.pausing import Resolved
+from pluggent_host.sealed import SealedRecords, is_sealed, seal_of
+from pluggent_host.standing import FILE as APPROVALS, Standing
 from pluggent_host.stored import SESSION_ID, SUFFIX
 from pluggent_host.transcript import Entry
 
 _BLOCK = 65_536
+SEALED = (Resolved, Standing)
+"""What must have been written here, by us."""
+
+log = logging.getLogger("pluggent.transcript")
 _ENTRIES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Entry)}
 
 
@@ -29,6 +37,9 @@ class FileTranscript:
 
     Opening takes the lock (SessionError if another writer has it) and cuts off a last line
     that a crash left torn; the torn bytes are kept beside it in ``<session id>.torn``.
+
+    What a person has approved is sealed: such a line that somebody else wrote, or that was copied
+    from another session, is left out of ``entries`` and named in the log.
     """
 
     def __init__(self, folder: Path, session_id: str) -> None:
@@ -39,6 +50,7 @@ class FileTranscript:
         self.path = folder / f"{session_id}{SUFFIX}"
         self._id = session_id
         self._fd = -1
+        self._seals = SealedRecords(folder / APPROVALS)
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -88,7 +100,7 @@ class FileTranscript:
         return whole
 
     def append(self, *entries: Entry) -> None:
-        lines = b"".join(_line(entry) for entry in entries)
+        lines = b"".join(map(self._line, entries))
         if self._fd < 0:
             raise SessionError(f"session '{self._id}' is closed")
         try:
@@ -113,7 +125,20 @@ class FileTranscript:
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
 
     def entries(self) -> tuple[Entry, ...]:
-        return tuple(read(self.path))
+        return tuple(self._read())
+
+    def _line(self, entry: Entry) -> bytes:
+        plain = {"t": type(entry).__name__, **to_plain(entry)}
+        if isinstance(entry, SEALED):
+            plain["seal"] = seal_of(self._seals.sealing_key(), self._id, plain)
+        return line_of(plain)
+
+    def _read(self) -> Iterator[Entry]:
+        for number, entry, plain, seal in _lines(self.path):
+            if isinstance(entry, SEALED) and not is_sealed(self._seals.key(), seal, self._id, plain):
+                log.warning("%s, line %d: pluggent did not write this approval here; it is left out", self.path, number)
+            else:
+                yield entry
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -130,29 +155,33 @@ _to_disk = getattr(os, "fdatasync", os.fsync)
 def read(path: Path) -> Iterator[Entry]:
     """Yield the entries of a transcript without taking its lock; a torn last line is left out.
 
-    Raises SessionError, naming the line, for anything that is not an entry.
+    Raises SessionError, naming the line, for anything that is not an entry. Looks at no seal: for
+    showing what happened, not for going on with it.
     """
+    for _, entry, _, _ in _lines(path):
+        yield entry
+
+
+def _lines(path: Path) -> Iterator[tuple[int, Entry, dict[str, Any], object]]:
+    """Yield the number of each line, its entry, how that is written, and its seal."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if line.endswith(b"\n"):
-                    yield _entry(line, path, number)
+                    yield number, *_entry(line, path, number)
     except OSError as error:
         raise SessionError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _line(entry: Entry) -> bytes:
-    plain = {"t": type(entry).__name__, **to_plain(entry)}
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
-
-
-def _entry(line: bytes, path: Path, number: int) -> Entry:
+def _entry(line: bytes, path: Path, number: int) -> tuple[Entry, dict[str, Any], object]:
     try:
-        plain = json.loads(line)
-        entry: Entry = from_plain(plain, _ENTRIES[plain.pop("t")])
+        plain: dict[str, Any] = json.loads(line)
+        seal = plain.pop("seal", None)
+        fields = {name: value for name, value in plain.items() if name != "t"}
+        entry: Entry = from_plain(fields, _ENTRIES[plain["t"]])
     except Exception as error:
         raise SessionError(
             f"{path}, line {number} is damaged ({type(error).__name__}); "
             "mend or remove that line, or start a new session"
         ) from error
-    return entry
+    return entry, plain, seal

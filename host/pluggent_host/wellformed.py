@@ -6,6 +6,7 @@ Half characters are replaced, calls get ids of their own.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ import attrs
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall, VendorPart
 
+_OF_HOST = re.compile(r"t\d+\.")
+"""How the ids of operations begin, and so those of calls below others."""
 HALF = " (half a character was sent here)"
 """Stands behind arguments that cannot be written down, so that they are no JSON and are refused."""
 
@@ -55,20 +58,16 @@ def clean_part(part: Part) -> Part:
 
 def clean_message(message: Message) -> Message:
     """Return *message* with every text in it clean; the same object if nothing was wrong."""
-    if not (message.tool_calls or message.extra or message.tool_call_id or message.name):
-        content = message.content
-        cleaned = tuple([clean_part(part) for part in content])
-        same = all(new is old for new, old in zip(cleaned, content, strict=True))
-        return message if same else attrs.evolve(message, content=cleaned)
-    content = tuple(clean_part(part) for part in message.content)
-    calls = tuple(_clean_call(call) for call in message.tool_calls)
+    content = tuple([clean_part(part) for part in message.content])
+    calls = tuple([_clean_call(call) for call in message.tool_calls]) if message.tool_calls else ()
     extra = _clean_extra(message.extra)
-    texts = {name: clean(value) for name in ("tool_call_id", "name") if (value := getattr(message, name))}
+    call_id = message.tool_call_id and clean(message.tool_call_id)
+    name = message.name and clean(message.name)
+    # What was right is the same object, so that comparing costs nothing.
     same = content == message.content and calls == message.tool_calls and extra == message.extra
-    if same and all(getattr(message, name) == value for name, value in texts.items()):
+    if same and call_id == message.tool_call_id and name == message.name:
         return message
-    changes: dict[str, Any] = {"content": content, "tool_calls": calls, "extra": extra, **texts}
-    return attrs.evolve(message, **changes)
+    return attrs.evolve(message, content=content, tool_calls=calls, extra=extra, tool_call_id=call_id, name=name)
 
 
 def clean_history(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -93,16 +92,23 @@ def _clean_call(call: ToolCall) -> ToolCall:
 
 
 def with_distinct_ids(message: Message, round: int) -> Message:
-    """Return *message* with an id of its own for each call, whatever the model made of them."""
+    """Return *message* with an id of its own for each call, whatever the model made of them.
+
+    None is one that the host gives to calls below others.
+    """
     ids = [call.id for call in message.tool_calls]
-    if all(ids) and len(set(ids)) == len(ids):
+    if len(set(ids)) == len(ids) and not any(map(_is_unusable, ids)):
         return message
     calls: list[ToolCall] = []
     taken = set(ids)
     for index, call in enumerate(message.tool_calls):
-        if not call.id or ids.index(call.id) != index:
+        if _is_unusable(call.id) or ids.index(call.id) != index:
             made = next(id for n in itertools.count() if (id := f"call_{round}_{index + n}") not in taken)
             taken.add(made)
             call = attrs.evolve(call, id=made)  # noqa: PLW2901 (the same call under an id of its own)
         calls.append(call)
     return attrs.evolve(message, tool_calls=tuple(calls))
+
+
+def _is_unusable(id: str) -> bool:
+    return not id or _OF_HOST.match(id) is not None

@@ -1,6 +1,7 @@
 """An ask that nobody answers now waits: the turn is durable, and goes on when somebody has answered."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -358,7 +359,7 @@ async def test_the_process_may_end_after_any_line_and_nothing_runs_twice_or_unap
     whole = (place.folder / "sessions" / "s.jsonl").read_bytes().splitlines(keepends=True)
     for length in range(1, len(whole) + 1):
         later = Place(place.folder / f"{length}")
-        (later.folder / "sessions").mkdir(parents=True)
+        shutil.copytree(place.folder / "sessions", later.folder / "sessions")
         (later.folder / "sessions" / "s.jsonl").write_bytes(b"".join(whole[:length]))
         kinds = [json.loads(line)["t"] for line in whole[:length]]
         settled = "Settled" in kinds

@@ -242,8 +242,9 @@ def _answer(
     *, approve: bool = False,
 ) -> int:  # fmt: skip
     # Here and not above: listing needs none of what is behind a transcript that is written to.
+    from pluggent_hookspecs.decisions import Approval
+
     from pluggent_host.answering import answer_stored
-    from pluggent_host.pausing import Approval
 
     approval = Approval(approve, "session" if options.for_session else "once", options.reason)
     answer_stored(folder, waiting.session, [call.digest for call in calls], approval, who())
@@ -262,8 +263,9 @@ def _answer(
 
 def _expire(folder: Path, older_s: float, console: Console) -> int:
     # Here and not above: see _answer.
+    from pluggent_hookspecs.decisions import Approval
+
     from pluggent_host.answering import answer_stored
-    from pluggent_host.pausing import Approval
 
     now = time.time()
     denied: list[tuple[Waiting, Call]] = []

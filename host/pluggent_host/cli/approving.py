@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import termios
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -11,10 +10,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pluggent_hookspecs.events import ApprovalEvent
 
 from pluggent_host.cli.assembling import Setup
-from pluggent_host.cli.consent import INSIDE, write
+from pluggent_host.cli.consent import write
 from pluggent_host.cli.keys import foreground_terminal
 from pluggent_host.cli.output import Console, Ink, width, wrapped
 from pluggent_host.cli.reading import read_some
+from pluggent_host.inside import is_inside
 from pluggent_host.quoting import quoted
 
 QUESTION = "Allow this once? [y/N] "
@@ -26,7 +26,7 @@ def can_ask() -> bool:
 
     A process in the background must not wait for it: it would be stopped by reading from it.
     """
-    if os.environ.get(INSIDE):
+    if is_inside():
         return False
     with foreground_terminal() as terminal:
         return terminal is not None

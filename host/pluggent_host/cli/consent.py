@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from pluggent_hookspecs.errors import ConfigError
 
 from pluggent_host.cli.keys import foreground_terminal
+from pluggent_host.inside import INSIDE, is_inside
 
-INSIDE = "PLUGGENT_INSIDE"
-"""Set in the environment of whatever a host starts: from there nothing is approved."""
 _TYPED = 1024
 
 
 def check_outside(where: str) -> None:
     """Raise ConfigError if something that a host runs has started this process: it cannot approve itself."""
-    if os.environ.get(INSIDE):
+    if is_inside():
         problem = f"cannot be given from inside of what asks for it ({INSIDE} is set); use a terminal of your own"
         raise ConfigError(where, [problem])
 

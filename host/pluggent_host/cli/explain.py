@@ -157,9 +157,9 @@ class _Reader:
 
     def _answer(self, answer: Resolved) -> str:
         word = self._ink("green", "approved") if answer.agreed else self._ink("red", "denied")
-        session = " for the session" if answer.reach == "session" else ""
+        reach = {"once": "", "session": " for the session", "always": " for always"}[answer.reach]
         reason = f": {quoted(answer.reason)}" if answer.reason else ""
-        return f"{word}{session} by {quoted(answer.by)}, {moment(answer.at_s)}{reason}"
+        return f"{word}{reach} by {quoted(answer.by)}, {moment(answer.at_s)}{reason}"
 
     def _dim(self, text: str) -> str:
         return self._ink("dim", cut(text, _SHOWN))

@@ -1,0 +1,245 @@
+"""Records that hold only with their seal: an HMAC under a key that lies beside them. POSIX only.
+
+What a person has accepted or approved is kept like this: a damaged or forged record is none, and is
+named. The key is this user's alone (mode 0600); it is in nobody's environment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hmac
+import json
+import os
+import secrets
+import stat
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pluggent_hookspecs.errors import ConfigError
+
+_STORE_BYTES = 4_194_304
+_KEY_BYTES = 32
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class Record(NamedTuple):
+    """One record as it was read. Where ``sealed`` is False nothing else of it is to be believed."""
+
+    kind: str
+    name: str
+    about: Mapping[str, Any]
+    sealed: bool
+
+
+class SealedRecords:
+    """The records at *path*, read afresh by every call; nothing is made before the first one is put.
+
+    Every call raises ConfigError if the file, its key or its folder belongs to somebody else, can
+    be written by others, or cannot be read. Two processes may write at once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._key_path = path.with_name(path.name + ".key")
+        self._lock_path = path.with_name(path.name + ".lock")
+
+    def all(self) -> list[Record]:
+        """Return every record, damaged ones too; none of a file that is damaged as a whole."""
+        try:
+            records = self._read()
+        except _DamagedError:
+            return []
+        key = self._key() if records else None
+        return [
+            Record(str(each.get("kind", "?")), str(each.get("name", "?")), each["about"], sealed=True)
+            if key is not None and _is_sealed(each, key)
+            else Record(str(each.get("kind", "?")), str(each.get("name", "?")), {}, sealed=False)
+            for each in records
+        ]
+
+    def find(self, kind: str, name: str) -> Mapping[str, Any] | None:
+        """Return what is recorded of *name*, if its seal is whole."""
+        return next((each.about for each in self.all() if each.sealed and (each.kind, each.name) == (kind, name)), None)
+
+    def is_damaged(self) -> bool:
+        """Say whether the file is no list of records at all."""
+        try:
+            self._read()
+        except _DamagedError:
+            return True
+        return False
+
+    def put(self, kind: str, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Record of *name* what *change* makes of what was recorded before."""
+        with self._writing() as records:
+            key = self._key() or self._new_key()
+            about: dict[str, Any] = {}
+            for each in records:
+                about |= each["about"] if _is(each, kind, name) and _is_sealed(each, key) else {}
+            record: dict[str, Any] = {"kind": kind, "name": name, "about": change(about)}
+            records[:] = [each for each in records if not _is(each, kind, name)]
+            records.append({**record, "seal": _seal(record, key)})
+
+    def drop(self, kind: str, name: str) -> bool:
+        """Take out what is recorded of *name*; return whether there was anything."""
+        if not self.path.exists():
+            return False
+        with self._writing() as records:
+            left = [each for each in records if not _is(each, kind, name)]
+            found = len(left) < len(records)
+            records[:] = left
+        return found
+
+    # ---- seals of what is kept elsewhere -----------------------------------------------------
+
+    def sealing_key(self) -> bytes:
+        """Return the key, made now if there is none. Raises ConfigError if it cannot be."""
+        key = self._key()
+        if key is not None:
+            return key
+        with self._locked():
+            return self._key() or self._new_key()
+
+    def key(self) -> bytes | None:
+        """Return the key, None if there is none yet."""
+        return self._key()
+
+    # ---- files -----------------------------------------------------------------------------
+
+    def _read(self) -> list[dict[str, Any]]:
+        _check_folder(self.path.parent)
+        content = _own_bytes(self.path, _OTHERS_WRITE, _STORE_BYTES)
+        if content is None:
+            return []
+        try:
+            records: list[Any] = json.loads(content)["records"]
+            return [record if isinstance(record, dict) else {} for record in records]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise _DamagedError from error
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_folder(self.path.parent)
+            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise ConfigError(str(self.path), [f"cannot be written: {error.strerror}"]) from error
+
+    @contextmanager
+    def _writing(self) -> Generator[list[dict[str, Any]]]:
+        """Yield the records to change under the writers' lock, and write them when that went well."""
+        with self._locked():
+            records = self._read_or_set_aside()
+            yield records
+            _replace(self.path, json.dumps({"version": 1, "records": records}, indent=1).encode())
+
+    def _read_or_set_aside(self) -> list[dict[str, Any]]:
+        try:
+            return self._read()
+        except _DamagedError:
+            self.path.replace(self.path.with_name(self.path.name + ".damaged"))
+            return []
+
+    def _key(self) -> bytes | None:
+        key = _own_bytes(self._key_path, _OTHERS, _KEY_BYTES)
+        return key if key is not None and len(key) == _KEY_BYTES else None
+
+    def _new_key(self) -> bytes:
+        key = secrets.token_bytes(_KEY_BYTES)
+        _replace(self._key_path, key)
+        return key
+
+
+def seal_of(key: bytes, *parts: Any) -> str:
+    """Return the seal of *parts*, which JSON can hold."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
+
+
+def is_sealed(key: bytes | None, seal: object, *parts: Any) -> bool:
+    """Say whether *seal* is that of *parts*; without a key nothing is sealed."""
+    return key is not None and hmac.compare_digest(str(seal).encode(), seal_of(key, *parts).encode())
+
+
+class _DamagedError(Exception):
+    """The file is no list of records."""
+
+
+def _is(record: Mapping[str, Any], kind: str, name: str) -> bool:
+    return (record.get("kind"), record.get("name")) == (kind, name)
+
+
+def _seal(record: Mapping[str, Any], key: bytes) -> str:
+    return seal_of(key, record["kind"], record["name"], record["about"])
+
+
+def _is_sealed(record: Mapping[str, Any], key: bytes) -> bool:
+    about: Any = record.get("about")
+    if (
+        not isinstance(about, dict)
+        or not isinstance(record.get("kind"), str)
+        or not isinstance(record.get("name"), str)
+    ):
+        return False
+    return is_sealed(key, record.get("seal"), record["kind"], record["name"], about)
+
+
+# ---- files that are ours alone ---------------------------------------------------------
+
+
+def _check_folder(folder: Path) -> None:
+    try:
+        _check_owner(folder, folder.stat(), _OTHERS_WRITE)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigError(str(folder), [f"cannot be read: {error.strerror}"]) from error
+
+
+def _own_bytes(path: Path, forbidden: int, limit: int) -> bytes | None:
+    """Return what is in *path*, None if there is none. Refuses what is not this user's alone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor, not a path)
+            _check_owner(path, os.fstat(descriptor), forbidden)
+            return file.read(limit + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
+
+
+def _check_owner(path: Path, status: os.stat_result, forbidden: int) -> None:
+    if status.st_uid != os.geteuid():
+        raise ConfigError(str(path), [f"belongs to user {status.st_uid}, not to you; nothing in it can be relied on"])
+    if status.st_mode & forbidden:
+        mode = stat.S_IMODE(status.st_mode)
+        right = mode & ~forbidden
+        raise ConfigError(
+            str(path),
+            [f"is open to others (mode {mode:04o}); see who changed it, then close it: chmod {right:04o} {path}"],
+        )
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write *path* whole or not at all, for this user alone."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor, not a path)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,194 @@
+"""What an approval is good for: who may give one, which later calls it covers, and where it is kept.
+
+Pure but for Approvals, which keeps what holds beyond one session, sealed, in a file of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from time import time
+from typing import Any
+
+import attrs
+from pluggent_hookspecs import Json
+from pluggent_hookspecs.decisions import REACHES, Approval, Ask, Reach
+from pluggent_hookspecs.events import ToolCallEvent
+
+from pluggent_host.sealed import SealedRecords
+from pluggent_host.verdicts import DOUBT
+
+FILE = "approvals.json"
+KIND = "approval"
+_ID_LENGTH = 12
+_LONGEST = 4_096
+
+
+@attrs.frozen
+class Standing:
+    """An approval of later calls: the same asks about the same tool in the same folder, with arguments that fit ``where``.
+
+    ``definition`` is the digest of the tool's definition: a tool that has changed is asked about anew.
+    ``reach`` is session or always.
+    """
+
+    capability: str
+    definition: str
+    asks: tuple[tuple[str, str], ...]
+    where: Mapping[str, str]
+    workspace: str
+    by: str
+    at_s: float
+    reach: Reach = "session"
+
+    @property
+    def id(self) -> str:
+        """A short name for it, the same for the same approval."""
+        what = [self.capability, self.definition, sorted(self.asks), dict(self.where), self.workspace]
+        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:_ID_LENGTH]
+
+    @property
+    def how(self) -> str:
+        """What it is good for, in words."""
+        return "for this session" if self.reach == "session" else "wherever it is asked about"
+
+    def covers(self, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]]) -> bool:
+        """Say whether it answers all of *asks* about *event*; one that must be asked anew is not answered."""
+        asked = tuple(asks)
+        return (
+            (self.capability, self.definition, self.workspace)
+            == (event.capability, event.definition, event.scope.workspace)
+            and all(ask.reach != "once" and plugin != DOUBT for plugin, ask in asked)
+            and {(plugin, ask.tell_user) for plugin, ask in asked} <= set(self.asks)
+            and may_approve(limits(asked), self.by)
+            and fits(self.where, event.arguments)
+        )
+
+
+def standing_of(by: str, approval: Approval, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]]) -> Standing | None:
+    """Return what *approval*, just given to *asks* about *event*, is good for beyond it; None if nothing."""
+    asked = tuple(asks)
+    given = capped(approval, narrowest(asked))
+    if not given.agreed or given.reach == "once":
+        return None
+    words = tuple((plugin, ask.tell_user) for plugin, ask in asked)
+    return Standing(
+        event.capability, event.definition, words, given.where, event.scope.workspace, by, time(), given.reach
+    )
+
+
+def narrowest(asks: Iterable[tuple[str, Ask]]) -> Reach:
+    """Return the most that an approval of all *asks* is good for."""
+    reaches = [ask.reach if plugin != DOUBT else "once" for plugin, ask in asks]
+    return min(reaches, key=REACHES.index, default="once")
+
+
+def capped(approval: Approval, most: Reach) -> Approval:
+    """Return *approval*, good for no more than *most*."""
+    return attrs.evolve(approval, reach=min(approval.reach, most, key=REACHES.index))
+
+
+def limits(asks: Iterable[tuple[str, Ask]]) -> tuple[tuple[str, ...], ...]:
+    """Return to whom *asks* are limited: a list of names for each that is."""
+    return tuple(ask.approvers for _, ask in asks if ask.approvers)
+
+
+def may_approve(approvers: Iterable[Iterable[str]], who: str) -> bool:
+    """Say whether *who* is among all of *approvers*, which are names with ``*``.
+
+    >>> may_approve([("key:*",), ("key:ann", "key:bob")], "key:bob"), may_approve([("key:*",)], "terminal:bob")
+    (True, False)
+    """
+    return all(any(fnmatchcase(who, name) for name in names) for names in approvers)
+
+
+def fits(where: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:
+    """Say whether *arguments* have every name of *where*, with a value that its pattern fits.
+
+    What is no text is compared as JSON writes it.
+
+    >>> fits({"path": "/srv/*"}, {"path": "/srv/a"}), fits({"path": "/srv/**"}, {"path": "/srv/../etc"})
+    (True, False)
+    """
+    return all(name in arguments and _fits(pattern, arguments[name]) for name, pattern in where.items())
+
+
+def _fits(pattern: str, value: Json) -> bool:
+    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False, sort_keys=True)
+    if "*" not in pattern:
+        return text == pattern
+    if len(text) > _LONGEST or ".." in re.split(r"[/\\]", text) or not text.isprintable():
+        return False
+    return _expression(pattern).fullmatch(text) is not None
+
+
+def _plain(value: Json) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+@lru_cache(256)
+def _expression(pattern: str) -> re.Pattern[str]:
+    parts = re.split(r"(\*+)", pattern)
+    return re.compile("".join(_part(part) for part in parts))
+
+
+def _part(part: str) -> str:
+    return re.escape(part) if not part.startswith("*") else "[^/]*" if part == "*" else ".*"
+
+
+class Approvals:
+    """The approvals that hold in every session whose transcript is in *folder*; read afresh by every call.
+
+    Raises ConfigError like SealedRecords. One that is damaged, or that somebody else wrote, is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._records = SealedRecords(folder / FILE)
+
+    def keep(self, standing: Standing) -> None:
+        """Let *standing* hold from now on."""
+        about = {
+            "capability": standing.capability,
+            "definition": standing.definition,
+            "asks": [list(ask) for ask in standing.asks],
+            "where": dict(standing.where),
+            "workspace": standing.workspace,
+            "by": standing.by,
+            "at_s": standing.at_s,
+        }
+        self._records.put(KIND, standing.id, lambda _: about)
+
+    def all(self) -> tuple[Standing, ...]:
+        """Return those that hold, oldest first."""
+        sealed = (record.about for record in self._records.all() if record.sealed and record.kind == KIND)
+        return tuple(sorted((_standing(about) for about in sealed), key=lambda each: each.at_s))
+
+    def forget(self, id: str) -> bool:
+        """Let the approval called *id* hold no longer; return whether there was one."""
+        return self._records.drop(KIND, id)
+
+    def problems(self) -> tuple[str, ...]:
+        """Return a sentence for each record, or the whole file, that is damaged and so counts as none."""
+        path = self._records.path
+        if self._records.is_damaged():
+            return (f"{path} is damaged: no approval in it counts",)
+        return tuple(
+            f"{path}: the approval '{record.name}' is damaged or was not written by pluggent; it does not count"
+            for record in self._records.all()
+            if not record.sealed
+        )
+
+
+def _standing(about: Mapping[str, Any]) -> Standing:
+    asks = tuple((str(plugin), str(words)) for plugin, words in about["asks"])
+    return Standing(
+        str(about["capability"]), str(about["definition"]), asks, dict(about["where"]),
+        str(about["workspace"]), str(about["by"]), float(about["at_s"]), "always",
+    )  # fmt: skip
