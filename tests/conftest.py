@@ -94,6 +94,13 @@ def peers_folder() -> Path:
     return PEERS
 
 
+@pytest.fixture
+async def patience() -> AsyncIterator[None]:
+    """Bound a test: what should end by itself does not get the run stuck."""
+    async with asyncio.timeout(30):
+        yield
+
+
 def threads() -> set[str]:
     """Return the threads that pluggent started."""
     return {f"thread {thread.name}" for thread in threading.enumerate() if thread.name.startswith("pluggent-")}

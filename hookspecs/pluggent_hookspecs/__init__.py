@@ -17,14 +17,19 @@ if TYPE_CHECKING:
     )
     from pluggent_hookspecs.commands import (
         Command as Command,
+        HostOperations as HostOperations,
+        HostTool as HostTool,
+        OnProgress as OnProgress,
     )
     from pluggent_hookspecs.decisions import (
         ANSWERS as ANSWERS,
         Allow as Allow,
         Answers as Answers,
+        Approval as Approval,
         Ask as Ask,
         Decision as Decision,
         Deny as Deny,
+        Reach as Reach,
         Respond as Respond,
         Window as Window,
     )
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
         OutputEvent as OutputEvent,
         PlanEvent as PlanEvent,
         ProvideEvent as ProvideEvent,
+        QuestionEvent as QuestionEvent,
         ReserveEvent as ReserveEvent,
         ResourceEvent as ResourceEvent,
         ResourceResultEvent as ResourceResultEvent,
@@ -137,6 +143,7 @@ if TYPE_CHECKING:
         Observation as Observation,
         PlanStepChanged as PlanStepChanged,
         PluginStateChanged as PluginStateChanged,
+        QuestionAnswered as QuestionAnswered,
         ReasoningShown as ReasoningShown,
         SessionClosed as SessionClosed,
         SessionOpened as SessionOpened,
@@ -158,6 +165,12 @@ if TYPE_CHECKING:
     from pluggent_hookspecs.plugins import (
         Opens as Opens,
         PluginContext as PluginContext,
+    )
+    from pluggent_hookspecs.questions import (
+        Accepted as Accepted,
+        Cancelled as Cancelled,
+        Declined as Declined,
+        Elicited as Elicited,
     )
     from pluggent_hookspecs.secrets import (
         Secret as Secret,
@@ -186,14 +199,21 @@ _ROOMS = {
         "freeze_object",
         "thaw",
     ),
-    "commands": ("Command",),
+    "commands": (
+        "Command",
+        "HostOperations",
+        "HostTool",
+        "OnProgress",
+    ),
     "decisions": (
         "ANSWERS",
         "Allow",
         "Answers",
+        "Approval",
         "Ask",
         "Decision",
         "Deny",
+        "Reach",
         "Respond",
         "Window",
     ),
@@ -228,6 +248,7 @@ _ROOMS = {
         "OutputEvent",
         "PlanEvent",
         "ProvideEvent",
+        "QuestionEvent",
         "ReserveEvent",
         "ResourceEvent",
         "ResourceResultEvent",
@@ -306,6 +327,7 @@ _ROOMS = {
         "Observation",
         "PlanStepChanged",
         "PluginStateChanged",
+        "QuestionAnswered",
         "ReasoningShown",
         "SessionClosed",
         "SessionOpened",
@@ -327,6 +349,12 @@ _ROOMS = {
     "plugins": (
         "Opens",
         "PluginContext",
+    ),
+    "questions": (
+        "Accepted",
+        "Cancelled",
+        "Declined",
+        "Elicited",
     ),
     "secrets": ("Secret",),
     "tools": (

@@ -89,11 +89,11 @@ class Approval:
     for the record; it counts from the application's own approver alone.
     """
 
-    agreed: bool
+    agreed: bool = attrs.field(validator=attrs.validators.instance_of(bool))
     reach: Reach = attrs.field(default="once", validator=attrs.validators.in_(REACHES))
-    reason: str = ""
+    reason: str = attrs.field(default="", validator=attrs.validators.instance_of(str))
     where: Mapping[str, str] = attrs.field(default=cast("Mapping[str, str]", EMPTY), converter=_patterns, kw_only=True)
-    by: str = attrs.field(default="", kw_only=True)
+    by: str = attrs.field(default="", validator=attrs.validators.instance_of(str), kw_only=True)
 
 
 @attrs.frozen

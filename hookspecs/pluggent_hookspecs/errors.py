@@ -143,6 +143,7 @@ class ToolErrorKind(StrEnum):
     RESULT = "unusable_result"
     CANCELLED = "cancelled"
     NOT_RUN = "not_run"
+    SKIPPED = "skipped"
     LIMIT = "limit"
     OUTCOME_UNKNOWN = "outcome_unknown"
 

@@ -15,6 +15,7 @@ from typing import cast
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
+from pluggent_hookspecs.decisions import Reach
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Part, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse
@@ -152,7 +153,9 @@ class ReserveEvent:
 class SettleEvent:
     """An attempt is over. ``outcome`` is done, failed or cancelled; ``usage`` is of this attempt alone.
 
-    ``reservation`` is what ``reserve`` of the same plugin returned for it.
+    ``reservation`` is what ``reserve`` of the same plugin returned for it. ``error`` says why the
+    attempt failed or was never made, empty if it is done: of a model call in words, of a tool call
+    the ToolErrorKind (its words have not passed the policies on results).
     """
 
     reserved: ReserveEvent
@@ -160,6 +163,7 @@ class SettleEvent:
     usage: Usage = Usage()
     outcome: str = "done"
     elapsed_s: float = 0.0
+    error: str = ""
 
 
 @attrs.frozen
@@ -276,11 +280,30 @@ class ResourceResultEvent:
 
 
 @attrs.frozen
+class QuestionEvent:
+    """A tool is about to ask a person for data.
+
+    ``source`` is on whose behalf, such as the name of a server; ``capability`` is the tool's id.
+    ``message`` and ``schema``, a JSON Schema of a flat object, are as they were given: text of
+    strangers, perhaps. ``rendered`` is all of it, made by the host for a person to read.
+    """
+
+    scope: Scope
+    capability: str
+    source: str
+    message: str
+    schema: Mapping[str, Json] = attrs.field(converter=freeze_object)
+    rendered: str = ""
+    digest: str = ""
+
+
+@attrs.frozen
 class ApprovalEvent:
     """A person is needed. ``rendered`` was made by the host from the frozen request.
 
-    An approver answers True or False for exactly ``digest``; None leaves it to the next.
-    ``asks`` are (plugin, question) in order.
+    An approver answers True or False for exactly ``digest``, or an Approval; None leaves it to the
+    next. ``asks`` are (plugin, question) in order. ``reach`` is the most that an approval will be
+    good for; ``approvers`` are those to whom asks are limited, a list of names for each such ask.
     """
 
     scope: Scope
@@ -289,3 +312,5 @@ class ApprovalEvent:
     rendered: str
     asks: tuple[tuple[str, str], ...] = ()
     capability: str = ""
+    reach: Reach = "once"
+    approvers: tuple[tuple[str, ...], ...] = ()

@@ -22,7 +22,7 @@ import pluggy
 from pluggent_hookspecs import events as e
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.commands import Command
-from pluggent_hookspecs.decisions import Decision, Deny, Window
+from pluggent_hookspecs.decisions import Approval, Decision, Deny, Window
 from pluggent_hookspecs.markers import (
     PROJECT,
     CallNext,
@@ -31,10 +31,11 @@ from pluggent_hookspecs.markers import (
     hookimpl as hookimpl,  # noqa: PLC0414 (the examples below use it)
 )
 from pluggent_hookspecs.memory import MemoryItem, MemoryStore
-from pluggent_hookspecs.messages import Message, Part
+from pluggent_hookspecs.messages import Message, Part, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse, Provider
 from pluggent_hookspecs.observations import Observation
 from pluggent_hookspecs.plans import Plan, PlanParser
+from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import Tool, ToolOutput, ToolSource
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -505,8 +506,39 @@ def transform_resource(event: e.ResourceResultEvent) -> MaybeAsync[Sequence[Part
 # ---- people and observers ---------------------------------------------------------------
 
 
+@_hook(HookKind.DECIDE)
+def decide_question(event: e.QuestionEvent) -> MaybeAsync[Decision | None]:
+    """Say whether a tool may put this question to a person. Allow or Deny.
+
+    Fires before anybody is asked. Deny: nobody is, and the tool gets Denied. What the person
+    answers goes to the tool, and so perhaps to a server: secrets must not be asked for so.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def decide_question(self, event):
+    ...         return Deny("no passwords") if "password" in event.rendered.lower() else None
+    """
+    raise AssertionError(event)
+
+
 @_hook(HookKind.FIRST)
-def resolve_approval(event: e.ApprovalEvent) -> MaybeAsync[bool | None]:
+def answer_question(event: e.QuestionEvent) -> MaybeAsync[Elicited | None]:
+    """Put ``event.rendered`` to a person; return Accepted, Declined, Cancelled, or None (not mine).
+
+    For people's front ends: only plugins that the operator lists under ``approvers`` are asked. The
+    answer has to fit ``event.schema``; it is data, and approves nothing. Nobody answering is Cancelled.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     async def answer_question(self, event):
+    ...         filled = await show_form_in_chat(event.rendered, event.schema)
+    ...         return Declined() if filled is None else Accepted(filled)
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.FIRST)
+def resolve_approval(event: e.ApprovalEvent) -> MaybeAsync[bool | Approval | None]:
     """Answer True (go on), False (no) or None (not mine) for exactly ``event.digest``.
 
     Fires when a decision is Ask. Only plugins that the operator lists under ``approvers`` are asked;
@@ -524,9 +556,12 @@ def resolve_approval(event: e.ApprovalEvent) -> MaybeAsync[bool | None]:
 def reserve(event: e.ReserveEvent) -> MaybeAsync[Deny | Json]:
     """Set aside what one attempt at a model or tool call may cost, or refuse it with Deny.
 
-    Fires after the decisions and approvals, before every attempt, retries included. The value it
+    Fires after the decisions and approvals, before every attempt, retries included. A model call
+    that is refused ends the turn; of a tool call the model reads ``tell_model`` and goes on, unless
+    the Deny has ``ends_turn``. The value it
     returns (None if it sets nothing aside) comes back in ``settle``, once for every
-    reservation, however the attempt ended. A failure is a refusal.
+    reservation, however the attempt ended. A failure is a refusal; what is reserved later than
+    the deadline is settled when it comes, with no usage.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -537,16 +572,20 @@ def reserve(event: e.ReserveEvent) -> MaybeAsync[Deny | Json]:
 
 
 @_hook(HookKind.LEDGER)
-def settle(event: e.SettleEvent) -> MaybeAsync[None]:
+def settle(event: e.SettleEvent) -> MaybeAsync[Usage | None]:
     """Put what one attempt did cost in the place of what ``reserve`` of this plugin set aside.
 
     Fires in the end of every attempt whose reservation was made, cancelled and broken ones
-    included; it is not cancelled itself.
+    included; it is not cancelled itself. Who knows what a model call did cost may return it as
+    ``Usage(cost_usd=…)``: it joins the usage of the call and the turn, unless the vendor told a
+    price, or another ledger before. The rest of that Usage is not looked at, and neither is the
+    price of a tool call.
 
     >>> class Plugin:
     ...     @hookimpl
     ...     def settle(self, event):
     ...         self.budget.book(event.reservation, event.usage.total)
+    ...         return Usage(cost_usd=event.usage.total * 2e-6)
     """
     raise AssertionError(event)
 

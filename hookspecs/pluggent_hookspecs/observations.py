@@ -136,6 +136,24 @@ class ToolFinished:
 
 
 @attrs.frozen
+class QuestionAnswered:
+    """A tool has asked a person for data. ``outcome`` is accepted, declined or cancelled.
+
+    ``fields`` are the names of what was given; the values are for the tool alone. ``by`` is who
+    answered, empty if nobody did. ``call_id`` is the call that asked.
+    """
+
+    scope: Scope
+    call_id: str
+    capability: str
+    source: str
+    outcome: str
+    by: str = ""
+    fields: tuple[str, ...] = ()
+    elapsed_s: float = 0.0
+
+
+@attrs.frozen
 class Vote:
     """What one plugin said to a decide hook, and how long it took."""
 
@@ -238,6 +256,7 @@ Observation: TypeAlias = (
     | ToolProgressed
     | ToolFinished
     | DecisionMade
+    | QuestionAnswered
     | PlanStepChanged
     | PluginStateChanged
     | HookFailed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtim
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
-from pluggent_hookspecs.messages import Part
+from pluggent_hookspecs.messages import Message, Part
 
 if TYPE_CHECKING:  # models builds on ToolSpec, and a tool may ask a model: a type, not a need
     from pluggent_hookspecs.memory import MemoryAccess
     from pluggent_hookspecs.models import ModelParameters, ModelResponse
+    from pluggent_hookspecs.questions import Elicited
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,6 +68,8 @@ class ToolSpec:
     changes nothing more. ``exclusive``: runs alone. ``concurrent``: may run beside other
     calls although it has writing effects. ``extra`` holds what only one vendor's declaration
     of tools knows, under the name of its wire format: ``{"openai": {"strict": True}}``.
+    ``stops_batch``: the calls behind it in the same reply begin only once it has succeeded; if
+    its result is an error, a denial or a time-out too, they are not run.
     """
 
     name: str
@@ -82,6 +85,7 @@ class ToolSpec:
     exclusive: bool = False
     concurrent: bool = False
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    stops_batch: bool = False
     _memo: dict[Any, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def memo(self, key: object, make: Callable[[ToolSpec], Any]) -> Any:
@@ -175,7 +179,10 @@ class ToolContext(Protocol):
         ...
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Tell whoever watches how far this call is. Safe from any thread."""
+        """Tell whoever watches how far this call is. Safe from any thread.
+
+        While a plugin filters results or outputs, *message* is not shown: it would go past it.
+        """
         ...
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> ToolOutput:
@@ -183,9 +190,40 @@ class ToolContext(Protocol):
         ...
 
     async def call_model(
-        self, prompt: str, *, system: str = "", parameters: ModelParameters | None = None
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        system: str = "",
+        parameters: ModelParameters | None = None,
+        ask: str = "",
     ) -> ModelResponse:
-        """Ask the session's model one question, without its history and without tools."""
+        """Ask the session's model, without the session's history and without tools.
+
+        *prompt* is a question, or a conversation of the tool's own: messages of the roles user
+        and assistant, without tool calls; text for the system goes into *system* alone. The
+        limit on the length of the answer is ``parameters.max_output_tokens``, as given.
+
+        With *ask*, the reason in words, a person who can answer now has to agree first, whatever
+        the policies allow; for prompts that somebody else wrote, such as a server. Nobody there
+        is a denial. Raises Denied where a policy or the person says no, ProviderError where the
+        model fails, ValueError for a conversation that is none.
+        """
+        ...
+
+    async def elicit(self, message: str, schema: Mapping[str, Json], *, source: str = "") -> Elicited:
+        """Ask a person for data, and return Accepted, Declined or Cancelled.
+
+        *schema* is a JSON Schema of a flat object: strings, numbers, integers, booleans, choices
+        (``enum``, or ``oneOf`` with ``const`` and ``title``) and lists of choices; with titles,
+        descriptions, defaults and bounds, as MCP has it. *source* is on whose behalf the tool
+        asks, such as the name of a server; the person is told, beside the plugin's id. The host
+        renders the question, and checks the answer against the schema.
+
+        It goes to a person who can answer now; nobody there is Cancelled, at once. The call's
+        clock stands still meanwhile. What comes back approves nothing. Never ask for secrets so.
+        Raises Denied where a policy says no (``decide_question``), ToolError for a schema that
+        no form can be made of, LimitReached for more questions in a turn than it may have.
+        """
         ...
 
     def memory(self, store: str = "") -> MemoryAccess:
@@ -207,10 +245,24 @@ class Tool(Protocol):
 
 @runtime_checkable
 class ToolSource(Protocol):
-    """A set of tools that is known only after connecting somewhere."""
+    """A set of tools that is known only after connecting somewhere.
+
+    The sources of a plugin are asked side by side, each under a deadline of its own. If one
+    fails, the others keep their tools, and the failure is told and shown. A source may have
+    more attributes than the method below; each is read anew whenever it matters:
+
+    - ``name: str``: what the failure calls it.
+    - ``prefix: str``: how the names of all its tools begin. It is not asked for a session that
+      wants only tools with other names. A tool with another name makes it fail.
+    - ``required: bool``: True makes its failure the plugin's; False never does. Where it says
+      nothing, its failure is the plugin's if no tool of the plugin is left.
+    - ``revision: int``: grows when its tools have changed, or when it is worth asking again after
+      a failure. The next request to the model offers the new set. Without it, a source is asked
+      once, and after a failure again when the next session opens.
+    """
 
     async def tools(self) -> Iterable[Tool]:
-        """Connect if need be and return the tools; called when a session opens."""
+        """Connect if need be and return the tools; called when a session opens, or goes on."""
         ...
 
 
@@ -230,6 +282,7 @@ class ToolMark:
     exclusive: bool
     concurrent: bool
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    stops_batch: bool = False
 
 
 TOOL_MARK = "__pluggent_tool__"
@@ -274,6 +327,7 @@ def tool(
     exclusive: bool = False,
     concurrent: bool = False,
     extra: Mapping[str, Json] = EMPTY,
+    stops_batch: bool = False,
 ) -> Callable[[F], F]: ...
 def tool(
     function: F | None = None,
@@ -291,6 +345,7 @@ def tool(
     exclusive: bool = False,
     concurrent: bool = False,
     extra: Mapping[str, Json] = EMPTY,
+    stops_batch: bool = False,
 ) -> F | Callable[[F], F]:
     """Mark a typed, documented function, sync or async, as a tool. It stays an ordinary function.
 
@@ -308,7 +363,7 @@ def tool(
     """
     mark = ToolMark(
         name, description, compact_description, effects, tags, category, version,
-        timeout_s, idempotent, exclusive, concurrent, extra,
+        timeout_s, idempotent, exclusive, concurrent, extra, stops_batch,
     )  # fmt: skip
 
     def write(marked: F) -> F:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pluggent_host.version import VERSION as __version__  # noqa: N811 (the name that tools look for)
 
 if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
+    from pluggent_hookspecs.decisions import Approval as Approval
+
     from pluggent_host.attachments import audio as audio, file as file, image as image
     from pluggent_host.host import Host as Host
     from pluggent_host.memories import Memory as Memory
-    from pluggent_host.pausing import Approval as Approval, Pending as Pending
+    from pluggent_host.pausing import Pending as Pending
     from pluggent_host.saying import TurnOptions as TurnOptions
     from pluggent_host.session import OfferedTool as OfferedTool, Session as Session
     from pluggent_host.settings import (

@@ -46,24 +46,27 @@ async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[obj
     plugins = PluginSet(found, settings, VERSION)
     plugins.register_in_code(in_code)
     plugins.load_hooks()
-    toolbox = Toolbox(plugins, settings)
+    threads = Threads()
+    caller = Caller(threads)
+    toolbox = Toolbox(plugins, settings, caller)
     capabilities = Capabilities(plugins, settings)
     plugins.tools_named, plugins.model_named = toolbox.named, capabilities.model
     try:
         await plugins.open_hooks()
-        return _put_together(settings, found, plugins, toolbox, capabilities)
+        return _put_together(settings, found, plugins, toolbox, capabilities, caller, threads)
     except BaseException:
         await plugins.aclose()
+        await caller.close(settings.timeouts.close_s)
+        threads.close()
         raise
 
 
 def _put_together(
-    settings: HostSettings, found: Catalog, plugins: PluginSet, toolbox: Toolbox, capabilities: Capabilities
-) -> Parts:
+    settings: HostSettings, found: Catalog, plugins: PluginSet, toolbox: Toolbox, capabilities: Capabilities,
+    caller: Caller, threads: Threads,
+) -> Parts:  # fmt: skip
     _check_required(settings, plugins)
     chains = build(plugins.manager, settings, {record.id: record.version for record in found.records})
-    threads = Threads()
-    caller = Caller(threads)
     observers = Observers(chains["observe"], caller, settings.timeouts.observe_s)
     watchers = Watchers()
 

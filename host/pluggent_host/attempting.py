@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 import attrs
-from pluggent_hookspecs import Usage, errors
+from pluggent_hookspecs import errors
 
 from pluggent_host.calling import being_cancelled
 from pluggent_host.ledgers import Ledgers, RefusedError
@@ -56,10 +56,9 @@ class Attempting(Generic[E, R]):
         cost = None if ledgers is None else operation.cost(self.event, attempt.number)
         if ledgers is None or cost is None:
             return await operation.execute(self.event, attempt)
-        begun = False
         try:
-            async with ledgers.around(cost, lambda: operation.used if begun else Usage(), lambda: operation.failed):
-                begun = True
+            async with ledgers.around(cost):
                 return await operation.execute(self.event, attempt)
         except RefusedError as refused:
+            cost.payer.refused(refused.deny)
             raise self.unpaid(refused) from refused

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 from pluggent_hookspecs import errors
@@ -24,7 +25,8 @@ from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.nearest import nearest
 from pluggent_host.pausing import Pending
 from pluggent_host.results import fit
-from pluggent_host.slots import Slot, outcome_of, segments, unknown_tool
+from pluggent_host.slots import Slot, notable, outcome_of, segments, stops, unknown_tool, with_shown
+from pluggent_host.standing import limits, narrowest
 from pluggent_host.step import Spent, ToolsSettled
 from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolset import Toolset
@@ -35,7 +37,15 @@ NOBODY = "This call needs a person's approval, and nobody was there to give it. 
 
 WOULD_ASK = "Dry run: '{}' would need a person's approval ({}) and was not run. Go on as if it had been."
 
+NOT_APPROVED = "This call was not run: one before it was not approved."
+
+SKIPPED = (
+    "This call was not run: '{0}', a call before it in the same reply, {1}, and what stands behind it runs"
+    " only if it succeeds. Look at that result first."
+)
+
 REFUSED = "a person has already refused exactly this call"
+TOO_OFTEN = "this turn has asked a person too often"
 
 
 @attrs.frozen
@@ -83,14 +93,21 @@ class Batch:
         return await self._go_on()
 
     async def _go_on(self) -> BatchRun:
+        stopper: Slot | None = None
         for segment in segments(self._slots):
-            if any(slot.unanswered or slot.pending for slot in self._slots):  # an exclusive one: nothing overtakes it
+            last = segment[-1]
+            if stopper is not None:
+                await self._skip(segment, stopper)
+            elif any(slot.unanswered or slot.pending for slot in self._slots):  # nothing overtakes one in its place
                 await self._leave(segment)
             else:
                 await self._dispatch([slot for slot in segment if isinstance(slot.decided, Ready)])
                 await self._run_segment(segment)
+                if last.open and last.in_place:
+                    await self._ask(last)
+            stopper = stopper or (last if last.stopped else None)
         for slot in self._slots:
-            if slot.message is None and slot.pending is None:
+            if slot.open:
                 await self._ask(slot)
         messages = tuple(slot.message for slot in self._slots if slot.message is not None)
         settled = ToolsSettled(
@@ -148,7 +165,7 @@ class Batch:
             turn.runner, turn, turn.scope, tool, call.id, arguments, self._round, index,
             turn.left_s(turn.quota.timeout_s(tool)),
         )  # fmt: skip
-        slot = Slot(call, operation, effects_seen=turn.effects, note=note)
+        slot = self._slot(call, operation, note=note)
         if problem:
             operation.kind = kind
             output = await turn.operations.finish(operation, operation.event, ToolOutput.error(problem))
@@ -162,14 +179,18 @@ class Batch:
         await self._note(slot, slot.decided)
         return slot
 
+    def _slot(self, call: ToolCall, operation: ToolCallOperation, **more: Any) -> Slot:
+        turn = self._turn
+        stopping = stops(operation.tool, turn.stops_batch)
+        return Slot(call, operation, effects_seen=turn.effects, stops=stopping, **more)
+
     async def _note(self, slot: Slot, decided: Decided[ToolCallEvent, ToolOutput]) -> None:
         slot.decided = decided
-        if isinstance(decided, Asked):
-            slot.asked = True
-            if slot.operation.fingerprint(decided.event) in self._turn.refused:
-                await self._deny(slot, Deny(REFUSED))
-        elif isinstance(decided, Denied):
+        slot.asked = isinstance(decided, Asked)
+        if isinstance(decided, Denied):
             await self._deny(slot, decided.deny)
+        elif self._turn.refused and slot.operation.fingerprint(decided.event) in self._turn.refused:
+            await self._deny(slot, Deny(REFUSED))
 
     def _offer(self) -> str:
         return f"Offered are: {', '.join(self._offered)}." if self._offered else "No tools are offered."
@@ -199,10 +220,19 @@ class Batch:
             if slot.message is None and self._turn.pauses:
                 self._wait(slot)
             elif slot.message is None:
-                slot.dispatched, slot.note = False, ""
-                self._turn.quota.give_back(slot.operation.tool)
-                slot.operation.kind = ToolErrorKind.NOT_RUN
-                await self._settle(slot, ToolOutput.error("This call was not run: one before it was not approved."))
+                await self._pass_over(slot, ToolErrorKind.NOT_RUN, NOT_APPROVED)
+
+    async def _skip(self, slots: Sequence[Slot], stopper: Slot) -> None:
+        text = SKIPPED.format(stopper.call.name, "was denied" if stopper.denied else "failed")
+        for slot in slots:
+            if slot.message is None:
+                await self._pass_over(slot, ToolErrorKind.SKIPPED, text)
+
+    async def _pass_over(self, slot: Slot, kind: ToolErrorKind, text: str) -> None:
+        slot.dispatched, slot.asked, slot.note = False, False, ""
+        self._turn.quota.give_back(slot.operation.tool)
+        slot.operation.kind = kind
+        await self._settle(slot, ToolOutput.error(text))
 
     async def _run_segment(self, slots: Sequence[Slot]) -> None:
         free = [slot for slot in slots if not slot.operation.tool.serial]
@@ -226,9 +256,6 @@ class Batch:
             await self._perform(slot)
 
     async def _perform(self, slot: Slot) -> None:
-        if slot.operation.tool.spec.exclusive and isinstance(slot.decided, Asked):
-            await self._ask(slot)
-            return
         if isinstance(slot.decided, Ready | Answered):
             decided = await self._current(slot, slot.decided)
             if decided is not slot.decided:
@@ -262,19 +289,18 @@ class Batch:
             failed = ToolOutput.error(f"Error: this call failed in a plugin around it: {error}")
             output = await turn.operations.finish(slot.operation, event, failed)
         turn.effects += slot.operation.ran and slot.operation.tool.changes
-        slot.ends_turn = slot.ends_turn or slot.operation.ends_turn
         await self._settle(slot, output)
 
     async def _ask(self, slot: Slot) -> None:
         asked = slot.decided
         if not isinstance(asked, Asked):
             return
-        if slot.operation.fingerprint(asked.event) in self._turn.refused:
+        if slot.operation.fingerprint(asked.event) in self._turn.refused:  # since it was decided about
             await self._deny(slot, Deny(REFUSED))
             return
         decided = self._turn.answer(asked)
         if decided is None and not self._turn.may_ask():
-            await self._deny(slot, Deny("this turn has asked a person too often"))
+            await self._deny(slot, Deny(TOO_OFTEN))
             return
         decided = decided or await self._turn.put(asked)
         if isinstance(decided, Ready | Answered):
@@ -311,7 +337,8 @@ class Batch:
         slot.dispatched = False
         slot.pending = Pending(
             slot.call.id, slot.call.name, event.capability, event.definition, event.arguments_json, event.digest,
-            asks, slot.operation.rendered(event),
+            asks, slot.operation.rendered(event), event.scope.workspace, narrowest(asked), limits(asked),
+            self._turn.operations.identities(asked),
         )  # fmt: skip
 
     # ---- settle --------------------------------------------------------------------------
@@ -323,13 +350,14 @@ class Batch:
     async def _fail(self, slot: Slot, text: str) -> None:
         slot.denied = True
         slot.operation.kind = ToolErrorKind.DENIED
-        if not slot.begun:
+        if not slot.operation.ran:
             self._turn.quota.give_back(slot.operation.tool)
             slot.note = ""
         await self._settle(slot, ToolOutput.error(text))
 
     async def _settle(self, slot: Slot, output: ToolOutput) -> None:
         turn, operation = self._turn, slot.operation
+        slot.ends_turn = slot.ends_turn or operation.ends_turn
         output, whole = fit(output, turn.quota.result_bytes(operation.tool))
         content: tuple[Part, ...] = (
             (Text(output.for_model),) if isinstance(output.for_model, str) else tuple(output.for_model)
@@ -338,8 +366,9 @@ class Batch:
             content = (*content, Text(f"\n\n{slot.note}"))
         message = clean_message(Message.tool(slot.call, content, is_error=output.is_error))
         outcome = ToolErrorKind.OUTCOME_UNKNOWN if operation.unsure else operation.kind or ""
-        turn.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole))
         slot.output, slot.message = output, message
+        told = notable(slot, served=turn.may_serve(operation.capability()))
+        turn.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole, told))
         if slot.dispatched and slot.decided is not None:
             turn.settled(operation, slot.decided.event, outcome)
         turn.tell(
@@ -356,4 +385,5 @@ class Batch:
         )
         shown = (*((Text(output.for_user),) if output.for_user else ()), *output.media)
         if shown and not (output.silent and turn.may_serve(operation.capability())):
-            await turn.show(Message.assistant(shown), operation.capability())
+            out = await turn.show(Message.assistant(shown), operation.capability())
+            slot.output = with_shown(output, out)

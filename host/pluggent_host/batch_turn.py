@@ -48,8 +48,8 @@ class BatchTurn(Journal, Protocol):
         """Make what was appended as durable as the operator wants effects to be."""
         ...
 
-    async def show(self, message: Message, source: str) -> bool:
-        """Put *message* before the person, if the output policies let it pass."""
+    async def show(self, message: Message, source: str) -> Message | None:
+        """Put *message* before the person; return what the output policies let pass of it, None for nothing."""
         ...
 
     def may_serve(self, capability: str) -> bool:
@@ -62,6 +62,11 @@ class BatchTurn(Journal, Protocol):
 
     def settled(self, call: ToolCallOperation, event: ToolCallEvent, outcome: str) -> None:
         """A call that may not be repeated has ended with *outcome*, a ToolErrorKind or nothing."""
+        ...
+
+    @property
+    def stops_batch(self) -> tuple[str, ...]:
+        """The tools, as the operator names them, behind whose failures nothing of a reply is run."""
         ...
 
     @property

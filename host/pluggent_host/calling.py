@@ -68,6 +68,7 @@ class Caller:
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
         self._abandoned: set[asyncio.Task[Any]] = set()
+        self._closed = False
 
     async def call(self, impl: Impl, event: object, deadline: float) -> Answer:
         """Call *impl* with *event* until *deadline* (``perf_counter`` seconds).
@@ -121,13 +122,14 @@ class Caller:
 
         Then it is cancelled, given *stopping_s* seconds to clean up, left behind, and Late raised.
         """
-        task = _start(_settle(awaitable))
+        running = _Running(awaitable)
+        task = _start(running.settled())
         if not task.done():
             self._abandoned.add(task)
             task.add_done_callback(self._abandoned.discard)
             try:
                 while not task.done() and (seconds := left()) > 0:
-                    await asyncio.wait((task,), timeout=min(seconds, _LONGEST_S))
+                    await running.wait(task, min(seconds, _LONGEST_S))
             except asyncio.CancelledError:
                 await _stop(task, awaitable, stopping_s)
                 raise
@@ -141,8 +143,18 @@ class Caller:
             raise error
         return cast("T", value)
 
+    def leave(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run *coroutine* in a task that nobody waits for, as long as the host is open."""
+        if self._closed:
+            coroutine.close()
+            return
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._abandoned.add(task)
+        task.add_done_callback(self._abandoned.discard)
+
     async def close(self, timeout_s: float) -> None:
         """Cancel what was abandoned and wait for it, *timeout_s* at most."""
+        self._closed = True
         tasks = tuple(self._abandoned)
         for task in tasks:
             task.cancel()
@@ -158,14 +170,46 @@ async def _stop(task: asyncio.Task[Any], awaitable: Awaitable[Any], stopping_s: 
         awaitable.close()  # cancelled before its first step, it would be complained about
 
 
-async def _settle(awaitable: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    # An exception that is no Exception would leave the task through the event loop itself.
-    try:
-        return await awaitable, None
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; Caller.call reports it)
-        return None, error
+class _Running:
+    """What runs in a task of its own, and who waits for it.
+
+    It wakes whoever waits before its task ends: asyncio.wait() would take another trip through
+    the loop, in the way of every tool and every model call.
+    """
+
+    __slots__ = ("_awaitable", "_waiter")
+
+    def __init__(self, awaitable: Awaitable[Any]) -> None:
+        self._awaitable = awaitable
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def settled(self) -> tuple[Any, BaseException | None]:
+        # An exception that is no Exception would leave the task through the event loop itself.
+        try:
+            return await self._awaitable, None
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; Caller.call reports it)
+            return None, error
+        finally:
+            self._wake()
+
+    async def wait(self, task: asyncio.Task[Any], seconds: float) -> None:
+        """Wait until *task* is done, *seconds* at most."""
+        loop = asyncio.get_running_loop()
+        self._waiter = waiter = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
+        task.add_done_callback(self._wake)  # cancelled before its first step, it would say nothing
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            task.remove_done_callback(self._wake)
+            self._waiter = None
+
+    def _wake(self, _: object = None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 if sys.version_info >= (3, 12):

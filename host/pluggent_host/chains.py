@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -17,6 +19,7 @@ import pluggy
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, Band, HookKind, ImplOptions
+from pluggent_hookspecs.observations import Vote
 
 from pluggent_host.catalog import APP
 from pluggent_host.settings import HostSettings
@@ -42,6 +45,12 @@ class Impl:
     events: tuple[type, ...] = ()
     incremental: int | None = None
     why: str = ""
+    abstains: tuple[None, Vote] = attrs.field(init=False, repr=False)
+    """The ballot of no opinion: nearly all are, so it is made once."""
+
+    @abstains.default
+    def _abstains(self) -> tuple[None, Vote]:
+        return None, Vote(self.plugin, "none")
 
 
 Chain = tuple[Impl, ...]
@@ -53,6 +62,8 @@ class Chains:
 
     by_hook: Mapping[str, Chain]
     digest: str
+    identities: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """What stands for the version and settings of each plugin."""
 
     def __getitem__(self, hook: str) -> Chain:
         return self.by_hook.get(hook, ())
@@ -74,7 +85,14 @@ def build(manager: pluggy.PluginManager, settings: HostSettings, versions: Mappi
             by_hook[name] = _ordered(name, info.kind, impls, settings.order, problems)
     if problems:
         raise ConfigError("hooks", sorted(set(problems)))
-    return Chains(by_hook, _digest(by_hook, versions))
+    plugins = {impl.plugin for chain in by_hook.values() for impl in chain}
+    identities = {plugin: _identity(plugin, settings, versions) for plugin in sorted(plugins)}
+    return Chains(MappingProxyType(by_hook), _digest(by_hook, versions), MappingProxyType(identities))
+
+
+def _identity(plugin: str, settings: HostSettings, versions: Mapping[str, str]) -> str:
+    what = [plugin, versions.get(plugin, ""), settings.plugins.get(plugin, {})]
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
 
 def _impl(hookimpl: Any, settings: HostSettings, problems: list[str]) -> tuple[Impl, ImplOptions]:

@@ -7,6 +7,7 @@ host's own records included, is understood from its fields.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
@@ -25,6 +26,7 @@ T = TypeVar("T")
 
 TAG = "type"
 _PLAIN = "json"
+_encode = msgspec.json.Encoder().encode
 # Json is an alias of itself, which no library resolves: its values are passed on as they are.
 _NAMES: dict[str, Any] = {"Json": Any, "Mapping": Mapping, "Sequence": Sequence}
 
@@ -60,6 +62,22 @@ def to_plain(value: object) -> Any:
     return _converter().unstructure(value)
 
 
+def line_of(plain: object) -> bytes:
+    r"""Return what to_plain() made as one line of JSON; half characters and NaN are written too.
+
+    >>> line_of({"b": 1, "a": "é"})
+    b'{"b":1,"a":"\xc3\xa9"}\n'
+    """
+    try:
+        line = _encode(plain)
+    except (UnicodeEncodeError, TypeError):  # half a character, or a text of a class of its own
+        line = b"null"
+    # msgspec writes NaN and infinity as null: only where a null stands can one have been.
+    if b"null" in line:
+        line = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return line + b"\n"
+
+
 @overload
 def from_plain(plain: object, type: type[T]) -> T: ...
 @overload
@@ -81,7 +99,7 @@ def _converter() -> cattrs.Converter:
     made.register_structure_hook_factory(attrs.has, partial(_object_reader, made))
     made.register_unstructure_hook_func(_is_mapping, thaw)
     made.register_structure_hook_func(_is_mapping, _mapping)
-    made.register_unstructure_hook_func(_is_sequence, lambda values: [made.unstructure(each) for each in values])
+    made.register_unstructure_hook_factory(_is_sequence, partial(_sequence_writer, made))
     made.register_unstructure_hook_func(_is_set, sorted)
     made.register_unstructure_hook(bytes, bytes.decode)
     made.register_structure_hook(bytes, _bytes)
@@ -141,6 +159,16 @@ def _object_reader(converter: cattrs.Converter, cls: Any) -> Callable[[Any, Any]
         return fields(cast("Mapping[str, Any]", plain), cls)
 
     return read
+
+
+def _sequence_writer(converter: cattrs.Converter, kind: Any) -> Callable[[Sequence[object]], list[Any]]:
+    any_of = converter.unstructure
+    members = get_args(kind)[:1]
+    if not (members and attrs.has(members[0])):
+        return lambda values: [any_of(each) for each in values]
+    member = members[0]
+    write = converter.get_unstructure_hook(member)
+    return lambda values: [write(each) if type(each) is member else any_of(each) for each in values]
 
 
 def _write_respond(respond: Respond, converter: cattrs.Converter) -> dict[str, Any]:

@@ -200,6 +200,7 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "on_ask": Key(_choice("console", "pause", "deny"), tighten=_towards("console", "pause", "deny")),
         "stream": Key(_choice("held", "provisional"), tighten=_towards("provisional", "held")),
         "fsync": Key(_choice("off", "effects"), tighten=_towards("off", "effects")),
+        "stops_batch": Key(_LISTABLE, _union, _union),
         # Fewer plugins may mean fewer policies, so an untrusted file has no say in who runs.
         "selection.mode": Key(_choice("all", "allow", "safe")),
         "selection.allow": Key(_LISTABLE),

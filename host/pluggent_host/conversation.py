@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import time
 from typing import Any
@@ -126,11 +126,11 @@ class Conversation:
         self.append(answer)
         self.waiting = attrs.evolve(self.waiting, resolved={**self.waiting.resolved, answer.digest: answer})
 
-    def approved(self, decided: Decided[Any, Any] | None, asked: Asked[Any, Any]) -> None:
+    def approved(self, decided: Decided[Any, Any] | None, asked: Asked[Any, Any], identities: tuple[str, ...]) -> None:
         """Keep the approval that has just been given to *asked*, if it is good for more than this request."""
         if isinstance(decided, Ready) and decided.approval is not None and isinstance(asked.event, ToolCallEvent):
             answer = decided.approval
-            standing = standing_of(answer.by, answer.approval, asked.event, asked.asks)
+            standing = standing_of(answer.by, answer.approval, asked.event, asked.asks, identities)
             if standing is not None:
                 self.stand(standing)
 
@@ -141,11 +141,12 @@ class Conversation:
         self.append(standing)
         self.standing = (*self.standing, standing)
 
-    def stands(self, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]]) -> Standing | None:
+    def stands(
+        self, event: ToolCallEvent, asks: Sequence[tuple[str, Ask]], identities: Sequence[str]
+    ) -> Standing | None:
         """Return what a person has approved before that covers all of *asks* about *event*."""
-        asked = tuple(asks)
         always = () if self.approvals is None else self.approvals.all()
-        return next((each for each in (*self.standing, *always) if each.covers(event, asked)), None)
+        return next((each for each in (*self.standing, *always) if each.covers(event, asks, identities)), None)
 
     def withdraw(self, why: str) -> None:
         """Give up what waits: every open call has its one result, and the turn is over."""

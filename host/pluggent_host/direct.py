@@ -41,7 +41,7 @@ async def call_directly(
     turn = _DirectTurn(services, conversation, agent, scope, None)
     turn.append(began(scope, services))
     try:
-        run = await run_batch(turn, agent.tools, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0)
+        run = await run_batch(turn, await agent.offer.latest(), (ToolCall(f"{scope.turn_id}.direct", name, text),), 0)
     finally:
         book(turn.usage)
         turn.append(TurnOver(scope.turn_id, "direct", usage=turn.usage))

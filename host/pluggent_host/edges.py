@@ -10,7 +10,7 @@ import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.events import InputEvent, OutputEvent, Scope
-from pluggent_hookspecs.messages import Message, Role, Usage
+from pluggent_hookspecs.messages import Message, Role
 from pluggent_hookspecs.observations import Change
 
 from pluggent_host.modelcalls import message_digest
@@ -56,9 +56,6 @@ class _Edge:
 
     def may_respond(self, plugin: str) -> bool:
         return False
-
-    used = Usage()
-    failed = False
 
     def cost(self, event: Any, attempt: int) -> None:
         """Cost nothing that a ledger keeps."""

@@ -22,6 +22,7 @@ from pluggent_host.signatures import Signature, read_signature
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHARED = (
     "tags", "category", "version", "compact_description", "timeout_s", "idempotent", "exclusive", "concurrent", "extra",
+    "stops_batch",
 )  # fmt: skip
 _DIGEST = object()
 
@@ -71,6 +72,8 @@ def _digest(spec: ToolSpec) -> str:
     flags = (spec.idempotent, spec.exclusive, spec.concurrent)
     effects = None if spec.effects is None else sorted(spec.effects)
     shown = (spec.name, spec.description, spec.parameters, effects, spec.timeout_s, flags, spec.extra)
+    if spec.stops_batch:  # appended, so that tools without it keep the digest that they had
+        shown = (*shown, "stops_batch")
     return hashlib.sha256(canonical(shown)).hexdigest()
 
 

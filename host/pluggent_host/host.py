@@ -8,21 +8,21 @@ import itertools
 import os
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from pathlib import Path
 from time import time
 from typing import Any, TypeVar, overload
 
 import attrs
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.events import ApprovalEvent, Scope
-from pluggent_hookspecs.markers import hookimpl
+from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 from pluggent_hookspecs.observations import DecisionMade, Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
 
+from pluggent_host import inside
 from pluggent_host.assembly import Parts, assemble, look_around, take_apart
 from pluggent_host.catalog import PluginRecord
 from pluggent_host.chains import Chains
@@ -30,10 +30,12 @@ from pluggent_host.conversation import Agent, Conversation
 from pluggent_host.discovery import Discovery
 from pluggent_host.loading import registered_name
 from pluggent_host.modellists import Models, models_of
+from pluggent_host.people import Answerer, Approver, people
 from pluggent_host.quota import check_names
 from pluggent_host.saying import check, check_limits, checked_metadata
-from pluggent_host.session import Session
+from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import HostSettings, Limits
+from pluggent_host.standing import Approvals
 from pluggent_host.toolbox import ToolChoice
 from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, check_given, rebuild
 from pluggent_host.turn_result import TurnResult
@@ -45,7 +47,8 @@ K = TypeVar("K")
 DEFAULT_MODEL = "offline/demo"
 """What answers where no model is configured: no network, no key, and it says so."""
 
-Approver = Callable[[ApprovalEvent], Awaitable[bool | None] | bool | None]
+SESSIONS = "sessions"
+"""The folder of transcripts in that of the state, and of the approvals that hold in all of them."""
 
 
 @attrs.frozen(eq=False)
@@ -93,6 +96,7 @@ class Host:
         plugins: Iterable[object] = (),
         policies: Iterable[object] = (),
         approver: Approver | None = None,
+        answerer: Answerer | None = None,
         settings: Mapping[str, Any] | None = None,
         system: str = "",
         limits: Limits | None = None,
@@ -109,8 +113,11 @@ class Host:
         are what sessions offer: functions, Tool objects, names of installed tools or tool
         plugins, or ``"*"`` for all that are installed. *plugins* and *policies* are plugin
         objects of your own; the application counts as the operator. *approver* answers asks: it
-        gets an ApprovalEvent and returns True, False or None. *settings* maps plugin ids to their
-        settings. *config* holds everything else (see HostSettings); what is given here wins.
+        gets an ApprovalEvent and returns True, False, an Approval, or None to leave it open.
+        *answerer* answers what tools ask a person for: it gets a QuestionEvent and returns Accepted,
+        Declined, Cancelled or None.
+        *settings* maps plugin ids to their settings. *config* holds everything else (see
+        HostSettings); what is given here wins.
 
         *installed* False uses no installed plugin at all. *acknowledged* is asked about every
         third-party package with hooks; where it says no, the host does not open. *state_dir*
@@ -122,13 +129,14 @@ class Host:
         _check_types(tools=tools, limits=limits, config=config, settings=settings)
         merged = _merged(config or HostSettings(), model, system, limits, strict=strict, plugins=settings)
         found = look_around(merged, installed=installed, acknowledged=acknowledged)
-        in_code = [*plugins, *policies, *([_Approver(approver)] if approver is not None else [])]
-        parts = await assemble(merged, found, in_code)
-        host = cls(parts, _Defaults(tuple(tools), _path(state_dir), _path(workspace)))
-        try:
-            yield host
-        finally:
-            await host.aclose()
+        in_code = [*plugins, *policies, *people(approver, answerer)]
+        defaults = _Defaults(tuple(tools), _path(state_dir), _path(workspace))
+        with inside.marked():
+            host = cls(await assemble(merged, found, in_code), defaults)
+            try:
+                yield host
+            finally:
+                await host.aclose()
 
     async def aclose(self) -> None:
         """Close every session, then every plugin in reverse order. Safe twice; ``open`` calls it."""
@@ -195,8 +203,9 @@ class Host:
         check("parameters", parameters, ModelParameters)
         check("dry_run", dry_run, bool)
         parts, settings = self._parts, self._parts.services.settings
-        toolset = await parts.toolbox.toolset(self._defaults.tools if tools is None else tuple(tools))
-        check_names((limits or settings.limits).per_tool, toolset)
+        offer = await parts.toolbox.tools(self._defaults.tools if tools is None else tuple(tools))
+        check_names((limits or settings.limits).per_tool, offer.current)
+        check_names([name for name in settings.stops_batch if "*" not in name], offer.current, "stops_batch")
         id = id or f"s{int(time()):x}-{secrets.token_hex(4)}"
         transcript = self._transcript(id)
         try:
@@ -214,7 +223,7 @@ class Host:
         who = Agent(
             found,
             Message.system(text) if text else None,
-            toolset,
+            offer,
             parameters or ModelParameters(),
             limits or settings.limits,
             self._defaults.workspace,
@@ -224,10 +233,12 @@ class Host:
             id, "", origin, agent, principal, channel, chat_id, str(self._defaults.workspace or ""),
             dry_run=dry_run, metadata=about,
         )  # fmt: skip
-        conversation = Conversation(transcript, (*past.messages, *given), past.unsure, past.waiting, past.standing)
+        conversation = Conversation(
+            transcript, (*past.messages, *given), past.unsure, past.waiting, past.standing, self._approvals()
+        )
         session = Session(parts.services, conversation, who, scope, past.turns, past.usage, self._sessions.discard)
         self._sessions.add(session)
-        parts.services.tell(SessionOpened(scope, name, tuple(toolset), parts.services.chains.digest))
+        parts.services.tell(SessionOpened(scope, name, tuple(offer.current), parts.services.chains.digest))
         return session
 
     def _transcript(self, id: str) -> Transcript:
@@ -236,7 +247,10 @@ class Host:
         # Only durable sessions need the converter of all types behind it.
         from pluggent_host.transcript_file import FileTranscript
 
-        return FileTranscript(self._defaults.state_dir / "sessions", id)
+        return FileTranscript(self._defaults.state_dir / SESSIONS, id)
+
+    def _approvals(self) -> Approvals | None:
+        return None if self._defaults.state_dir is None else Approvals(self._defaults.state_dir / SESSIONS)
 
     @overload
     def events(self) -> EventStream[Observation]: ...
@@ -254,6 +268,11 @@ class Host:
         return self._parts.watchers.stream(kinds)
 
     # ---- capabilities --------------------------------------------------------------------
+
+    async def tools(self, *choices: ToolChoice) -> tuple[OfferedTool, ...]:
+        """Return the tools that a session with these *choices* would offer (default: the host's)."""
+        self._alive()
+        return offered((await self._parts.toolbox.tools(choices or self._defaults.tools)).current)
 
     def memory(self, store: str = "", *, principal: str = "") -> MemoryAccess:
         """Return a memory store by name (default: the only one), each call under the memory policies."""
@@ -284,9 +303,13 @@ class Host:
     # ---- looking in ----------------------------------------------------------------------
 
     async def load_all(self) -> None:
-        """Load every plugin that may run now instead of when it is needed; ``plugins`` says what became of each."""
+        """Load every plugin that may run, and list all tools, now instead of when they are needed.
+
+        ``plugins`` says what became of each. Raises ConfigError for settings of tools that there are not.
+        """
         self._alive()
         await self._parts.plugins.load_all()
+        await self._parts.toolbox.tools(("*",))
 
     @property
     def plugins(self) -> tuple[tuple[PluginRecord, str, str], ...]:
@@ -305,17 +328,6 @@ class Host:
     def _alive(self) -> None:
         if self._closed:
             raise SessionError("the host is closed; open another one with Host.open(…)")
-
-
-class _Approver:
-    """An application's approver function as a plugin object."""
-
-    def __init__(self, approve: Approver) -> None:
-        self._approve = approve
-
-    @hookimpl
-    def resolve_approval(self, event: ApprovalEvent) -> Awaitable[bool | None] | bool | None:
-        return self._approve(event)
 
 
 class _HostJournal:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+import inspect
+import math
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any
@@ -17,6 +19,11 @@ from pluggent_hookspecs.observations import HookFailed, Observation
 
 from pluggent_host.calling import Answer, Caller, to_its_end
 from pluggent_host.chains import Chains, Impl
+from pluggent_host.coming import Coming
+from pluggent_host.operation import Cost, Payer
+
+Held = list[tuple[str, Json]]
+"""Which plugin has reserved, and what it called that."""
 
 
 class RefusedError(Exception):
@@ -38,73 +45,120 @@ class Ledgers:
     tell: Callable[[Observation], None]
 
     @asynccontextmanager
-    async def around(
-        self, cost: ReserveEvent, used: Callable[[], Usage], failed: Callable[[], bool]
-    ) -> AsyncGenerator[None]:
+    async def around(self, cost: Cost) -> AsyncGenerator[None]:
         """Reserve with every ledger, and settle with each that reserved. Raises RefusedError."""
-        held: list[tuple[str, Json]] = []
-        started, outcome = perf_counter(), "failed"
+        held: Held = []
+        payer, begun, started = cost.payer, False, perf_counter()
+        outcome, error = "failed", ""
         try:
-            await self._reserve(cost, held)
-            started = perf_counter()
+            await self._reserve(cost.event, held)
+            begun, started = True, perf_counter()
             yield
-            outcome = "failed" if failed() else "done"
+            error = payer.failure
+            outcome = "failed" if error else "done"
         except asyncio.CancelledError:
-            outcome = "cancelled"
+            outcome, error = "cancelled", "cancelled"
+            raise
+        except RefusedError as refused:
+            error = f"refused by {refused}"
+            raise
+        except BaseException as failure:
+            error = str(failure) or type(failure).__name__
             raise
         finally:
-            elapsed_s, usage = perf_counter() - started, used()
-            events = [
-                (plugin, SettleEvent(cost, reservation, usage, outcome, elapsed_s)) for plugin, reservation in held
-            ]
-            waiting = [awaited for plugin, event in events for awaited in self._settled(plugin, event)]
-            if waiting:
-                await to_its_end(asyncio.gather(*waiting))
+            if held:
+                usage = payer.used if begun else Usage()
+                over = SettleEvent(cost.event, None, usage, outcome, perf_counter() - started, error)
+                await self._settle(over, held, payer if begun else None)
 
-    async def _reserve(self, cost: ReserveEvent, held: list[tuple[str, Json]]) -> None:
+    # ---- before --------------------------------------------------------------------------
+
+    async def _reserve(self, event: ReserveEvent, held: Held) -> None:
         deadline = perf_counter() + self.hook_s
         for impl in self.chains["reserve"]:
-            answer = await self._asked(impl, cost, deadline, held)
+            answer = await self._asked(impl, event, deadline, held)
+            if _is_reservation(answer.value):
+                held.append((impl.plugin, answer.value))  # one that came too late, too
             if answer.problem:
-                self.tell(HookFailed(cost.scope, impl.plugin, "reserve", answer.problem))
+                self.tell(HookFailed(event.scope, impl.plugin, "reserve", answer.problem))
                 failed = Deny(
                     "a policy failed, so this was not done", tell_user=f"policy '{impl.plugin}' {answer.problem}"
                 )
                 raise RefusedError(impl.plugin, failed)
             if isinstance(answer.value, Deny):
                 raise RefusedError(impl.plugin, answer.value)
-            if answer.value is not None:
-                held.append((impl.plugin, answer.value))
 
-    async def _asked(self, impl: Impl, cost: ReserveEvent, deadline: float, held: list[tuple[str, Json]]) -> Answer:
-        answer = self.caller.call_now(impl, cost, deadline)
+    async def _asked(self, impl: Impl, event: ReserveEvent, deadline: float, held: Held) -> Answer:
+        coming = Coming(lambda reservation: self._too_late(impl.plugin, event, reservation))
+        answer = self.caller.call_now(coming.through(impl) if impl.blocking else impl, event, deadline)
         if not answer.waits:
             return answer
-        asking = asyncio.ensure_future(self.caller.awaited(impl, answer, deadline))
+        awaited = answer.value
+        noted = answer._replace(value=awaited if impl.blocking else coming.noted(awaited))
+        asking = asyncio.ensure_future(self.caller.awaited(impl, noted, deadline))
         try:
             await to_its_end(asking)
         except asyncio.CancelledError:
             # What was set aside in the moment of the cancellation is settled like everything else.
-            value = asking.result().value if asking.done() and not asking.cancelled() else None
-            if value is not None and not isinstance(value, Deny):
+            if _is_reservation(value := coming.give_up()):
                 held.append((impl.plugin, value))
             raise
-        return asking.result()
+        finally:
+            if inspect.iscoroutine(awaited) and inspect.getcoroutinestate(awaited) == inspect.CORO_CREATED:
+                awaited.close()
+        answered = asking.result()
+        return answered._replace(value=coming.give_up()) if answered.problem else answered
 
-    def _settled(self, plugin: str, event: SettleEvent) -> Iterator[Coroutine[Any, Any, None]]:
-        """Settle with *plugin*; yield what of it has to be awaited, by its deadline."""
-        for impl in self.chains["settle"]:
-            if impl.plugin == plugin:
-                deadline = perf_counter() + self.hook_s
-                answer = self.caller.call_now(impl, event, deadline)
-                if answer.waits:
-                    yield self._awaited(impl, answer, event, deadline)
-                else:
-                    self._check(impl, answer, event)
+    def _too_late(self, plugin: str, event: ReserveEvent, reservation: Any) -> None:
+        """Settle what nobody waited for any more when it was reserved: nothing of it was used."""
+        if _is_reservation(reservation):
+            over = SettleEvent(event, None, outcome="failed", error="it was reserved too late")
+            self.caller.leave(self._settle(over, [(plugin, reservation)], None))
 
-    async def _awaited(self, impl: Impl, answer: Answer, event: SettleEvent, deadline: float) -> None:
-        self._check(impl, await self.caller.awaited(impl, answer, deadline), event)
+    # ---- after ---------------------------------------------------------------------------
 
-    def _check(self, impl: Impl, answer: Answer, event: SettleEvent) -> None:
-        if answer.problem:
-            self.tell(HookFailed(event.reserved.scope, impl.plugin, "settle", answer.problem))
+    async def _settle(self, over: SettleEvent, held: Sequence[tuple[str, Json]], payer: Payer | None) -> None:
+        waiting: list[Coroutine[Any, Any, None]] = []
+        for plugin, reservation in held:
+            event = attrs.evolve(over, reservation=reservation)
+            for impl in self.chains["settle"]:
+                if impl.plugin == plugin:
+                    deadline = perf_counter() + self.hook_s
+                    answer = self.caller.call_now(impl, event, deadline)
+                    if answer.waits:
+                        waiting.append(self._awaited(impl, answer, event, payer, deadline))
+                    else:
+                        self._settled(impl, answer, event, payer)
+        if waiting:
+            await to_its_end(asyncio.gather(*waiting))
+
+    async def _awaited(
+        self, impl: Impl, answer: Answer, event: SettleEvent, payer: Payer | None, deadline: float
+    ) -> None:
+        self._settled(impl, await self.caller.awaited(impl, answer, deadline), event, payer)
+
+    def _settled(self, impl: Impl, answer: Answer, event: SettleEvent, payer: Payer | None) -> None:
+        problem = answer.problem or _unusable(answer.value)
+        if problem:
+            self.tell(HookFailed(event.reserved.scope, impl.plugin, "settle", problem))
+        elif answer.value is not None and payer is not None and payer.used.cost_usd is None:
+            # What the vendor bills goes before it, and so does what a ledger before this one knew.
+            price: float | None = answer.value.cost_usd
+            if price is not None:
+                payer.priced(price)
+
+
+def _is_reservation(value: object) -> bool:
+    return value is not None and not isinstance(value, Deny)
+
+
+def _unusable(value: object) -> str:
+    """Return what is wrong with what ``settle`` came back with, empty if nothing is."""
+    if value is None:
+        return ""
+    if not isinstance(value, Usage):
+        return f"returned {type(value).__name__}, not a Usage or None"
+    price: object = value.cost_usd
+    if price is not None and not (isinstance(price, int | float) and math.isfinite(price) and price >= 0):
+        return f"returned a Usage with cost_usd={price!r}, which is no amount of money"
+    return ""

@@ -13,7 +13,6 @@ from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
 from pluggent_hookspecs.events import MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
-from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change
 
 from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
@@ -74,9 +73,6 @@ class _MemoryOperation:
             raise MemoryStoreError(
                 MemoryStoreErrorKind.UNAVAILABLE, f"{self._capability} did not answer within {OPERATION_S:g} s"
             ) from error
-
-    used = Usage()
-    failed = False
 
     def cost(self, event: Any, attempt: int) -> None:
         """Cost nothing that a ledger keeps."""

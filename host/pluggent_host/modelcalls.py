@@ -30,7 +30,7 @@ from pluggent_hookspecs.observations import Change, ModelRetried
 from pluggent_host.calling import being_cancelled, said
 from pluggent_host.capabilities import Model
 from pluggent_host.functions import definition_digest
-from pluggent_host.operation import Attempt, Hooks, Journal
+from pluggent_host.operation import Attempt, Cost, Hooks, Journal
 from pluggent_host.quoting import quoted
 from pluggent_host.replies import Called, checked, seen_in
 from pluggent_host.toolset import Toolset
@@ -108,7 +108,9 @@ class ModelCallOperation:
 
     name = "model_call"
     hooks = HOOKS
-    failed = False
+    failure = ""
+    ends_turn = False
+    """Whether a policy that refused it wants the turn to end."""
 
     def __init__(
         self, journal: Journal, scope: Scope, provider: Provider, capability: str, request: ModelRequest,
@@ -129,7 +131,7 @@ class ModelCallOperation:
         self.called = f"{provider.name}/{request.model}"
         self.children: list[Called] = []
         self.attempts = 0
-        self.failure = ""
+        self.broke = ""
         self.asked: ModelRequestEvent | None = None
         self.answering: ModelRequestEvent | None = None
         """What was asked in place of this request, if the reply is an answer to that."""
@@ -212,17 +214,24 @@ class ModelCallOperation:
         if model:
             found = await self._find(model)
             provider, capability, request = found.provider, found.capability, attrs.evolve(request, model=found.name)
-        return ModelCallOperation(
+        return type(self)(
             self.journal, self.scope, provider, capability, request, offered, self.event.round,
             self._attempt_s, self._deltas, self._find, self._ask, f"{self.id}.r{number}",
         )  # fmt: skip
 
-    def cost(self, event: ModelRequestEvent, attempt: int) -> ReserveEvent:
+    def refused(self, deny: Deny) -> None:
+        self.ends_turn = self.ends_turn or deny.ends_turn
+
+    def priced(self, cost_usd: float) -> None:
+        self.used = attrs.evolve(self.used, cost_usd=cost_usd)
+        self.spent += Usage(cost_usd=cost_usd)
+
+    def cost(self, event: ModelRequestEvent, attempt: int) -> Cost:
         request = event.request
         sent = sum(len(message.text) for message in request.messages) // BYTES_A_TOKEN
         name = f"{self._provider.name}/{request.model}"
         most = request.parameters.max_output_tokens
-        return ReserveEvent(self.scope, self.name, self.id, attempt, self._capability, name, sent, most)
+        return Cost(ReserveEvent(self.scope, self.name, self.id, attempt, self._capability, name, sent, most), self)
 
     async def put(self, asked: Any) -> Any:
         return await self._ask(asked)
@@ -236,7 +245,7 @@ class ModelCallOperation:
         if not children:
             return (Called(self.called, self.spent, elapsed_s, error, finish),)
         own = elapsed_s - sum(child.elapsed_s for child in children)
-        first = (Called(self.called, self.spent, own, self.failure),) if self.attempts else ()
+        first = (Called(self.called, self.spent, own, self.broke),) if self.attempts else ()
         return (*first, *children[:-1], attrs.evolve(children[-1], finish=finish, error=error))
 
     def absorb(self, child: Any, elapsed_s: float, error: str) -> None:
@@ -259,7 +268,7 @@ class ModelCallOperation:
                     return await self._whole(event.request)
                 return await self._streamed(event.request, attempt, self._deltas, limit)
         except ProviderError as error:
-            self.failure = str(error)
+            self.broke = str(error)
             raise
         except TimeoutError as error:
             if perf_counter() - started < most:
@@ -334,27 +343,34 @@ class ModelCallOperation:
     def response(self, value: object) -> ModelResponse:
         if isinstance(value, str):
             return ModelResponse(Message.assistant(value))
-        if not isinstance(value, ModelResponse):
-            raise ValueError(f"answered {type(value).__name__}, not a ModelResponse or text")
-        return value
+        return _reply_of(value, "answered {}, not a ModelResponse or text")
 
     def result_event(self, event: ModelRequestEvent, result: ModelResponse) -> ModelResponseEvent:
         asked = self.answering or event
         return ModelResponseEvent(event.scope, asked.request, result, asked.provider, event.round)
 
     def changed_result(self, event: ModelResponseEvent, value: Any, plugin: str) -> ModelResponseEvent:
-        if not isinstance(value, ModelResponse):
-            raise ValueError(f"returned {type(value).__name__}, not a ModelResponse")
-        return attrs.evolve(event, response=value)
+        return attrs.evolve(event, response=_reply_of(value, "returned {}, not a ModelResponse"))
 
     def result(self, event: ModelResponseEvent) -> ModelResponse:
         return event.response
 
     def withheld(self, event: ModelRequestEvent, deny: Deny) -> ModelResponse:
-        raise errors.Denied("decide_model_response", deny.tell_user, event.digest)
+        self.ends_turn = self.ends_turn or deny.ends_turn
+        raise errors.Denied("decide_model_response", deny.tell_user, event.digest, tell_model=deny.tell_model)
 
     def broken(self, event: ModelRequestEvent, error: errors.PluggentError) -> ModelResponse:
         raise error
+
+
+def _reply_of(value: object, problem: str) -> ModelResponse:
+    """Return *value*, which a plugin gave. Raises ValueError unless it is a reply of the assistant."""
+    if not isinstance(value, ModelResponse):
+        raise ValueError(problem.format(type(value).__name__))
+    try:
+        return checked(value)
+    except TypeError as error:
+        raise ValueError(f"gave a reply that is none: {error}") from error
 
 
 async def _let_catch_up(deltas: ShowDeltas, limit: asyncio.Timeout) -> None:

@@ -6,70 +6,44 @@ An ask down here goes to somebody who can answer now; nobody there is a denial, 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Mapping
-from time import perf_counter
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.events import Scope, ToolCallEvent
+from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess
-from pluggent_hookspecs.messages import Message, Role, Text, Usage
-from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelResponse
+from pluggent_hookspecs.messages import Message, Role, Text
+from pluggent_hookspecs.models import ModelResponse
 from pluggent_hookspecs.observations import ToolFinished, ToolProgressed, ToolStarted
+from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.arguments import ArgumentProblems, canonical
-from pluggent_host.batch import REFUSED, WOULD_ASK
-from pluggent_host.calling import Caller
+from pluggent_host.batch import REFUSED, TOO_OFTEN, WOULD_ASK
 from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Services
-from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
-from pluggent_host.modelcalls import ModelCallOperation
+from pluggent_host.decided import Answered, Asked, Denied, Ready
 from pluggent_host.nearest import nearest
-from pluggent_host.operation import Journal
-from pluggent_host.quota import Quota
+from pluggent_host.nested_models import Prompt, ask_model
+from pluggent_host.nested_questions import ask_person
+from pluggent_host.nesting import Nesting, NestingTurn
+from pluggent_host.questions import Question
 from pluggent_host.results import fit
-from pluggent_host.settings import Limits
-from pluggent_host.threads import Threads
 from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolcontext import CallContext
 from pluggent_host.toolset import Toolset
-from pluggent_host.transcript import Dispatched, Entry, Settled, Spending
+from pluggent_host.transcript import Dispatched, Settled
 from pluggent_host.wellformed import clean_message
 
 E = TypeVar("E")
 R = TypeVar("R")
 
 
-class NestingTurn(Journal, Protocol):
-    """The turn, as far as nested operations need it."""
-
-    @property
-    def scope(self) -> Scope: ...
-    @property
-    def limits(self) -> Limits: ...
-    @property
-    def quota(self) -> Quota: ...
-    @property
-    def caller(self) -> Caller: ...
-    @property
-    def threads(self) -> Threads: ...
-
-    effects: int
-
-    @property
-    def refused(self) -> set[str]: ...
-    def may_ask(self) -> bool: ...
-    def append(self, *entries: Entry) -> None: ...
-    async def commit(self) -> None: ...
-    def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str: ...
-    def settled(self, call: ToolCallOperation, event: ToolCallEvent, outcome: str) -> None: ...
-    def spend(self, usage: Usage) -> None: ...
-    async def put(self, asked: Asked[E, R]) -> Decided[E, R] | None: ...
+FILTERS = ("transform_tool_result", "decide_tool_result", "transform_output", "decide_output")
+"""While one of these is implemented, the progress of a tool is told without its words."""
 
 
 class NestedCalls:
@@ -79,21 +53,23 @@ class NestedCalls:
         self._turn = turn
         self._agent = agent
         self._services = services
-        self._numbers = itertools.count(1)
+        self._nesting = Nesting(turn, agent, services)
+        self._filtered = any(services.chains[hook] for hook in FILTERS)
         self._loop = asyncio.get_running_loop()
         self.caller = turn.caller
         self.threads = turn.threads
         self.protected = agent.protected
-        self._outer: dict[str, ToolCallOperation] = {}
 
     def context(self, call: ToolCallOperation, clock: Deadline) -> CallContext:
-        return CallContext(self, call, clock, self._agent.workspace, len(self._above(call)))
+        return CallContext(self, call, clock, self._agent.workspace, len(self._nesting.above(call)))
 
     def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
         return self._turn.doubts(call, event)
 
     def progressed(self, call: ToolCallOperation, done: float, total: float | None, message: str) -> None:
-        event = ToolProgressed(call.scope, call.event.call_id, call.tool.spec.name, done, total, message)
+        # What every other text has to pass cannot be asked from here, in whatever thread this is.
+        text = "" if self._filtered else message
+        event = ToolProgressed(call.scope, call.event.call_id, call.tool.spec.name, done, total, text)
         self._loop.call_soon_threadsafe(self._turn.tell, event)
 
     # ---- another tool --------------------------------------------------------------------
@@ -113,35 +89,13 @@ class NestedCalls:
         quota = self._turn.quota
         if refusal := quota.take(tools[name]).refusal:
             raise errors.ToolError(refusal.removeprefix("Error: "), tool=name, kind=ToolErrorKind.LIMIT)
-        id = f"{outer.id}.{next(self._numbers)}"
+        id = self._nesting.next_id(outer)
         call = ToolCallOperation(
-            self, self._turn, self._below(outer), tools[name], id, prepared, outer.event.round, outer.event.index,
-            min(outer.timeout_s, quota.timeout_s(tools[name])), id,
+            self, self._turn, self._nesting.scope(outer), tools[name], id, prepared,
+            outer.event.round, outer.event.index, min(outer.timeout_s, quota.timeout_s(tools[name])), id,
         )  # fmt: skip
-        self._outer[id] = outer
-        try:
+        with self._nesting.entered(id, outer):
             return await self._run(call, outer)
-        finally:
-            del self._outer[id]
-
-    def _above(self, call: ToolCallOperation) -> list[ToolCallOperation]:
-        above: list[ToolCallOperation] = []
-        outer = self._outer.get(call.id)
-        while outer is not None:
-            above.append(outer)
-            outer = self._outer.get(outer.id)
-        return above
-
-    async def _put(self, asked: Asked[E, R], outer: ToolCallOperation) -> Decided[E, R] | None:
-        """Ask somebody, the clocks of every call above standing still."""
-        clocks = [call.clock for call in (outer, *self._above(outer))]
-        for clock in clocks:
-            clock.stop()
-        try:
-            return await self._turn.put(asked)
-        finally:
-            for clock in clocks:
-                clock.start()
 
     async def _run(self, call: ToolCallOperation, outer: ToolCallOperation) -> ToolOutput:
         try:
@@ -160,7 +114,7 @@ class NestedCalls:
                 turn.append(Dispatched(call.scope.turn_id, (key,)))
                 await turn.commit()
             turn.tell(ToolStarted(call.scope, call.event.call_id, name, capability, agreed.event.arguments_json))
-            output, whole = fit(await self._services.operations.perform(agreed), turn.quota.result_bytes(call.tool))
+            output, whole = fit(await self._performed(call, agreed), turn.quota.result_bytes(call.tool))
         except BaseException:
             if risky:
                 call.unsure = True
@@ -168,12 +122,23 @@ class NestedCalls:
             raise
         finally:
             turn.effects += call.ran and call.tool.changes
-        outer.ends_turn = outer.ends_turn or call.ends_turn
+            outer.ends_turn = outer.ends_turn or call.ends_turn
         if risky:
             self._settle(call, agreed.event, output, whole)
         told = attrs.evolve(output, for_user=None, media=())
         turn.tell(ToolFinished(call.scope, call.event.call_id, name, capability, told, call.elapsed_s, call.ran))
         return output
+
+    async def _performed(
+        self, call: ToolCallOperation, agreed: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
+    ) -> ToolOutput:
+        try:
+            return await self._services.operations.perform(agreed)
+        except errors.Denied as refused:  # by a ledger, or because the decision had grown old
+            call.kind = ToolErrorKind.DENIED
+            if not call.ran:
+                self._turn.quota.give_back(call.tool)
+            return ToolOutput.error(f"Denied: {refused.tell_model}")
 
     async def _agreed(
         self, call: ToolCallOperation, outer: ToolCallOperation
@@ -181,11 +146,14 @@ class NestedCalls:
         """Return what may be performed, or what the tool is told instead."""
         turn = self._turn
         decided = await self._services.operations.decide(call)
+        fingerprint = call.fingerprint(decided.event)
+        if fingerprint in turn.refused and not isinstance(decided, Denied):
+            return ToolOutput.error(f"Denied: {REFUSED}")
         if isinstance(decided, Asked):
-            fingerprint = call.fingerprint(decided.event)
-            if fingerprint in turn.refused or not turn.may_ask():
-                return ToolOutput.error(f"Denied: {REFUSED}")
-            answer = await self._put(decided, outer)
+            answer = turn.answer(decided)
+            if answer is None and not turn.may_ask():
+                return ToolOutput.error(f"Denied: {TOO_OFTEN}")
+            answer = answer or await self._nesting.put(decided, outer)
             if isinstance(answer, Denied):
                 turn.refused.add(fingerprint)
             decided = answer or decided
@@ -208,48 +176,16 @@ class NestedCalls:
         self._turn.append(Settled(call.scope.turn_id, call.event.call_id, message, outcome, whole))
         self._turn.settled(call, event, outcome)
 
-    def _below(self, outer: ToolCallOperation) -> Scope:
-        return attrs.evolve(self._turn.scope, origin="tool", parent_id=outer.id)
+    # ---- the model, people and memory ----------------------------------------------------
 
-    # ---- the model and memory ------------------------------------------------------------
+    async def nested_model(self, outer: ToolCallOperation, prompt: Prompt) -> ModelResponse:
+        return await ask_model(self._nesting, outer, prompt)
 
-    async def nested_model(
-        self, outer: ToolCallOperation, prompt: str, system: str, parameters: ModelParameters | None
-    ) -> ModelResponse:
-        agent, turn = self._agent, self._turn
-        messages = (*((Message.system(system),) if system else ()), Message.user(prompt))
-        request = ModelRequest(agent.model.name, messages, (), parameters or ModelParameters())
-        scope = self._below(outer)
-        call = ModelCallOperation(
-            turn, scope, agent.model.provider, agent.model.capability, request, Toolset(), outer.event.round,
-            lambda: self._services.settings.timeouts.model_s, None, self._services.model,
-            lambda asked: self._put(asked, outer), f"{outer.id}.{next(self._numbers)}",
-        )  # fmt: skip
-        decided = await self._services.operations.decide(call)
-        if isinstance(decided, Asked):
-            decided = await self._put(decided, outer) or decided
-        match decided:
-            case Denied(by=by, deny=deny):
-                raise errors.Denied(by, deny.tell_model, decided.event.digest)
-            case Asked():
-                raise errors.Denied("host", "this model call needs a person's approval", decided.event.digest)
-            case Ready() | Answered():
-                pass
-        started, failure, finish = perf_counter(), "", ""
-        try:
-            response = await self._services.operations.perform(decided)
-            finish = response.finish_reason
-            return response
-        except BaseException as error:
-            failure = str(error) or type(error).__name__
-            raise
-        finally:
-            for each in call.calls(perf_counter() - started, finish, failure):
-                turn.spend(each.usage)
-                turn.append(Spending(scope.turn_id, each.model, each.usage, each.error))
-                turn.tell(each.event(scope, outer.event.round))
+    async def nested_question(self, outer: ToolCallOperation, question: Question) -> Elicited:
+        return await ask_person(self._nesting, outer, question)
 
     def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess:
+        nesting = self._nesting
         return self._services.memory(
-            store, self._turn, self._below(outer), self._numbers, lambda asked: self._put(asked, outer)
+            store, self._turn, nesting.scope(outer), nesting.numbers, lambda asked: nesting.put(asked, outer)
         )

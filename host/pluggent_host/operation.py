@@ -67,6 +67,35 @@ class Recorded(Protocol):
         ...
 
 
+class Payer(Protocol):
+    """What ledgers have to do with: an operation whose attempts cost something."""
+
+    @property
+    def used(self) -> Usage:
+        """What the last attempt used."""
+        ...
+
+    @property
+    def failure(self) -> str:
+        """Why the last attempt failed although it raised nothing, empty if it did not."""
+        ...
+
+    def refused(self, deny: Deny) -> None:
+        """A ledger refuses the next attempt."""
+        ...
+
+    def priced(self, cost_usd: float) -> None:
+        """A ledger knows what the last attempt did cost."""
+        ...
+
+
+class Cost(NamedTuple):
+    """One attempt as ledgers see it, and who pays for it."""
+
+    event: ReserveEvent
+    payer: Payer
+
+
 class Operation(Recorded, Protocol[E, R]):
     """One thing to be done, as the sequence sees it. ``event`` carries the request.
 
@@ -99,17 +128,7 @@ class Operation(Recorded, Protocol[E, R]):
 
     def may_respond(self, plugin: str) -> bool: ...
     def response(self, value: object) -> R: ...
-    @property
-    def failed(self) -> bool:
-        """Whether the last attempt failed although it raised nothing."""
-        ...
-
-    @property
-    def used(self) -> Usage:
-        """What the last attempt used."""
-        ...
-
-    def cost(self, event: E, attempt: int) -> ReserveEvent | None:
+    def cost(self, event: E, attempt: int) -> Cost | None:
         """Return what ledgers are asked before an attempt, None if it costs nothing that they keep."""
         ...
 

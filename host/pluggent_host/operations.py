@@ -13,13 +13,13 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
 import attrs
 from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Decision, Deny
+from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
 
 from pluggent_host.approvers import Approvers
@@ -86,9 +86,12 @@ class Operations:
             return Answered(operation, event, by, asked.verdict.respond.value)
         return Ready(MADE_BY_DECIDE, operation, event, asked.asks)
 
-    def refused(self, asked: Asked[E, R], by: str, reason: str) -> Denied[E, R]:
+    def identities(self, asks: Iterable[tuple[str, Ask]]) -> tuple[str, ...]:
+        """Return what stands for the version and the settings of each plugin that asks."""
+        return tuple(self._chains.identities.get(plugin, "") for plugin, _ in asks)
+
+    def refused(self, operation: Operation[E, R], event: E, by: str, reason: str) -> Denied[E, R]:
         """Do not go on with what a person has refused, who was asked before; the record says so."""
-        operation, event = asked.operation, asked.event
         self._write(operation, record_of(operation, event, "refused", by, reason, (), (), perf_counter()))
         why = f"a person refused this{': ' if reason else ''}{reason}"
         return Denied(operation, event, by, Deny(why, tell_user=f"refused by {by}"))

@@ -27,7 +27,8 @@ class Pending:
     ``arguments_json`` is exactly what will run, ``digest`` names the request, ``asks`` are
     (plugin, its words), none for a call that only waits for one before it; ``rendered`` is the
     request for a person to read. ``reach`` is the most that an approval is good for, ``approvers``
-    are those to whom asks are limited. ``workspace`` is the folder that the tool would work in.
+    are those to whom asks are limited. ``workspace`` is the folder that the tool would work in,
+    ``identities`` stand for the version and settings of each plugin that asks.
     """
 
     call_id: str
@@ -41,6 +42,12 @@ class Pending:
     workspace: str = ""
     reach: Reach = "always"
     approvers: tuple[tuple[str, ...], ...] = ()
+    identities: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> frozenset[tuple[str, str, str]]:
+        """Each ask with who asks: plugin, words, identity."""
+        return frozenset((*ask, identity) for ask, identity in zip(self.asks, self.identities, strict=True))
 
     @property
     def why(self) -> str:
@@ -125,6 +132,7 @@ class Waiting:
     said: Message
     results: Mapping[str, Message] = attrs.field(factory=dict[str, Message])
     resolved: Mapping[str, Resolved] = attrs.field(factory=dict[str, Resolved])
+    told: Mapping[str, Outcome] = attrs.field(factory=dict[str, Outcome])
     form: OutputForm[Any] | None = None
 
     @property
@@ -135,6 +143,15 @@ class Waiting:
             for pending in self.paused.pending
             if pending.asks and pending.call_id not in self.results and pending.digest not in self.resolved
         )
+
+
+def approval_of(call_id: str, answer: object) -> Approval:
+    """Return *answer* to the call *call_id*. Raises TypeError for what is none."""
+    if isinstance(answer, bool):
+        return Approval(answer)
+    if isinstance(answer, Approval):
+        return answer
+    raise TypeError(f"answers[{call_id!r}]: expected True, False or an Approval, got {type(answer).__name__}")
 
 
 def refusal(pending: Pending, approval: Approval, who: str) -> str:
@@ -156,6 +173,7 @@ def answered(
     if not given.agreed or given.reach == "once":
         return resolved, None
     standing = Standing(
-        pending.capability, pending.definition, pending.asks, given.where, pending.workspace, by, at_s, given.reach
-    )
+        pending.capability, pending.definition, pending.asks, pending.identities, given.where, pending.workspace,
+        by, at_s, given.reach,
+    )  # fmt: skip
     return resolved, standing

@@ -158,6 +158,11 @@ class PluginSet:
             raise known
         return known
 
+    def ails(self, offer: Offer, problem: str) -> None:
+        """Tell what is wrong with some of the tools in *offer*, or, with no *problem*, that nothing is any more."""
+        name = offer.plugin if offer.plugin.startswith(APP) else f"{offer.plugin}:tools/{offer.name}"
+        self._become(name, "active", problem)
+
     async def load_all(self) -> None:
         """Load and open every plugin that may run; ``states`` says what became of each."""
         for record in self.catalog.records:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError
@@ -74,11 +74,11 @@ class Quota:
 _NONE = ToolLimits()
 
 
-def check_names(per_tool: Mapping[str, ToolLimits], tools: Toolset) -> None:
+def check_names(names: Iterable[str], tools: Toolset, setting: str = "limits.per_tool") -> None:
     """Raise ConfigError for a short name that no tool of a session has: a limit must not miss in silence."""
     capabilities = {tool.capability for tool in tools.values()}
     known = [*tools, *capabilities]
-    missed = [name for name in per_tool if ":tool/" not in name and name not in tools]
+    missed = [name for name in names if ":tool/" not in name and name not in tools]
     if missed:
         problems = [f"'{name}' is no tool of this session{nearest(name, known)}" for name in missed]
-        raise ConfigError("limits.per_tool", problems)
+        raise ConfigError(setting, problems)

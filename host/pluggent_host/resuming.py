@@ -14,10 +14,10 @@ from pluggent_hookspecs.tools import ToolOutput
 from pluggent_host.batch import Batch, BatchRun
 from pluggent_host.decided import Asked, Decided, Denied, Ready
 from pluggent_host.edges import InputOperation
-from pluggent_host.pausing import Pending, Resumed, Waiting
+from pluggent_host.pausing import Pending, Resolved, Resumed, Waiting
 from pluggent_host.showing import unasked
 from pluggent_host.slots import Slot, unknown_tool
-from pluggent_host.standing import limits, may_approve
+from pluggent_host.standing import asked_by, limits, may_approve
 from pluggent_host.step import Done, Event, State, Why
 from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.turn import Turn
@@ -94,14 +94,11 @@ class ResumedTurn(Turn):
     def answer(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
         given = self._waiting.resolved.get(asked.event.digest)
         if given is not None and not given.agreed:
-            return self.operations.refused(asked, given.by, given.reason)
+            return self.operations.refused(asked.operation, asked.event, given.by, given.reason)
         known = {
-            ask
-            for pending in self._waiting.paused.pending
-            if pending.digest == asked.event.digest
-            for ask in pending.asks
+            ask for each in self._waiting.paused.pending if each.digest == asked.event.digest for ask in each.asked
         }
-        same = {(plugin, ask.tell_user) for plugin, ask in asked.asks} <= known
+        same = asked_by(asked.asks, self.operations.identities(asked.asks)) <= known
         if given is not None and same and may_approve(limits(asked.asks), given.by):
             return self.operations.approved(asked, given.by, given.reason)
         return super().answer(asked)
@@ -127,7 +124,7 @@ class ResumedBatch(Batch):
     async def resume(self, calls: tuple[ToolCall, ...], waiting: Waiting) -> BatchRun:
         """Settle what is open of *calls*; what had its result keeps it."""
         pending = {each.call_id: each for each in waiting.paused.pending}
-        outcomes = {outcome.call_id: outcome for outcome in waiting.paused.outcomes}
+        outcomes = {**{outcome.call_id: outcome for outcome in waiting.paused.outcomes}, **waiting.told}
         # All of them first, so that a cancellation finds every call where it is.
         self._slots += [self._found(call, index, waiting) for index, call in enumerate(calls)]
         for index, slot in enumerate(self._slots):
@@ -137,7 +134,8 @@ class ResumedBatch(Batch):
                 # The process ended before it was decided about: it takes the usual way.
                 self._slots[index] = await self._decided(slot.call, index)
             else:
-                self._slots[index] = await self._decided_again(slot.call, index, known)
+                given = waiting.resolved.get(known.digest)
+                self._slots[index] = await self._decided_again(slot.call, index, known, given)
         return await self._go_on()
 
     def _found(self, call: ToolCall, index: int, waiting: Waiting) -> Slot:
@@ -146,7 +144,7 @@ class ResumedBatch(Batch):
             slot.output = ToolOutput(slot.message.content, is_error=slot.message.is_error)
         return slot
 
-    async def _decided_again(self, call: ToolCall, index: int, pending: Pending) -> Slot:
+    async def _decided_again(self, call: ToolCall, index: int, pending: Pending, given: Resolved | None) -> Slot:
         turn = self._turn
         operation = self._operation(call, index, pending.arguments_json)
         event = operation.freeze(operation.event)
@@ -156,6 +154,10 @@ class ResumedBatch(Batch):
         if not same or (pending.digest and event.digest != pending.digest):
             operation.kind = ToolErrorKind.DENIED
             await self._settle(slot, ToolOutput.error(CHANGED))
+            return slot
+        if given is not None and not given.agreed:  # that is final, whatever policies say by now
+            turn.refused.add(operation.fingerprint(event))
+            await self._note(slot, turn.operations.refused(operation, event, given.by, given.reason))
             return slot
         await self._note(slot, await turn.operations.decide_frozen(operation, event))
         return slot

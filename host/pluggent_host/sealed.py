@@ -21,7 +21,7 @@ from pluggent_hookspecs.errors import ConfigError
 
 _STORE_BYTES = 4_194_304
 _KEY_BYTES = 32
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -110,8 +110,8 @@ class SealedRecords:
     # ---- files -----------------------------------------------------------------------------
 
     def _read(self) -> list[dict[str, Any]]:
-        _check_folder(self.path.parent)
-        content = _own_bytes(self.path, _OTHERS_WRITE, _STORE_BYTES)
+        check_folder(self.path.parent)
+        content = _own_bytes(self.path, OTHERS_WRITE, _STORE_BYTES)
         if content is None:
             return []
         try:
@@ -124,7 +124,7 @@ class SealedRecords:
     def _locked(self) -> Generator[None]:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _check_folder(self.path.parent)
+            check_folder(self.path.parent)
             lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -196,9 +196,10 @@ def _is_sealed(record: Mapping[str, Any], key: bytes) -> bool:
 # ---- files that are ours alone ---------------------------------------------------------
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
+    """Raise ConfigError if *folder* belongs to somebody else, or can be written by others."""
     try:
-        _check_owner(folder, folder.stat(), _OTHERS_WRITE)
+        check_owner(folder, folder.stat(), OTHERS_WRITE)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -210,7 +211,7 @@ def _own_bytes(path: Path, forbidden: int, limit: int) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor, not a path)
-            _check_owner(path, os.fstat(descriptor), forbidden)
+            check_owner(path, os.fstat(descriptor), forbidden)
             return file.read(limit + 1)
     except FileNotFoundError:
         return None
@@ -218,7 +219,8 @@ def _own_bytes(path: Path, forbidden: int, limit: int) -> bytes | None:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
 
 
-def _check_owner(path: Path, status: os.stat_result, forbidden: int) -> None:
+def check_owner(path: Path, status: os.stat_result, forbidden: int) -> None:
+    """Raise ConfigError if *path* belongs to somebody else, or has a right that is *forbidden*."""
     if status.st_uid != os.geteuid():
         raise ConfigError(str(path), [f"belongs to user {status.st_uid}, not to you; nothing in it can be relied on"])
     if status.st_mode & forbidden:

@@ -21,7 +21,7 @@ from pluggent_host.calling import to_its_end
 from pluggent_host.conversation import Agent, Conversation, Services
 from pluggent_host.direct import call_directly
 from pluggent_host.feed import Feed
-from pluggent_host.pausing import Pending, Waiting, answered, refusal
+from pluggent_host.pausing import Pending, Waiting, answered, approval_of, refusal
 from pluggent_host.resuming import ResumedTurn
 from pluggent_host.saying import Content, How, TurnOptions, check, going_on, user_message
 from pluggent_host.toolset import Toolset
@@ -252,12 +252,13 @@ class Session:
         if unknown := [call_id for call_id in answers if call_id not in pending]:
             problem = f"no call waits under {', '.join(map(repr, unknown))}; these do: {', '.join(pending) or 'none'}"
             raise SessionError(f"session '{self.id}': {problem}")
-        for call_id, answer in answers.items():
-            approval = Approval(answer) if isinstance(answer, bool) else answer
-            call, who = pending[call_id], approval.by or "application"
-            if problem := refusal(call, approval, who):
-                raise SessionError(f"session '{self.id}': {problem}")
-            resolved, standing = answered(waiting.paused, call, approval, who, time())
+        given = {call_id: approval_of(call_id, answer) for call_id, answer in answers.items()}
+        problems = [refusal(pending[call_id], each, each.by or "application") for call_id, each in given.items()]
+        if said := "; ".join(filter(None, problems)):
+            raise SessionError(f"session '{self.id}': {said}")
+        for call_id, approval in given.items():
+            by = approval.by or "application"
+            resolved, standing = answered(waiting.paused, pending[call_id], approval, by, time())
             self._conversation.resolve(resolved)
             if standing is not None:
                 self._conversation.stand(standing)

@@ -87,7 +87,12 @@ class Grants(NamedTuple):
 
 
 class HostSettings(NamedTuple):
-    """Everything a host is opened with, apart from objects given in code."""
+    """Everything a host is opened with, apart from objects given in code.
+
+    ``stops_batch`` names tools (capability ids, or the names that the model sees, with ``*``)
+    behind which the other calls of a reply are not run unless the call of theirs succeeded; the
+    tools that say so themselves need not be named. ``("*",)``: all tools.
+    """
 
     model: str = ""
     system: str = ""
@@ -95,6 +100,7 @@ class HostSettings(NamedTuple):
     on_ask: OnAsk = "deny"
     stream: Literal["held", "provisional"] = "held"
     fsync: Literal["off", "effects"] = "effects"
+    stops_batch: tuple[str, ...] = ()
     selection: Selection = Selection()
     grants: Grants = Grants()
     limits: Limits = Limits()

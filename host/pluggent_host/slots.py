@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ToolCallEvent
-from pluggent_hookspecs.messages import Message, ToolCall
+from pluggent_hookspecs.messages import Message, Text, ToolCall
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 from pluggent_host.arguments import Checker
@@ -37,21 +38,66 @@ class Slot:
     note: str = ""
     denied: bool = False
     ends_turn: bool = False
+    stops: bool = False
+    """Whether what stands behind it begins only once it has succeeded."""
     output: ToolOutput | None = None
     message: Message | None = None
     outcome: Outcome | None = None
     """How it ended, where that is known from before a pause."""
 
+    @property
+    def open(self) -> bool:
+        """Whether it has no result yet, and does not wait for one either."""
+        return self.message is None and self.pending is None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has failed, so that what stands behind it is not run."""
+        return self.stops and self.message is not None and self.message.is_error
+
+    @property
+    def in_place(self) -> bool:
+        """Whether nothing behind it may begin before it has its result."""
+        return self.stops or self.operation.tool.spec.exclusive
+
 
 def segments(slots: Sequence[Slot]) -> list[list[Slot]]:
-    """Cut a batch at its exclusive calls, each of which is a segment of its own."""
+    """Cut a batch behind the calls that stop it, and around the exclusive ones, each a segment of its own."""
     segments: list[list[Slot]] = [[]]
     for slot in slots:
         if slot.operation.tool.spec.exclusive:
             segments += [[slot], []]
         else:
             segments[-1].append(slot)
+            if slot.stops:
+                segments.append([])
     return [segment for segment in segments if segment]
+
+
+def stops(tool: BoundTool, named: Sequence[str]) -> bool:
+    """Whether *tool* stops the calls behind it: by its own word, or because the operator has *named* it."""
+    return tool.spec.stops_batch or any(
+        fnmatchcase(tool.capability, name) or fnmatchcase(tool.spec.name, name) for name in named
+    )
+
+
+def with_shown(output: ToolOutput, shown: Message | None) -> ToolOutput:
+    """Return *output* with nothing for the person but what was *shown*."""
+    parts = () if shown is None else shown.content
+    text = "".join(part.text for part in parts if isinstance(part, Text))
+    return attrs.evolve(
+        output, for_user=text or None, media=tuple(part for part in parts if not isinstance(part, Text))
+    )
+
+
+def notable(slot: Slot, *, served: bool) -> Outcome | None:
+    """Return how *slot* has ended, if its message does not say all of it. See ``outcome_of``."""
+    output = slot.output or ToolOutput()
+    if not (slot.denied or slot.ends_turn or output.handled or output.pause_for_input):
+        return None
+    outcome = outcome_of(slot, served=served)
+    told = outcome.denied or outcome.ends_turn or outcome.handled or outcome.waits
+    return outcome if told else None
 
 
 def outcome_of(slot: Slot, *, served: bool) -> Outcome:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -31,15 +31,17 @@ _LONGEST = 4_096
 
 @attrs.frozen
 class Standing:
-    """An approval of later calls: the same asks about the same tool in the same folder, with arguments that fit ``where``.
+    """An approval of later calls: the same asks about the same tool in the same folder, with arguments as in ``where``.
 
-    ``definition`` is the digest of the tool's definition: a tool that has changed is asked about anew.
+    ``definition`` is the digest of the tool's definition, ``identities`` stand for the version and
+    settings of each plugin that asked: what has changed is asked about anew.
     ``reach`` is session or always.
     """
 
     capability: str
     definition: str
     asks: tuple[tuple[str, str], ...]
+    identities: tuple[str, ...]
     where: Mapping[str, str]
     workspace: str
     by: str
@@ -49,7 +51,8 @@ class Standing:
     @property
     def id(self) -> str:
         """A short name for it, the same for the same approval."""
-        what = [self.capability, self.definition, sorted(self.asks), dict(self.where), self.workspace]
+        asked = sorted(zip(self.asks, self.identities, strict=True))
+        what = [self.capability, self.definition, asked, dict(self.where), self.workspace]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:_ID_LENGTH]
 
     @property
@@ -57,20 +60,30 @@ class Standing:
         """What it is good for, in words."""
         return "for this session" if self.reach == "session" else "wherever it is asked about"
 
-    def covers(self, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]]) -> bool:
+    def covers(self, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]], identities: Sequence[str]) -> bool:
         """Say whether it answers all of *asks* about *event*; one that must be asked anew is not answered."""
         asked = tuple(asks)
         return (
             (self.capability, self.definition, self.workspace)
             == (event.capability, event.definition, event.scope.workspace)
             and all(ask.reach != "once" and plugin != DOUBT for plugin, ask in asked)
-            and {(plugin, ask.tell_user) for plugin, ask in asked} <= set(self.asks)
+            and asked_by(asked, identities)
+            <= {(*ask, identity) for ask, identity in zip(self.asks, self.identities, strict=True)}
             and may_approve(limits(asked), self.by)
             and fits(self.where, event.arguments)
         )
 
 
-def standing_of(by: str, approval: Approval, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]]) -> Standing | None:
+def asked_by(asks: Iterable[tuple[str, Ask]], identities: Sequence[str]) -> frozenset[tuple[str, str, str]]:
+    """Return each of *asks* with who asks: plugin, words, identity."""
+    return frozenset(
+        (plugin, ask.tell_user, identity) for (plugin, ask), identity in zip(asks, identities, strict=True)
+    )
+
+
+def standing_of(
+    by: str, approval: Approval, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]], identities: tuple[str, ...]
+) -> Standing | None:
     """Return what *approval*, just given to *asks* about *event*, is good for beyond it; None if nothing."""
     asked = tuple(asks)
     given = capped(approval, narrowest(asked))
@@ -78,8 +91,9 @@ def standing_of(by: str, approval: Approval, event: ToolCallEvent, asks: Iterabl
         return None
     words = tuple((plugin, ask.tell_user) for plugin, ask in asked)
     return Standing(
-        event.capability, event.definition, words, given.where, event.scope.workspace, by, time(), given.reach
-    )
+        event.capability, event.definition, words, identities, given.where, event.scope.workspace,
+        by, time(), given.reach,
+    )  # fmt: skip
 
 
 def narrowest(asks: Iterable[tuple[str, Ask]]) -> Reach:
@@ -158,6 +172,7 @@ class Approvals:
             "capability": standing.capability,
             "definition": standing.definition,
             "asks": [list(ask) for ask in standing.asks],
+            "identities": list(standing.identities),
             "where": dict(standing.where),
             "workspace": standing.workspace,
             "by": standing.by,
@@ -189,6 +204,6 @@ class Approvals:
 def _standing(about: Mapping[str, Any]) -> Standing:
     asks = tuple((str(plugin), str(words)) for plugin, words in about["asks"])
     return Standing(
-        str(about["capability"]), str(about["definition"]), asks, dict(about["where"]),
-        str(about["workspace"]), str(about["by"]), float(about["at_s"]), "always",
+        str(about["capability"]), str(about["definition"]), asks, tuple(map(str, about["identities"])),
+        dict(about["where"]), str(about["workspace"]), str(about["by"]), float(about["at_s"]), "always",
     )  # fmt: skip

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -18,19 +17,21 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from pluggent_hookspecs import Json, MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery, Message, Plan, Usage
+from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.events import ApprovalEvent
-from pluggent_hookspecs.markers import hookimpl
 from pluggent_hookspecs.observations import Observation
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.host import Approver, Host
+from pluggent_host.host import Host
 from pluggent_host.loop_thread import ENDING_S, LoopThread, refuse_running_loop
-from pluggent_host.pausing import Approval, Pending
+from pluggent_host.pausing import Pending
+from pluggent_host.people import Answerer, Approver, people_in_threads
 from pluggent_host.saying import Content, TurnOptions
 from pluggent_host.session import OfferedTool, Session
+from pluggent_host.toolbox import ToolChoice
 from pluggent_host.transcript import Entry
 from pluggent_host.turn_result import TurnResult
+from pluggent_host.turn_stream import TurnStream
 from pluggent_host.undoing import Exchange
 
 T = TypeVar("T")
@@ -53,17 +54,14 @@ class SyncHost:
         self._host = host
 
     @classmethod
-    def open(cls, *, approver: Approver | None = None, **options: Any) -> SyncHost:
+    def open(cls, *, approver: Approver | None = None, answerer: Answerer | None = None, **options: Any) -> SyncHost:
         """Open a host with the options of Host.open.
 
-        An *approver* that is no coroutine function may block, say for a person at a keyboard.
-        Raises SessionError in a thread that runs an event loop.
+        An *approver* or *answerer* that is no coroutine function may block, say for a person at a
+        keyboard. Raises SessionError in a thread that runs an event loop.
         """
-        if approver is not None and not inspect.iscoroutinefunction(approver):
-            options["policies"] = (*options.get("policies", ()), _Approver(approver))
-        elif approver is not None:
-            options["approver"] = approver
-        loop = LoopThread(options)
+        blocking, others = people_in_threads(approver, answerer)
+        loop = LoopThread({**options, **others, "policies": (*options.get("policies", ()), *blocking)})
         return cls(loop, loop.open())
 
     def close(self) -> None:
@@ -83,6 +81,10 @@ class SyncHost:
     def models(self, provider: str = "", **options: Any) -> Mapping[str, Any]:
         """Return which models *provider* has, or every provider; see Host.models."""
         return self._loop.call(lambda: self._host.models(provider, **options))
+
+    def tools(self, *choices: ToolChoice) -> tuple[OfferedTool, ...]:
+        """Return the tools that a session with these *choices* would offer; see Host.tools."""
+        return self._loop.call(lambda: self._host.tools(*choices))
 
     def memory(self, store: str = "", *, principal: str = "") -> SyncMemory:
         """Return a memory store; see Host.memory."""
@@ -165,22 +167,30 @@ class SyncSession:
     def stream(self, content: Content, *, output: Any, **options: Unpack[TurnOptions]) -> SyncTurnStream[Any]: ...
     def stream(self, content: Content, *, output: Any = None, **options: Unpack[TurnOptions]) -> SyncTurnStream[Any]:
         """Run one turn and watch it: a context manager that is an iterator of events."""
-
-        async def follow(put: Callable[[Observation], Coroutine[Any, Any, None]]) -> TurnResult[Any]:
-            async with self._session.stream(content, output=output, **options) as events:
-                async for event in events:
-                    await put(event)
-            return events.result
-
-        return SyncTurnStream(self._loop, follow)
+        return self._watched(lambda: self._session.stream(content, output=output, **options))
 
     def call_tool(self, name: str, arguments: str | Mapping[str, Json], **options: Any) -> ToolOutput:
         """Call one tool, without a model, under all policies of a tool call."""
         return self._loop.call(lambda: self._session.call_tool(name, arguments, **options))
 
-    def resume(self, answers: Mapping[str, bool | Approval] | None = None) -> TurnResult[Any]:
+    def resume(self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None) -> TurnResult[Any]:
         """Go on with a paused turn; see Session.resume."""
-        return self._loop.call(lambda: self._session.resume(answers))
+        return self._loop.call(lambda: self._session.resume(answers, output=output))
+
+    def stream_resume(
+        self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None
+    ) -> SyncTurnStream[Any]:
+        """Go on with a paused turn as ``resume`` does, and watch it as with ``stream``."""
+        return self._watched(lambda: self._session.stream_resume(answers, output=output))
+
+    def _watched(self, stream: Callable[[], TurnStream[Any]]) -> SyncTurnStream[Any]:
+        async def follow(put: Callable[[Observation], Coroutine[Any, Any, None]]) -> TurnResult[Any]:
+            async with stream() as events:
+                async for event in events:
+                    await put(event)
+            return events.result
+
+        return SyncTurnStream(self._loop, follow)
 
     @property
     def pending(self) -> tuple[Pending, ...]:
@@ -299,14 +309,3 @@ class SyncMemory:
 
 async def _done(awaitable: Awaitable[T]) -> T:
     return await awaitable
-
-
-class _Approver:
-    """An approver that may block: it runs in a thread of the host's, and is left behind when nobody waits for it."""
-
-    def __init__(self, approve: Approver) -> None:
-        self._approve = approve
-
-    @hookimpl(blocking=True)
-    def resolve_approval(self, event: ApprovalEvent) -> Any:
-        return self._approve(event)

@@ -5,183 +5,241 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, cast
+from functools import partial
+from typing import Any, TypeAlias
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
-from pluggent_hookspecs.tools import Tool, ToolSource
+from pluggent_hookspecs.tools import Tool
 
 from pluggent_host.arguments import ArgumentProblems
+from pluggent_host.calling import Caller
 from pluggent_host.catalog import APP, PluginRecord, plugin_of, tool_names
-from pluggent_host.functions import FunctionTool, function_tool
+from pluggent_host.functions import definition_digest, function_tool
 from pluggent_host.nearest import nearest
 from pluggent_host.pluginset import Offer, PluginSet, named
 from pluggent_host.settings import HostSettings
-from pluggent_host.toolset import BoundTool, Toolset, bind
+from pluggent_host.sources import Found, Shelf, Source, doubled, fits
+from pluggent_host.toolset import BoundTool, Toolset, bind, kept_names
 
 log = logging.getLogger("pluggent.tools")
 
 ToolChoice: TypeAlias = str | Tool | Callable[..., Any]
-"""A function, a Tool object, or the name of an installed tool or tool plugin (``*``: all)."""
+"""A function, a Tool object, or the name of an installed tool (with ``*``: of several) or tool plugin (``*``: all)."""
 
 IN_CODE = f"{APP}tools"
+_NONE = Toolset()
 
 
 @attrs.frozen(eq=False)
-class Found:
-    """A tool and whose it is."""
+class _Collected:
+    """Tools, the sources that may change them, and how many changes there had been in all."""
 
-    capability: str
-    plugin: str
-    tool: FunctionTool | Tool
+    tools: Toolset
+    sources: tuple[Source, ...]
+    changes: int
 
 
 class Toolbox:
     """The tools of one host, made when first asked for."""
 
-    def __init__(self, plugins: PluginSet, settings: HostSettings) -> None:
+    def __init__(self, plugins: PluginSet, settings: HostSettings, caller: Caller) -> None:
         self._plugins = plugins
         self._settings = settings
-        self._made: dict[int, tuple[Offer, tuple[Found, ...]]] = {}
-        self._lock = asyncio.Lock()
-        self._toolsets: dict[tuple[str | int, ...], tuple[tuple[ToolChoice, ...], Toolset]] = {}
+        self._caller = caller
+        self._shelves: dict[int, tuple[Offer, Shelf]] = {}
+        self._known: dict[tuple[str | int, ...], tuple[tuple[ToolChoice, ...], _Collected]] = {}
 
-    async def toolset(self, choices: tuple[ToolChoice, ...]) -> Toolset:
-        """Return the tools that *choices* mean; made once for each choice. See ``_collected``."""
-        key = tuple(choice if isinstance(choice, str) else id(choice) for choice in choices)
-        if key not in self._toolsets:
-            # The choices are kept beside it, so that their ids stay taken.
-            self._toolsets[key] = (choices, await self._collected(choices))
-        return self._toolsets[key][1]
-
-    async def _collected(self, choices: Iterable[ToolChoice]) -> Toolset:
-        """Return the tools that *choices* mean, with the names that the model will see.
+    async def tools(self, choices: tuple[ToolChoice, ...]) -> SessionTools:
+        """Return the tools that *choices* mean, for one session; looked up once for each choice.
 
         Raises ConfigError for a name that nothing bears, PluginError for a plugin that was named
         and does not work, TypeError for a function that cannot be a tool.
         """
-        in_code = [_in_code(choice) for choice in choices if not isinstance(choice, str)]
-        found = {item.capability: item for item in in_code}
-        if len(found) != len(in_code):
-            names = [item.tool.spec.name for item in in_code]
-            twice = sorted({name for name in names if names.count(name) > 1})
-            raise ConfigError("tools", [f"two tools given in code are called {name!r}" for name in twice])
-        for offer in await self._plugins.offers("tools", ()):
-            found |= {item.capability: item for item in await self._tools(offer)}
-        for choice in choices:
-            if isinstance(choice, str):
-                found |= {item.capability: item for item in await self._chosen(choice)}
-        return self._bound(found.values())
+        key = tuple(choice if isinstance(choice, str) else id(choice) for choice in choices)
+        known = self._known.get(key)
+        if known is None or self.has_changed(known[1], opening=True):
+            # The choices are kept beside it, so that their ids stay taken.
+            known = self._known[key] = (choices, await self.collected(choices, _NONE, opening=True))
+        return SessionTools(self, choices, known[1])
 
     async def named(self, pattern: str, asking: str = "") -> tuple[str, ...]:
         """Return the capability ids of the installed tools that *pattern* means. Raises ConfigError.
 
         Those of the plugin *asking* are not among them: it is being opened, and would wait for itself.
         """
-        plugin = plugin_of(pattern) if ":" in pattern and "*" not in plugin_of(pattern) else ""
-        records = [
-            record
-            for record in self._plugins.catalog.available("tools")
-            if record.id != asking and plugin in ("", record.id)
-        ]
+        records = [record for record in self._records(pattern) if record.id != asking]
         known: dict[str, str] = {}
         for offer in await self._plugins.offers("tools", records):
-            known |= {item.capability: item.tool.spec.name for item in await self._tools(offer)}
+            found = await self._shelf(offer).tools(_short(pattern))
+            known |= {item.capability: item.tool.spec.name for item in found}
         return named(pattern, known)
 
-    async def _chosen(self, name: str) -> tuple[Found, ...]:
+    def has_changed(self, known: _Collected, *, opening: bool) -> bool:
+        """Say whether tools have changed since *known*, or a source has to be asked again."""
+        return known.changes != self._changes or any(
+            source.asked and source.is_due(opening=opening) for source in known.sources
+        )
+
+    async def collected(self, choices: Iterable[ToolChoice], before: Toolset, *, opening: bool) -> _Collected:
+        """Return what *choices* mean. What was in *before* keeps its name, and its claim to it."""
+        in_code = [_in_code(choice) for choice in choices if not isinstance(choice, str)]
+        if twice := doubled([item.tool.spec.name for item in in_code]):
+            raise ConfigError("tools", [f"two tools given in code are called {twice}"])
+        found = {item.capability: item for item in in_code}
+        for offer in await self._plugins.offers("tools", ()):
+            found |= {item.capability: item for item in await self._shelf(offer).tools(opening=opening)}
+        for choice in choices:
+            if isinstance(choice, str):
+                chosen = await self._chosen(choice, {tool.capability for tool in before.values()}, opening=opening)
+                found |= {item.capability: item for item in chosen}
+        if opening:
+            self._check_effects()
+        names = [choice for choice in choices if isinstance(choice, str)]
+        sources = tuple(
+            source
+            for offer, shelf in self._shelves.values()
+            for source in shelf.sources
+            if any(_may_mean(name, offer, source) for name in names) or offer.plugin.startswith(APP)
+        )
+        return _Collected(self._bound(found.values(), before), sources, self._changes)
+
+    @property
+    def _changes(self) -> int:
+        return sum(shelf.changes for _, shelf in self._shelves.values())
+
+    # ---- choosing ------------------------------------------------------------------------
+
+    async def _chosen(self, name: str, held: set[str], *, opening: bool) -> tuple[Found, ...]:
         catalog = self._plugins.catalog
         if name == "*":
-            return await self._all(catalog.available("tools"))
+            return await self._all(catalog.available("tools"), "*", opening=opening)
         records = catalog.by_kind("tools")
         if ":tool/" not in name and any(name in (record.name, record.id) for record in records):
-            return await self._tools(await self._plugins.offer(catalog.find("tools", name)))
-        everything = await self._all(catalog.available("tools"))
-        short = [item for item in everything if name in (item.capability, item.tool.spec.name)]
-        if len(short) == 1:
-            return (short[0],)
-        if short:
-            raise ConfigError("tools", [f"{name!r} means {' and '.join(sorted(i.capability for i in short))}"])
-        known = [*(item.tool.spec.name for item in everything), *(record.name for record in records)]
+            offer = await self._plugins.offer(catalog.find("tools", name))
+            return await self._shelf(offer).tools(opening=opening)
+        everything = await self._all(self._records(name), _short(name), opening=opening)
+        found = tuple(item for item in everything if fits(name, item))
+        if "*" in name or len(found) == 1:
+            if found or not opening:
+                return found
+        elif not opening:
+            return tuple(item for item in found if item.capability in held)
+        elif found:
+            raise ConfigError("tools", [f"{name!r} means {' and '.join(sorted(i.capability for i in found))}"])
+        known = [item.capability if ":" in name else item.tool.spec.name for item in everything]
+        known += [record.name for record in records]
         have = f"; installed: {', '.join(sorted(set(known)))}" if known else "; none is installed"
         raise ConfigError("tools", [f"there is no tool {name!r}{nearest(name, known) or have}"])
 
-    async def _all(self, records: Iterable[PluginRecord]) -> tuple[Found, ...]:
-        found: list[Found] = []
-        for offer in await self._plugins.offers("tools", records):
-            try:
-                found += await self._tools(offer)
-            except PluginError as error:
-                log.warning("%s", error)
-        return tuple(found)
+    def _records(self, pattern: str) -> tuple[PluginRecord, ...]:
+        """Return the installed plugins that may have a tool of that name."""
+        plugin = plugin_of(pattern) if ":" in pattern and "*" not in plugin_of(pattern) else ""
+        return tuple(record for record in self._plugins.catalog.available("tools") if plugin in ("", record.id))
 
-    async def _tools(self, offer: Offer) -> tuple[Found, ...]:
-        async with self._lock:  # two sessions at once must not ask a source twice
-            known = self._made.get(id(offer))
-            if known is None:
-                # Kept with its offer, so that the id stays taken.
-                known = self._made[id(offer)] = (offer, await self._listed(offer))
+    async def _all(self, records: Iterable[PluginRecord], pattern: str, *, opening: bool) -> tuple[Found, ...]:
+        offers = await self._plugins.offers("tools", records)
+        listed = await asyncio.gather(*(self._listed(offer, pattern, opening=opening) for offer in offers))
+        return tuple(item for found in listed for item in found)
+
+    async def _listed(self, offer: Offer, pattern: str, *, opening: bool) -> tuple[Found, ...]:
+        try:
+            return await self._shelf(offer).tools(pattern, opening=opening)
+        except PluginError as error:
+            log.warning("%s", error)
+            return ()
+
+    def _shelf(self, offer: Offer) -> Shelf:
+        known = self._shelves.get(id(offer))
+        if known is None:
+
+            def told(problem: str) -> None:
+                if problem:
+                    log.warning("plugin '%s' %s", offer.plugin, problem)
+                self._plugins.ails(offer, problem)
+
+            shelf = Shelf(offer.plugin, offer.things, self._caller, self._settings.timeouts.source_s, told)
+            # Kept with its offer, so that the id stays taken.
+            known = self._shelves[id(offer)] = (offer, shelf)
         return known[1]
 
-    async def _listed(self, offer: Offer) -> tuple[Found, ...]:
-        made: list[Found] = []
-        for thing in offer.things:
-            things = await self._from_source(offer, thing) if _is_source(thing) else (thing,)
-            made += [_found(offer.plugin, each) for each in things]
-        names = [item.tool.spec.name for item in made]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise PluginLoadError(offer.plugin, "", f"offers two tools called {', '.join(map(repr, twice))}")
-        self._check_effects(offer.plugin, [item.capability for item in made])
-        return tuple(made)
+    # ---- binding -------------------------------------------------------------------------
 
-    def _check_effects(self, plugin: str, capabilities: list[str]) -> None:
-        mine = [key for key in self._settings.effects if plugin_of(key) == plugin]
-        if missed := [key for key in mine if key not in capabilities]:
-            raise ConfigError("effects", [f"'{key}' is no tool of it{nearest(key, capabilities)}" for key in missed])
+    def _check_effects(self) -> None:
+        problems: list[str] = []
+        for key in self._settings.effects:
+            shelves = [shelf for _, shelf in self._shelves.values() if shelf.plugin == plugin_of(key)]
+            known = [item.capability for shelf in shelves for item in shelf.found]
+            if shelves and key not in known and not any(shelf.may_gain(_short(key)) for shelf in shelves):
+                problems.append(f"'{key}' is no tool of it{nearest(key, known)}")
+        if problems:
+            raise ConfigError("effects", problems)
 
-    async def _from_source(self, offer: Offer, source: ToolSource) -> tuple[Tool, ...]:
-        limit = self._settings.timeouts.source_s
-        try:
-            async with asyncio.timeout(limit):
-                return tuple(await source.tools())
-        except TimeoutError as error:
-            raise PluginLoadError(offer.plugin, "", f"did not list its tools within {limit:g} s") from error
-        except Exception as error:
-            raise PluginLoadError(
-                offer.plugin, "", f"could not list its tools: {type(error).__name__}: {error}"
-            ) from error
-
-    def _bound(self, found: Iterable[Found]) -> Toolset:
+    def _bound(self, found: Iterable[Found], before: Toolset) -> Toolset:
         items = {item.capability: item for item in found}
         names = tool_names(((id, item.tool.spec.name) for id, item in items.items()), self._settings.aliases)
         bound: list[BoundTool] = []
-        for name, capability in names.items():
-            item = items[capability]
+        for name, capability in kept_names(names, before).items():
+            item, old = items[capability], before.get(name)
+            if old is not None and old.tool is item.tool:
+                bound.append(old)
+                continue
             try:
-                bound.append(
-                    bind(
-                        item.tool, name=name, capability=capability, plugin=item.plugin,
-                        operator_effects=self._settings.effects.get(capability),
-                        trusted=item.plugin.startswith(APP) and not self._settings.strict,
-                    )
-                )  # fmt: skip
+                bound.append(self._bind(item, name))
             except (ArgumentProblems, ValueError) as error:
                 raise PluginLoadError(item.plugin, "", f"offers '{name}' with bad parameters: {error}") from error
         return Toolset(bound)
 
+    def _bind(self, item: Found, name: str) -> BoundTool:
+        return bind(
+            item.tool, name=name, capability=item.capability, plugin=item.plugin,
+            operator_effects=self._settings.effects.get(item.capability),
+            trusted=item.plugin.startswith(APP) and not self._settings.strict,
+            still=None if item.source is None else partial(self._still_has, item),
+        )  # fmt: skip
 
-def _is_source(thing: object) -> bool:
-    return isinstance(thing, ToolSource) and not isinstance(thing, Tool)
+    async def _still_has(self, item: Found) -> bool:
+        """Say whether the source of *item* has it as it was."""
+        shelves = [shelf for _, shelf in self._shelves.values() if item.source in shelf.sources]
+        return await shelves[0].still_has(item.capability, definition_digest(item.tool.spec))
+
+
+class SessionTools:
+    """The tools of one session: as they were found when it opened, and as they have changed since.
+
+    A tool keeps the name under which the model has seen it, as long as it is there.
+    """
+
+    def __init__(self, box: Toolbox, choices: tuple[ToolChoice, ...], found: _Collected) -> None:
+        self._box = box
+        self._choices = choices
+        self._found = found
+
+    @property
+    def current(self) -> Toolset:
+        """What was found last."""
+        return self._found.tools
+
+    async def latest(self) -> Toolset:
+        """Return what there is now, after asking the sources that have changed. A failing one has no tools."""
+        if self._box.has_changed(self._found, opening=False):
+            self._found = await self._box.collected(self._choices, self.current, opening=False)
+        return self.current
+
+
+def _short(pattern: str) -> str:
+    """Return the part of *pattern* that is about the tool's own name."""
+    return pattern.partition(":tool/")[2] or ("*" if ":" in pattern else pattern)
+
+
+def _may_mean(name: str, offer: Offer, source: Source) -> bool:
+    """Say whether *name*, a choice, can mean tools of *source*."""
+    if ":tool/" not in name and name in (offer.plugin, offer.name):
+        return True
+    plugin = plugin_of(name) if ":" in name else ""
+    return (plugin in ("", offer.plugin) or "*" in plugin) and source.may_bear(_short(name))
 
 
 def _in_code(choice: Tool | Callable[..., Any]) -> Found:
     tool = choice if isinstance(choice, Tool) else function_tool(choice)
     return Found(f"{IN_CODE}:tool/{tool.spec.name}", IN_CODE, tool)
-
-
-def _found(plugin: str, thing: Any) -> Found:
-    try:
-        tool = thing if isinstance(thing, Tool) else function_tool(cast("Callable[..., Any]", thing))
-    except (TypeError, ValueError) as error:
-        raise PluginLoadError(plugin, "", f"offers something that cannot be a tool: {error}") from error
-    return Found(f"{plugin}:tool/{tool.spec.name}", plugin, tool)

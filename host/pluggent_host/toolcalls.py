@@ -26,7 +26,7 @@ from pluggent_host.calling import Caller, Late, being_cancelled, said
 from pluggent_host.clock import Deadline
 from pluggent_host.confinement import stays_inside
 from pluggent_host.functions import FunctionTool
-from pluggent_host.operation import Attempt, Hooks, Journal
+from pluggent_host.operation import Attempt, Cost, Hooks, Journal
 from pluggent_host.quoting import quoted
 from pluggent_host.results import as_output
 from pluggent_host.threads import Threads
@@ -41,6 +41,7 @@ HOOKS = Hooks(
 STOPPING_S = 1.0
 """How long a call that was cancelled or timed out may take to clean up before it is left behind."""
 DRY_RUN = "Dry run: '{}' has effects and was not run. Go on as if it had been."
+CHANGED = "Error: '{}' has changed since it was offered, or is gone, so it was not run. Look at the tools again."
 
 
 class CallContext(ToolContext, Protocol):
@@ -121,6 +122,7 @@ class ToolCallOperation:
             self.id.encode(),
             event.capability.encode(),
             event.definition.encode(),
+            event.scope.workspace.encode("utf-8", "surrogateescape"),
             ",".join(sorted(event.effects)).encode() if event.effects is not None else b"?",
             event.arguments_json,
         )
@@ -173,13 +175,20 @@ class ToolCallOperation:
     used = Usage()
 
     @property
-    def failed(self) -> bool:
-        return self.kind is not None
+    def failure(self) -> str:
+        # The kind alone: the words have not passed the result hooks yet.
+        return str(self.kind or "")
 
-    def cost(self, event: ToolCallEvent, attempt: int) -> ReserveEvent | None:
+    def refused(self, deny: Deny) -> None:
+        self.ends_turn = self.ends_turn or deny.ends_turn
+
+    def priced(self, cost_usd: float) -> None:
+        """A ledger keeps by itself what tools cost: the usage of a turn is that of its models."""
+
+    def cost(self, event: ToolCallEvent, attempt: int) -> Cost | None:
         if self.scope.dry_run:
             return None
-        return ReserveEvent(self.scope, self.name, self.id, attempt, event.capability)
+        return Cost(ReserveEvent(self.scope, self.name, self.id, attempt, event.capability), self)
 
     async def reissued(self, changed: Any, model: str, number: int) -> ToolCallOperation:
         raise ValueError("only a model call can be reissued; other arguments are for transform_tool_call")
@@ -200,6 +209,9 @@ class ToolCallOperation:
             return ToolOutput.error("Error: the first attempt may have taken effect, so it is not repeated.")
         if event.scope.dry_run and event.effects != frozenset():
             return ToolOutput(DRY_RUN.format(event.tool.name))
+        if self.tool.still is not None and not await self.tool.still():
+            self.kind = ToolErrorKind.NOT_RUN
+            return ToolOutput.error(CHANGED.format(event.tool.name))
         return await self._run(event)
 
     async def _run(self, event: ToolCallEvent) -> ToolOutput:
@@ -277,7 +289,10 @@ class ToolCallOperation:
     def changed_result(self, event: ToolResultEvent, value: Any, plugin: str) -> ToolResultEvent:
         if not isinstance(value, ToolOutput):
             raise ValueError(f"returned {type(value).__name__}, not a ToolOutput")
-        return attrs.evolve(event, output=value)
+        output = as_output(value)
+        if output.is_error and value.is_error is not True:
+            raise ValueError(f"returned something unusable: {output.for_model}")
+        return attrs.evolve(event, output=output)
 
     def result(self, event: ToolResultEvent) -> ToolOutput:
         return event.output

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from pluggent_hookspecs._frozen import Json
-from pluggent_hookspecs.errors import LimitReached
+from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
 from pluggent_hookspecs.memory import MemoryAccess
+from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters, ModelResponse
+from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
+from pluggent_host.arguments import ArgumentProblems
 from pluggent_host.clock import Deadline
+from pluggent_host.nested_models import Prompt, prompt_of
+from pluggent_host.questions import Question, question_of
 from pluggent_host.toolcalls import ToolCallOperation
 
 
@@ -23,9 +28,8 @@ class Lender(Protocol):
     async def nested_tool(
         self, outer: ToolCallOperation, depth: int, name: str, arguments: Mapping[str, Json]
     ) -> ToolOutput: ...
-    async def nested_model(
-        self, outer: ToolCallOperation, prompt: str, system: str, parameters: ModelParameters | None
-    ) -> ModelResponse: ...
+    async def nested_model(self, outer: ToolCallOperation, prompt: Prompt) -> ModelResponse: ...
+    async def nested_question(self, outer: ToolCallOperation, question: Question) -> Elicited: ...
     def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess: ...
 
 
@@ -82,10 +86,23 @@ class CallContext:
         return await self.__lender.nested_tool(self.__call, self.__depth + 1, name, arguments)
 
     async def call_model(
-        self, prompt: str, *, system: str = "", parameters: ModelParameters | None = None
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        system: str = "",
+        parameters: ModelParameters | None = None,
+        ask: str = "",
     ) -> ModelResponse:
         self.__alive()
-        return await self.__lender.nested_model(self.__call, prompt, system, parameters)
+        return await self.__lender.nested_model(self.__call, prompt_of(prompt, system, parameters, ask))
+
+    async def elicit(self, message: str, schema: Mapping[str, Json], *, source: str = "") -> Elicited:
+        self.__alive()
+        try:
+            question = question_of(message, schema, source)
+        except ArgumentProblems as error:
+            raise ToolError("; ".join(error.problems), kind=ToolErrorKind.ARGUMENTS) from error
+        return await self.__lender.nested_question(self.__call, question)
 
     def memory(self, store: str = "") -> MemoryAccess:
         self.__alive()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 from pluggent_hookspecs._frozen import Json
@@ -12,6 +13,7 @@ from pluggent_hookspecs.decisions import Allow, Ask, Decision
 from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolSpec
 
 from pluggent_host.arguments import ArgumentProblems, Checker, canonical, parse
+from pluggent_host.catalog import LONGEST_NAME
 from pluggent_host.functions import FunctionTool, definition_digest
 
 HARMLESS = READ_ONLY | {Effect.MEMORY}
@@ -23,7 +25,8 @@ class BoundTool:
     """A tool as this session knows it. ``spec.name`` is the name that the model sees.
 
     ``effects`` are the operator's where he set them, else the tool's own. ``default`` is
-    the host's vote on a call of it, by effect.
+    the host's vote on a call of it, by effect. ``still`` tells whether it is what it was when
+    it was bound; None if it cannot change.
     """
 
     capability: str
@@ -34,6 +37,7 @@ class BoundTool:
     effects: frozenset[str] | None
     default: Decision
     checker: Checker
+    still: Callable[[], Awaitable[bool]] | None = None
 
     @property
     def repeatable(self) -> bool:
@@ -83,6 +87,7 @@ def bind(
     plugin: str,
     operator_effects: tuple[str, ...] | None,
     trusted: bool,
+    still: Callable[[], Awaitable[bool]] | None = None,
 ) -> BoundTool:
     """Return *tool* bound for a session. ``trusted``: given in application code and not strict.
 
@@ -100,6 +105,7 @@ def bind(
         effects,
         Allow("given in application code") if trusted and operator_effects is None else by_effect(effects),
         Checker(own.parameters or {"type": "object"}),
+        still,
     )
 
 
@@ -129,9 +135,42 @@ class Toolset(Mapping[str, BoundTool]):
     def __len__(self) -> int:
         return len(self._tools)
 
+    @property
+    def current(self) -> Toolset:
+        """Itself: see Tools."""
+        return self
+
+    async def latest(self) -> Toolset:
+        """Return itself: it never changes."""
+        return self
+
     def narrowed(self, names: Iterable[str]) -> Toolset:
         """Return this set with only *names* in it, in its own order. Raises ValueError for others."""
         wanted = set(names)
         if unknown := wanted - self._tools.keys():
             raise ValueError(f"{', '.join(sorted(unknown))}: not among the offered tools; they can only be narrowed")
         return self if len(wanted) == len(self._tools) else Toolset(t for n, t in self._tools.items() if n in wanted)
+
+
+class Tools(Protocol):
+    """What a session may offer its model: a Toolset, or one after the other."""
+
+    @property
+    def current(self) -> Toolset:
+        """What was there when somebody looked last."""
+        ...
+
+    async def latest(self) -> Toolset:
+        """Look again, and return what there is now."""
+        ...
+
+
+def kept_names(names: Mapping[str, str], before: Toolset) -> Mapping[str, str]:
+    """Return {name: capability} as *names*, where every tool that was in *before* keeps its name."""
+    held = {tool.capability: name for name, tool in before.items()}
+    kept = {held[capability]: capability for capability in names.values() if capability in held}
+    for name, capability in names.items():
+        if capability not in held:
+            digest = hashlib.sha256(capability.encode()).hexdigest()[:16]
+            kept[name if name not in kept else f"{name[: LONGEST_NAME - 17]}_{digest}"] = capability
+    return dict(sorted(kept.items()))

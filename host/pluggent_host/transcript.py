@@ -6,7 +6,7 @@ keeps the same entries on disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -16,6 +16,7 @@ from pluggent_hookspecs.observations import DecisionMade
 
 from pluggent_host.pausing import Paused, Resolved, Resumed, Waiting
 from pluggent_host.standing import Standing
+from pluggent_host.step import Outcome
 
 FORMAT = 1
 BY_HOST = "host"
@@ -90,7 +91,8 @@ class Dispatched:
 class Settled:
     """A call has its result. ``whole`` is the full text where the model got a cut one.
 
-    ``outcome`` is a ToolErrorKind where the call failed, else empty.
+    ``outcome`` is a ToolErrorKind where the call failed, else empty; ``told`` what the next step
+    has to know of it that the message does not say.
     """
 
     turn_id: str
@@ -98,6 +100,7 @@ class Settled:
     message: Message
     outcome: str = ""
     whole: str | None = None
+    told: Outcome | None = None
 
 
 @attrs.frozen
@@ -242,6 +245,7 @@ class _Book:
         self.results: dict[str, Message] = {}
         self.dispatched: dict[str, str] = {}
         self.unsure: set[str] = set()
+        self.told: dict[str, Outcome] = {}
         self.below: set[str] = set()
         """Fingerprints of effects below calls of the last reply, since it was paused."""
         self.allowed: set[str] = set()
@@ -254,7 +258,7 @@ class _Book:
         self.starts: dict[str, int] = {}
         """Where in the messages those of a turn begin."""
 
-    def read(self, entry: Entry) -> None:  # noqa: C901, PLR0912 (a case an entry)
+    def read(self, entry: Entry) -> None:  # noqa: C901, PLR0912, PLR0915 (a case an entry)
         match entry:
             case SessionBegan(model=model, system=system, metadata=metadata):
                 self.began, self.model, self.system, self.metadata = True, model, system, metadata
@@ -273,8 +277,10 @@ class _Book:
                 self.open = message.tool_calls if message.role is Role.ASSISTANT else ()
             case Dispatched(calls=calls):
                 self.dispatched |= {call_id: fingerprint for call_id, _, fingerprint in calls}
-            case Settled(call_id=call_id, message=message, outcome=outcome):
+                self._use_up({call_id for call_id, _, _ in calls})
+            case Settled(call_id=call_id, message=message, outcome=outcome, told=told):
                 self.results[call_id] = message
+                self.told |= {} if told is None else {call_id: told}
                 fingerprint = self.dispatched.pop(call_id, "")
                 if fingerprint and call_id not in {call.id for call in self.open}:
                     self.below.add(fingerprint)
@@ -290,6 +296,7 @@ class _Book:
             case Paused():
                 self.paused, self.resolved = entry, {}
                 self.below.clear()
+                self.told.clear()
             case Resolved(digest=digest):
                 if self.paused is not None and entry.asked_at_s == self.paused.at_s:
                     self.resolved[digest] = entry
@@ -306,13 +313,19 @@ class _Book:
             case Decided(decision):
                 self.allowed |= {decision.call_id} if decision.verdict in _GO else set()
 
+    def _use_up(self, calls: Collection[str]) -> None:
+        """An approval is good for one run of its call, whatever becomes of that."""
+        for each in self.paused.pending if self.paused is not None else ():
+            if each.call_id in calls:
+                self.resolved.pop(each.digest, None)
+
     def _waiting(self) -> Waiting | None:
         if self.paused is None or self.said is None or self.paused.turn_id != self.turn_id:
             return None
         # What was about to run when the process ended may have happened, and what had happened below a
         # call that has no result must not happen again when that call is run anew.
         self.unsure |= set(self.dispatched.values()) | self.below
-        return Waiting(self.paused, self.said, dict(self.results), dict(self.resolved))
+        return Waiting(self.paused, self.said, dict(self.results), dict(self.resolved), dict(self.told))
 
     def _flush(self) -> list[Settled]:
         self.paused = None

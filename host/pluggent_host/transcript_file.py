@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.errors import ConfigError, SessionError
 
 from pluggent_host.codec import from_plain, line_of, to_plain
 from pluggent_host.pausing import Resolved
-from pluggent_host.sealed import SealedRecords, is_sealed, seal_of
+from pluggent_host.sealed import OTHERS_WRITE, SealedRecords, check_folder, check_owner, is_sealed, seal_of
 from pluggent_host.standing import FILE as APPROVALS, Standing
 from pluggent_host.stored import SESSION_ID, SUFFIX
 from pluggent_host.transcript import Entry
@@ -59,11 +59,16 @@ class FileTranscript:
                 raise SessionError(  # noqa: TRY301 (closed below like every other failure)
                     f"session '{session_id}' cannot be opened: {self.path} is no file"
                 )
+            check_folder(folder)
+            check_owner(self.path, os.fstat(self._fd), OTHERS_WRITE)
             self._lock()
             self._size = self._mend()
         except OSError as error:
             self.close()
             raise SessionError(f"session '{session_id}' cannot be opened: {self.path}: {error.strerror}") from error
+        except ConfigError as error:
+            self.close()
+            raise SessionError(f"session '{session_id}' cannot be opened: {error}") from error
         except SessionError:
             self.close()
             raise

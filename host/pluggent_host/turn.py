@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from time import perf_counter, time
 from typing import Any, TypeVar, assert_never
 
 import attrs
-from pluggent_hookspecs import errors
-from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
+from pluggent_hookspecs.errors import Denied as Refused
 from pluggent_hookspecs.events import InputEvent, Scope, ToolCallEvent
 from pluggent_hookspecs.messages import Message, Usage
-from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
+from pluggent_hookspecs.models import FinishReason, ModelRequest
 from pluggent_hookspecs.observations import DecisionMade, Observation, TextShown, TurnEnded, TurnStarted, UserNotified
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.batch import BatchRun, run_batch
-from pluggent_host.calling import uncancelled
 from pluggent_host.clock import Deadline
 from pluggent_host.conversation import Agent, Conversation, Services, began
 from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
 from pluggent_host.deltas import follow, thoughts, visible
 from pluggent_host.edges import InputOperation
 from pluggent_host.feed import Feed
+from pluggent_host.model_round import ask_model
 from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.nested import NestedCalls
 from pluggent_host.pausing import Paused
@@ -51,7 +49,6 @@ from pluggent_host.transcript import (
     Decided as DecidedEntry,
     Entry,
     Said,
-    Spending,
     TurnOver,
     close_call,
 )
@@ -60,6 +57,7 @@ from pluggent_host.wellformed import clean_message, with_distinct_ids
 
 E = TypeVar("E")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Turn:
@@ -84,6 +82,8 @@ class Turn:
         self._feed = feed
         self._deltas = follow(self, scope, feed, services.chains, services.caller, services.settings.stream)
         self.offered = agent.tools
+        self.said = Message.user("")
+        self.ended = False
         self.reply: Message | None = None
         self.batch: BatchRun | None = None
         self.round = 0
@@ -129,14 +129,28 @@ class Turn:
             decided = await self.operations.decide(operation)
             if isinstance(decided, Asked):
                 decided = await self.put(decided) or unasked(decided)
+            if isinstance(decided, Denied):
+                return self.over(Done(Why.DENIED, decided.deny.tell_user))
+            assert isinstance(decided, Ready | Answered)
+            result: TurnResult[Any] | Message = await self.operations.perform(decided)
+            if not isinstance(result, Message):
+                return result
+            self._begin(decided.event.message)
+            return await self.answered(result)
         except BaseException as error:
-            self.over(broken_by(error))
-            raise
-        if isinstance(decided, Denied):
-            return self.over(Done(Why.DENIED, decided.deny.tell_user))
-        assert isinstance(decided, Ready | Answered)
-        result: TurnResult[Any] | Message = await self.operations.perform(decided)
-        return await self._answered(decided.event, result) if isinstance(result, Message) else result
+            ended = self.broken(error)
+            if ended is None:
+                raise
+            return ended
+
+    def broken(self, error: BaseException) -> TurnResult[Any] | None:
+        """End the turn because of *error*, unless it has ended before; return its result if that is a denial."""
+        if self.ended:
+            return None
+        if isinstance(error, Refused):
+            return self.over(Done(Why.DENIED, error.reason))
+        self.over(broken_by(error))
+        return None
 
     async def _run(self, event: InputEvent) -> TurnResult[Any]:
         self._begin(event.message)
@@ -161,20 +175,23 @@ class Turn:
         paused = Paused(
             self.scope.turn_id, time(), self.round, self.batch.pending, state.progress(), self.batch.settled.outcomes,
             self.usage, self.spent().elapsed_s, tuple(self.refused), self.quota.counted(), self.so_far,
+            self._agent.terms(self.scope),
         )  # fmt: skip
         self.append(paused)
-        self.conversation.wait(paused, self.batch.messages)
+        self.conversation.wait(paused, self.said, self.batch.messages, self._agent.form)
+        self.ended = True
         detail = "; ".join(f"'{each.name}' needs approval: {each.why}" for each in paused.pending if each.asks)
         return attrs.evolve(self.result(Done(Why.PAUSED, detail)), pending=paused.pending)
 
-    async def _answered(self, event: InputEvent, answer: Message) -> TurnResult[Any]:
-        self._begin(event.message)
-        if not await self._say(answer):
+    async def answered(self, answer: Message) -> TurnResult[Any]:
+        """End the turn with what a policy, or a layer around it, answered in its place."""
+        if not await self.say(answer):
             return self.over(Done(Why.DENIED, self.out.last_note))
         problems = "; ".join(self._read_output(answer))
         return self.over(Done(Why.INVALID_OUTPUT, problems) if problems else Done(Why.COMPLETED))
 
     def _begin(self, message: Message) -> None:
+        self.said = message
         self.append(Said(self.scope.turn_id, message))
         self.conversation.add(message)
         self.tell(TurnStarted(self.scope, message))
@@ -206,6 +223,7 @@ class Turn:
 
     def over(self, done: Done) -> TurnResult[Any]:
         self.append(TurnOver(self.scope.turn_id, done.why, done.detail, self.usage))
+        self.ended = True
         return self.result(done)
 
     def result(self, done: Done) -> TurnResult[Any]:
@@ -237,7 +255,8 @@ class Turn:
     async def _ask_model(self, round: int) -> Event:
         agent = self._agent
         chain, hook_s = self._services.chains["select_tools"], self._services.settings.timeouts.hook_s
-        offered = await select_tools(chain, self.caller, hook_s, self, self.scope, agent.tools)
+        tools = await agent.offer.latest()
+        offered = await select_tools(chain, self.caller, hook_s, self, self.scope, tools)
         system = (agent.system,) if agent.system is not None else ()
         request = ModelRequest(
             agent.model.name, (*system, *self.conversation.messages), offered.specs, agent.parameters
@@ -246,12 +265,12 @@ class Turn:
             self, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
             lambda: self.left_s(self._services.settings.timeouts.model_s), self._deltas, self._services.model, self.put,
         )  # fmt: skip
-        response = await self._called(operation)
+        response = await ask_model(self, operation)
         if isinstance(response, Stopped):
             return response
         self.offered = operation.offered
         message = with_distinct_ids(clean_message(response.message), round)
-        if not await self._say(message):
+        if not await self.say(message):
             return Stopped(Why.DENIED, self.out.last_note)
         reply = self.reply
         assert reply is not None
@@ -272,65 +291,9 @@ class Turn:
         self.so_far = "" if problems else self.so_far
         return problems
 
-    async def _called(self, operation: ModelCallOperation) -> ModelResponse | Stopped:
-        decided = await self.operations.decide(operation)
-        if isinstance(decided, Asked):
-            decided = await self.put(decided) or unasked(decided)
-        if isinstance(decided, Denied):
-            return Stopped(Why.DENIED, decided.deny.tell_user)
-        assert isinstance(decided, Ready | Answered)
-        started, error, finish = perf_counter(), "", ""
-        try:
-            response = await self.operations.perform(decided)
-            finish = response.finish_reason
-            return response
-        except errors.Denied as denied:
-            error = denied.reason
-            self.out.take_back("denied by a policy")
-            return Stopped(Why.DENIED, denied.reason)
-        except ProviderError as failure:
-            error = str(failure)
-            await self._keep_partial(operation)
-            if failure.kind is ProviderErrorKind.TIMEOUT and self._out_of_time():
-                return self._no_time()
-            raise
-        except errors.PluggentError as failure:
-            error = str(failure)
-            self.out.take_back("a policy failed")
-            if self._out_of_time():  # a layer that waits to try again is given up with the turn
-                return self._no_time()
-            raise
-        except asyncio.CancelledError:
-            error = "cancelled"
-            await uncancelled(self._keep_partial(operation))
-            raise
-        finally:
-            for each in operation.calls(perf_counter() - started, finish, error):
-                self.spend(each.usage)
-                self.append(Spending(self.scope.turn_id, each.model, each.usage, each.error))
-                self.tell(each.event(self.scope, decided.event.round))
-
-    def _no_time(self) -> Stopped:
-        return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.limits.wall_s:g})", "wall_s")
-
-    def _out_of_time(self) -> bool:
-        return self.limits.wall_s is not None and self.spent().elapsed_s >= self.limits.wall_s
-
-    async def _keep_partial(self, operation: ModelCallOperation) -> None:
-        """Keep what had come of a broken stream, if the result hooks let it pass."""
-        partial = operation.partial() if operation.partial is not None else None
-        if partial is None or not visible(partial):
-            self.out.take_back("the reply broke off")
-            return
-        try:
-            response = await self.operations.finish(operation, operation.event, ModelResponse(partial))
-            await self._say(clean_message(attrs.evolve(response.message, tool_calls=())))
-        except errors.PluggentError:
-            self.out.notes.append("the partial reply was withheld by a policy")
-
     # ---- what the person sees ------------------------------------------------------------
 
-    async def _say(self, message: Message) -> bool:
+    async def say(self, message: Message) -> bool:
         """Let a reply pass the output policies, show it, and take it into the conversation."""
         seen = message
         if message.content:
@@ -347,31 +310,41 @@ class Turn:
         self.reply = seen
         return True
 
-    async def show(self, message: Message, source: str) -> bool:
+    async def show(self, message: Message, source: str) -> Message | None:
         out = await self.out.released(message, source)
-        if out is None:
-            return False
-        self.out.notes.append(out.text)
-        self.tell(UserNotified(self.scope, out, source))
-        return True
+        if out is not None:
+            self.out.notes.append(out.text)
+            self.tell(UserNotified(self.scope, out, source))
+        return out
 
     # ---- people --------------------------------------------------------------------------
 
     async def put(self, asked: Asked[E, R]) -> Decided[E, R] | None:
+        decided = await self.wait_for_person(self.operations.ask(asked))
+        self.conversation.approved(decided, asked, self.operations.identities(asked.asks))
+        return decided
+
+    async def wait_for_person(self, answer: Awaitable[T]) -> T:
         started = perf_counter()
         self._asks += 1
         try:
-            return await self.operations.ask(asked)
+            return await answer
         finally:
             self._thinking_s += perf_counter() - started
+
+    @property
+    def stops_batch(self) -> tuple[str, ...]:
+        return self._services.settings.stops_batch
 
     @property
     def pauses(self) -> bool:
         return self._services.settings.on_ask == "pause"
 
     def answer(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
-        stands = self.conversation.stands(asked.event, asked.asks)
-        return self.operations.approved(asked, "host", "approved for this session") if stands else None
+        stands = self.conversation.stands(asked.event, asked.asks, self.operations.identities(asked.asks))
+        if stands is None:
+            return None
+        return self.operations.approved(asked, stands.by, f"approved before, {stands.how}")
 
     def may_ask(self) -> bool:
         return self._asks < self.limits.asks

@@ -10,7 +10,7 @@ from pluggent_hookspecs.messages import Message, Role
 
 from pluggent_host.transcript import BY_HOST, Decided, Dispatched, Entry, Said, Settled, Undone
 
-_NOT_RUN = frozenset({str(ToolErrorKind.NOT_RUN), str(ToolErrorKind.DENIED)})
+_NOT_RUN = frozenset({str(ToolErrorKind.NOT_RUN), str(ToolErrorKind.SKIPPED), str(ToolErrorKind.DENIED)})
 
 
 @attrs.frozen

@@ -46,6 +46,8 @@ def ballot(hook: str, plugin: str, answer: Answer, *, may_respond: bool) -> tupl
         fault = _fault(plugin, hook, f"answered {kind.__name__}, which {hook} does not allow")
     elif kind is Respond and not may_respond:
         fault = _fault(plugin, hook, "answered Respond without the operator's grant [grants] may_respond")
+    elif odd := [type(text).__name__ for text in _texts(cast("Decision", decision)) if not isinstance(text, str)]:
+        fault = _fault(plugin, hook, f"answered {kind.__name__} with words that are no text but {odd[0]}")
     else:
         legal = cast("Decision", decision)
         return legal, Vote(plugin, _name(legal), _reason(legal), elapsed_us)
@@ -62,6 +64,9 @@ def combine(
 
     An Allow that the operator listed lifts the default, never a doubt.
     """
+    ballots = tuple(ballots)
+    if doubt is None and _unopposed(ballots) and (host_vote is None or type(host_vote) is Allow):
+        return _allowed_by_host(ballots, host_vote)
     said = [(vote.plugin, decision, vote) for decision, vote in ballots]
     if host_vote is not None:
         said.append((HOST, host_vote, Vote(HOST, _name(host_vote), _reason(host_vote))))
@@ -99,6 +104,21 @@ def combine(
     return Verdict("allow", by, reason, votes)
 
 
+def _unopposed(ballots: tuple[tuple[Decision | None, Vote], ...]) -> bool:
+    for decision, _ in ballots:  # noqa: SIM110 (in every call's way: a generator would cost more than the rest)
+        if decision is not None:
+            return False
+    return True
+
+
+def _allowed_by_host(ballots: tuple[tuple[Decision | None, Vote], ...], host_vote: Allow | None) -> Verdict:
+    """Return the verdict where no plugin has an opinion: by far the most common one."""
+    votes = tuple([vote for _, vote in ballots])
+    if host_vote is None:
+        return Verdict("allow", HOST, "", votes)
+    return Verdict("allow", HOST, host_vote.note, (*votes, Vote(HOST, "allow", host_vote.note)))
+
+
 def _fault(plugin: str, hook: str, problem: str) -> Deny:
     return Deny(
         "a policy failed, so this was not done",
@@ -112,6 +132,14 @@ def _same(one: object, other: object) -> bool:
         return type(one) is type(other) and bool(one == other) and repr(one) == repr(other)
     except Exception:  # noqa: BLE001 (a plugin's own __eq__; what cannot be compared is not the same)
         return False
+
+
+def _texts(decision: Decision) -> tuple[object, ...]:
+    match decision:
+        case Allow(note) | Respond(note=note):
+            return (note,)
+        case Deny() | Ask():
+            return decision.tell_model, decision.tell_user
 
 
 def _name(decision: Decision) -> str:

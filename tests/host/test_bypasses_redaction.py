@@ -71,24 +71,8 @@ async def test_a_deny_in_any_position_wins_and_everybody_is_heard(position: int,
 # ---- the model and the person
 
 
-@both_orders
-@both_forms
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("hook", ["decide_input", "decide_model_request"])
-async def test_a_denied_message_or_request_never_reaches_the_model(
-    hook: str, streamed: bool, is_async: bool, turned: bool
-) -> None:
-    class Policy:
-        pass
-
-    class Eager:
-        @hookimpl
-        def decide_input(self, event):
-            return Allow()
-
-        @hookimpl
-        def decide_model_request(self, event):
-            return Allow()
+def denying(hook: str, *, is_async: bool) -> object:
+    """Return a policy that denies in *hook*."""
 
     async def deny_late(self: object, event: object) -> Decision:
         await asyncio.sleep(0)
@@ -99,9 +83,26 @@ async def test_a_denied_message_or_request_never_reaches_the_model(
 
     chosen = deny_late if is_async else deny
     chosen.__name__ = hook
-    setattr(Policy, hook, hookimpl(chosen))
+    return type("Policy", (), {hook: hookimpl(chosen)})()
 
-    async with stage("hello", plugins=either_way(Policy(), Eager(), turned=turned)) as on:
+
+@both_orders
+@both_forms
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("hook", ["decide_input", "decide_model_request"])
+async def test_a_denied_message_or_request_never_reaches_the_model(
+    hook: str, streamed: bool, is_async: bool, turned: bool
+) -> None:
+    class Eager:
+        @hookimpl
+        def decide_input(self, event):
+            return Allow()
+
+        @hookimpl
+        def decide_model_request(self, event):
+            return Allow()
+
+    async with stage("hello", plugins=either_way(denying(hook, is_async=is_async), Eager(), turned=turned)) as on:
         if streamed:
             async with on.session.stream("go") as events:
                 shown = [event async for event in events]
@@ -120,24 +121,12 @@ async def test_a_denied_message_or_request_never_reaches_the_model(
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("hook", ["decide_model_response", "decide_output"])
 async def test_a_denied_reply_is_seen_by_nobody(hook: str, streamed: bool, is_async: bool, turned: bool) -> None:
-    class Policy:
-        pass
-
     class Recording(Recorder):
         pass
 
-    async def deny_late(self: object, event: object) -> Decision:
-        await asyncio.sleep(0)
-        return Deny("no")
-
-    def deny(self: object, event: object) -> Decision:
-        return Deny("no")
-
-    chosen = deny_late if is_async else deny
-    chosen.__name__ = hook
-    setattr(Policy, hook, hookimpl(chosen))
-
-    async with stage("very private words", plugins=either_way(Policy(), Recording(), turned=turned)) as on:
+    async with stage(
+        "very private words", plugins=either_way(denying(hook, is_async=is_async), Recording(), turned=turned)
+    ) as on:
         if streamed:
             async with on.session.stream("go") as events:
                 _ = [event async for event in events]

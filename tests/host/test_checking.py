@@ -3,34 +3,19 @@
 import functools
 import sys
 import types
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Generator
 from typing import Any, cast
 
 import pluggy
 import pytest
-from pluggent_hookspecs import HOOKS, PluginLoadError, hookimpl
+from loading_cases import refusal
+from pluggent_hookspecs import hookimpl
 from pluggent_host.loading import new_manager, register
 
 
 @pytest.fixture
 def manager() -> pluggy.PluginManager:
     return new_manager()
-
-
-def contents(manager: pluggy.PluginManager) -> object:
-    """Return all that a manager holds, for comparison."""
-    impls = {name: [impl.plugin_name for impl in getattr(manager.hook, name).get_hookimpls()] for name in HOOKS}
-    return [name for name, _ in manager.list_name_plugin()], impls, sorted(vars(manager.hook))
-
-
-def refusal(manager: pluggy.PluginManager, action: Callable[[], object]) -> str:
-    """Return what the error says; the manager must be as it was."""
-    before = contents(manager)
-    with pytest.raises(PluginLoadError) as caught:
-        action()
-    assert contents(manager) == before
-    assert caught.value.__cause__ is not None
-    return str(caught.value)
 
 
 def refused(plugin: object, *kinds: str) -> str:

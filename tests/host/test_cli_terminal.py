@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from approving_support import ASKING, sent
 from cli_support import Cli, nobody_reads, signalled, wait_for_line
 from fake_distributions import install
 
@@ -29,14 +30,6 @@ class Plugin:
     def provide_tools(self, event):
         return [send_mail, wait]
 """
-ASKING = """
-from pluggent_hookspecs import Ask, hookimpl
-
-class Plugin:
-    @hookimpl
-    def decide_tool_call(self, event):
-        return Ask("is \\x1b[2Jbob a friend?")
-"""
 
 
 @pytest.fixture
@@ -44,12 +37,6 @@ def cli(tmp_path: Path) -> Cli:
     made = Cli(tmp_path)
     install(made.site, "acme-mail", {"tools/mail": "acme_mail:Plugin"}, modules={"acme_mail": TOOLS})
     return made
-
-
-def sent(cli: Cli) -> str:
-    """Return to whom a mail was sent, empty if to nobody."""
-    file = cli.work / "sent.txt"
-    return file.read_text() if file.exists() else ""
 
 
 # ---- approvals --------------------------------------------------------------------------

@@ -54,12 +54,18 @@ async def test_a_feed_with_room_holds_nobody_up():
     await asyncio.wait_for(feed.room(), WAIT_S)
 
 
-async def test_a_full_feed_waits_for_its_consumer():
+async def full_feed() -> tuple[Feed, asyncio.Task[None]]:
+    """Return a feed that is full, and somebody who waits for room in it."""
     feed = Feed()
     for number in range(WAITING_EVENTS):
         feed.put(shown(number))
     waiting = asyncio.create_task(feed.room())
     await asyncio.sleep(0)
+    return feed, waiting
+
+
+async def test_a_full_feed_waits_for_its_consumer():
+    feed, waiting = await full_feed()
     assert not waiting.done()
 
     events = feed.events()
@@ -69,11 +75,7 @@ async def test_a_full_feed_waits_for_its_consumer():
 
 
 async def test_the_end_sets_everybody_free():
-    feed = Feed()
-    for number in range(WAITING_EVENTS):
-        feed.put(shown(number))
-    waiting = asyncio.create_task(feed.room())
-    await asyncio.sleep(0)
+    feed, waiting = await full_feed()
     feed.end()
 
     await waiting
@@ -81,11 +83,7 @@ async def test_the_end_sets_everybody_free():
 
 
 async def test_a_consumer_that_has_gone_holds_nobody_up():
-    feed = Feed()
-    for number in range(WAITING_EVENTS):
-        feed.put(shown(number))
-    waiting = asyncio.create_task(feed.room())
-    await asyncio.sleep(0)
+    feed, waiting = await full_feed()
     assert not waiting.done()
     feed.abandon()
 

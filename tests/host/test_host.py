@@ -5,6 +5,7 @@ import contextlib
 import threading
 
 import pytest
+from attempts import hanging
 from pluggent_hookspecs import ConfigError, PluginLoadError, SessionError, hookimpl, tool
 from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import PluginStateChanged
@@ -120,17 +121,7 @@ async def test_leaving_a_host_ends_the_turns_that_still_run():
 
 
 async def test_leaving_a_host_ends_the_tools_that_still_run():
-    started, left = asyncio.Event(), []
-
-    @tool(effects=())
-    async def hang() -> str:
-        """Hang."""
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            left.append(1)
-        return ""
+    hang, started, left = hanging()
 
     async with hosting(call("hang"), tools=[hang]) as host:
         session = await host.session()

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from attempts import Again
 from pluggent_hookspecs import (
     DecisionMade,
     Deny,
@@ -97,14 +98,6 @@ async def test_a_refused_tool_call_is_a_denial_that_the_model_reads():
 
 
 async def test_each_retry_is_an_attempt_of_its_own():
-    class Again:
-        @hookimpl
-        async def around_model_call(self, event: Any, call_next: Any) -> Any:
-            try:
-                return await call_next()
-            except ProviderError:
-                return await call_next()
-
     ledger = Ledger()
     replies = (ProviderError(ProviderErrorKind.UNAVAILABLE, "down"), "fine")
     async with talking(*replies, plugins=[ledger, Again()]) as session:

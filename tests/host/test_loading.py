@@ -8,14 +8,10 @@ from pathlib import Path
 import attrs
 import pluggy
 import pytest
-from fake_distributions import POLICY, importable, install
-from pluggent_hookspecs import HOOKS, PluginLoadError, hookimpl
-from pluggent_host.catalog import PluginRecord, catalog
-from pluggent_host.discovery import discover
+from fake_distributions import POLICY, importable
+from loading_cases import HEADER, record_of, refusal
+from pluggent_hookspecs import hookimpl
 from pluggent_host.loading import Loaded, load, new_manager, register
-from pluggent_host.settings import Selection
-
-HEADER = "import attrs\nfrom pluggent_hookspecs import hookimpl, Secret\n"
 
 
 @pytest.fixture
@@ -27,29 +23,6 @@ def manager() -> pluggy.PluginManager:
 def site(tmp_path: Path) -> Iterator[Path]:
     with importable(tmp_path):
         yield tmp_path
-
-
-def record_of(site: Path, source: str, *, entry: str = "hooks/guard", value: str = "acme_guard:Plugin") -> PluginRecord:
-    """Install a distribution ``acme-guard`` with one module and return its record."""
-    install(site, "acme-guard", {entry: value}, version="1.2", modules={"acme_guard": source})
-    (record,) = catalog(discover([str(site)]), Selection(), "0.1.0").records
-    return record
-
-
-def contents(manager: pluggy.PluginManager) -> object:
-    """Return all that a manager holds, for comparison."""
-    impls = {name: [impl.plugin_name for impl in getattr(manager.hook, name).get_hookimpls()] for name in HOOKS}
-    return [name for name, _ in manager.list_name_plugin()], impls, sorted(vars(manager.hook))
-
-
-def refusal(manager: pluggy.PluginManager, action: Callable[[], object]) -> str:
-    """Return what the error says; the manager must be as it was."""
-    before = contents(manager)
-    with pytest.raises(PluginLoadError) as caught:
-        action()
-    assert contents(manager) == before
-    assert caught.value.__cause__ is not None
-    return str(caught.value)
 
 
 class Fine:

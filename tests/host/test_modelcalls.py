@@ -6,6 +6,7 @@ import gc
 from typing import Any, cast
 
 import pytest
+from attempts import Again
 from pluggent_hookspecs import (
     Allow,
     ConfigError,
@@ -198,16 +199,8 @@ async def test_a_model_call_is_told_with_its_usage_and_error():
 
 
 async def test_usage_of_the_attempts_of_a_retrier_is_summed():
-    class Retry:
-        @hookimpl
-        async def around_model_call(self, event, call_next):
-            try:
-                return await call_next()
-            except ProviderError:
-                return await call_next()
-
     model = ScriptedModel(ProviderError(ProviderErrorKind.UNAVAILABLE, "down"), "up")
-    async with talking(model=model, plugins=[Retry()]) as session:
+    async with talking(model=model, plugins=[Again()]) as session:
         result = await session.say("go")
 
         assert (result.text, result.usage, len(model.requests)) == ("up", Usage(10, 5), 2)

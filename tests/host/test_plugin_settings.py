@@ -10,14 +10,10 @@ from typing import Any
 
 import pluggy
 import pytest
-from fake_distributions import POLICY, importable, install
+from fake_distributions import POLICY, importable
+from loading_cases import HEADER, record_of
 from pluggent_hookspecs import ConfigError, Secret
-from pluggent_host.catalog import PluginRecord, catalog
-from pluggent_host.discovery import discover
 from pluggent_host.loading import load, new_manager
-from pluggent_host.settings import Selection
-
-HEADER = "import attrs\nfrom pluggent_hookspecs import hookimpl, Secret\n"
 
 
 @pytest.fixture
@@ -29,13 +25,6 @@ def manager() -> pluggy.PluginManager:
 def site(tmp_path: Path) -> Iterator[Path]:
     with importable(tmp_path):
         yield tmp_path
-
-
-def record_of(site: Path, source: str, *, entry: str = "hooks/guard", value: str = "acme_guard:Plugin") -> PluginRecord:
-    """Install a distribution ``acme-guard`` with one module and return its record."""
-    install(site, "acme-guard", {entry: value}, version="1.2", modules={"acme_guard": source})
-    (record,) = catalog(discover([str(site)]), Selection(), "0.1.0").records
-    return record
 
 
 SETTINGS = (

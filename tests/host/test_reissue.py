@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 import pytest
+from attempts import Again
 from pluggent_hookspecs import (
     Ask,
     DecisionMade,
@@ -187,14 +188,6 @@ async def test_a_tool_call_cannot_be_reissued():
 
 
 async def test_another_attempt_is_told_with_what_went_wrong_before():
-    class Again:
-        @hookimpl
-        async def around_model_call(self, event: Any, call_next: Any) -> Any:
-            try:
-                return await call_next()
-            except ProviderError:
-                return await call_next()
-
     recorder = Recorder()
     model = ScriptedModel(ProviderError(Kind.RATE_LIMITED, "slow down"), "fine")
     async with talking(model=model, plugins=[Again(), recorder]) as session:

@@ -1,10 +1,10 @@
 """The rule of around hooks, through an open host: rule 4."""
 
-import asyncio
 import contextlib
 from typing import Any
 
 import pytest
+from attempts import hanging_once
 from naming import shown
 from pluggent_hookspecs import (
     ApprovalEvent,
@@ -18,7 +18,6 @@ from pluggent_hookspecs import (
     ToolOutput,
     TurnEnded,
     hookimpl,
-    tool,
 )
 from pluggent_host.testing.fakes import call
 from policy_rules import Twice, deciding, yes
@@ -97,25 +96,18 @@ async def test_a_fresh_decision_is_not_repeated_for_a_retrier() -> None:
     assert (await reach("say", [Twice(), deciding("decide_tool_call", None, Deny("no longer"))])).ran == ("x", "x")
 
 
+class RetriesTools:
+    @hookimpl
+    async def around_tool_call(self, event, call_next):
+        output = await call_next()
+        return await call_next() if output.is_error else output
+
+
 async def test_a_retrier_does_not_repeat_a_call_of_unknown_outcome_unasked() -> None:
     """Rule 21: never twice without asking."""
-    ran: list[str] = []
+    hang, ran = hanging_once(("shell",))
 
-    @tool(effects=("shell",), timeout_s=0.05)
-    async def hang() -> str:
-        """Hang, the first time."""
-        ran.append("hang")
-        if len(ran) == 1:
-            await asyncio.Event().wait()
-        return "done"
-
-    class Retrier:
-        @hookimpl
-        async def around_tool_call(self, event, call_next):
-            output = await call_next()
-            return await call_next() if output.is_error else output
-
-    async with stage(call("hang"), plugins=[Retrier()], tools=[hang]) as on:
+    async with stage(call("hang"), plugins=[RetriesTools()], tools=[hang]) as on:
         await on.session.say("go")
 
     assert ran == ["hang"]
@@ -123,23 +115,9 @@ async def test_a_retrier_does_not_repeat_a_call_of_unknown_outcome_unasked() -> 
 
 @pytest.mark.parametrize("effects", [("network_read",), ()])
 async def test_a_retrier_may_repeat_what_changes_nothing(effects: tuple[str, ...]) -> None:
-    ran: list[str] = []
+    hang, ran = hanging_once(effects)
 
-    @tool(effects=effects, timeout_s=0.05)
-    async def hang() -> str:
-        """Hang, the first time."""
-        ran.append("hang")
-        if len(ran) == 1:
-            await asyncio.Event().wait()
-        return "done"
-
-    class Retrier:
-        @hookimpl
-        async def around_tool_call(self, event, call_next):
-            output = await call_next()
-            return await call_next() if output.is_error else output
-
-    async with stage(call("hang"), plugins=[Retrier()], tools=[hang]) as on:
+    async with stage(call("hang"), plugins=[RetriesTools()], tools=[hang]) as on:
         await on.session.say("go")
 
     assert ran == ["hang", "hang"]

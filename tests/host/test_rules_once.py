@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from attempts import hanging_once
 from pluggent_hookspecs import ApprovalEvent, Deny, ToolContext, hookimpl, tool
 from pluggent_host.testing.fakes import call
 from policy_rules import Twice
@@ -53,15 +54,7 @@ async def test_a_key_is_never_given_twice_even_after_reopening(tmp_path: Path) -
 
 @pytest.mark.parametrize("idempotent", [False, True])
 async def test_a_call_of_unknown_outcome_asks_before_it_runs_again_unless_it_is_idempotent(idempotent: bool) -> None:
-    ran: list[str] = []
-
-    @tool(effects=("shell",), timeout_s=0.05, idempotent=idempotent)
-    async def hang() -> str:
-        """Hang, the first time."""
-        ran.append("hang")
-        if len(ran) == 1:
-            await asyncio.Event().wait()
-        return "done"
+    hang, ran = hanging_once(("shell",), idempotent=idempotent)
 
     async with stage(call("hang", "one"), call("hang", "two"), tools=[hang]) as on:
         await on.session.say("go")
@@ -70,16 +63,8 @@ async def test_a_call_of_unknown_outcome_asks_before_it_runs_again_unless_it_is_
 
 
 async def test_a_call_of_unknown_outcome_runs_again_when_a_person_agrees() -> None:
-    ran: list[str] = []
+    hang, ran = hanging_once(("shell",))
     asked: list[str] = []
-
-    @tool(effects=("shell",), timeout_s=0.05)
-    async def hang() -> str:
-        """Hang, the first time."""
-        ran.append("hang")
-        if len(ran) == 1:
-            await asyncio.Event().wait()
-        return "done"
 
     def approve(event: ApprovalEvent) -> bool:
         asked.extend(question for _, question in event.asks)

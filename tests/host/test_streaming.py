@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from attempts import Again, hanging
 from live import Live, seen, text
 from places import only_this_task
 from pluggent_hookspecs import (
@@ -173,17 +174,7 @@ async def test_the_text_that_had_come_stays_under_policies_too(policy):
 
 
 async def test_leaving_early_reaches_a_running_tool():
-    started, left = asyncio.Event(), []
-
-    @tool(effects=())
-    async def hang() -> str:
-        """Hang."""
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            left.append(1)
-        return ""
+    hang, started, left = hanging()
 
     async with talking(call("hang"), "later", tools=[hang]) as session:
         async with session.stream("go"):
@@ -323,22 +314,11 @@ async def test_calls_of_a_broken_stream_are_not_run_and_not_kept():
         assert recorder.of(ToolFinished) == []
 
 
-class Retries:
-    """A retrier that tells nobody that what was shown is void."""
-
-    @hookimpl
-    async def around_model_call(self, event, call_next):
-        try:
-            return await call_next()
-        except ProviderError:
-            return await call_next()
-
-
 async def test_what_the_consumer_is_left_with_after_a_retry_is_the_reply():
     broken = ProviderError(ProviderErrorKind.STREAM_BROKEN, "broken")
     live = Live(*text("one ", "two "), broken, *text("three "), (Finished(),))
     left = ""
-    async with talking(model=live, plugins=[Retries()]) as session, session.stream("go") as events:
+    async with talking(model=live, plugins=[Again()]) as session, session.stream("go") as events:
         async for event in events:
             if isinstance(event, Discarded):
                 left = ""

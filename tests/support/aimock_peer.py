@@ -7,12 +7,27 @@ import os
 import shutil
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pluggent_hookspecs import Delta, ModelRequest, Provider, ProviderError, TextDelta
+
+LONG = " ".join(f"word{number}" for number in range(60))
+OK = {"content": "x"}
+ODD_FIXTURES = [
+    {"match": {"userMessage": "tell"}, "response": {"content": LONG}},
+    {"match": {"userMessage": "limited", "sequenceIndex": 0}, "response": {
+        "error": {"message": "Rate limited", "type": "rate_limit_error"}, "status": 429, "retryAfter": 7}},
+    {"match": {"userMessage": "limited"}, "response": {"content": "At last."}},
+    {"match": {"userMessage": "malformed"}, "response": OK, "chaos": {"malformedRate": 1}},
+    {"match": {"userMessage": "hang up"}, "response": OK, "chaos": {"disconnectRate": 1}},
+    {"match": {"userMessage": "slow"}, "response": {"content": LONG}, "latency": 20000},
+]  # fmt: skip
+"""What it does whatever API it is asked by."""
 
 
 @contextmanager
@@ -42,3 +57,28 @@ def _address(process: subprocess.Popen[str]) -> str:
         if "listening on " in line:
             return line.rpartition("listening on ")[2].strip()
     pytest.fail("aimock did not start: " + "".join(said))
+
+
+def text_of(found: Sequence[Delta]) -> str:
+    """Return the text in *found*."""
+    return "".join(delta.text for delta in found if isinstance(delta, TextDelta))
+
+
+async def cut_short(provider: Provider, asked: ModelRequest) -> tuple[str, ProviderError]:
+    """Return the text that came before a stream broke, and what was raised then."""
+    came: list[Delta] = []
+
+    async def read() -> None:
+        async for batch in provider.stream(asked):
+            came.extend(batch)
+
+    with pytest.raises(ProviderError) as caught:
+        await read()
+    return text_of(came), caught.value
+
+
+def journal(url: str) -> list[Any]:
+    """Return the requests that came, as the mock understood them; the last one last."""
+    with urllib.request.urlopen(f"{url}/__aimock/journal", timeout=10) as answer:  # noqa: S310 (loopback)
+        said = json.loads(answer.read())
+    return said["entries"] if isinstance(said, dict) else said

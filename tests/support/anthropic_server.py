@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
-import pytest
 from odd_server import Answer, event, json_answer, stream_answer
 from pluggent_anthropic.plugin import Anthropic
 from pluggent_anthropic.provider import Messages
 from pluggent_anthropic.settings import Server
-from pluggent_anthropic.stream import StreamReader
+from pluggent_anthropic.stream import Events
 from pluggent_anthropic.wire import encode_request
 from pluggent_hookspecs import (
     Message,
@@ -21,10 +20,11 @@ from pluggent_hookspecs import (
     ProvideEvent,
     Provider,
     ProviderError,
-    Reply,
     Secret,
 )
 from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.reading import ReplyReader
+from replies_read import deltas_of, error_of, failure_in, read_all, reply_in
 
 LENT = cast("PluginContext", None)
 """What a host lends a plugin; this one looks at nothing of it."""
@@ -136,26 +136,19 @@ def whole(*content: Mapping[str, Any], reason: str | None = "end_turn") -> Answe
 # ---- reading ----------------------------------------------------------------------------
 
 
+def reader(asked: ModelRequest | None = None, limit: int = 100_000) -> ReplyReader:
+    """Return what reads an answer to *asked*."""
+    return ReplyReader(Events(asked or request(), FAULTS), FAULTS, limit)
+
+
 def read_stream(*reads: bytes, asked: ModelRequest | None = None, limit: int = 100_000) -> list[Any]:
     """Return the deltas of a stream that came in these reads, or raise what went wrong."""
-    reader = StreamReader(asked or request(), FAULTS, limit)
-    found: list[Any] = []
-    for data in reads:
-        found += reader.feed(data)
-        if reader.failure is not None:
-            raise reader.failure
-    if not reader.done:
-        found += reader.end()
-    if reader.failure is not None:
-        raise reader.failure
-    return found
+    return read_all(reader(asked, limit), *reads)
 
 
 def reply_of(*reads: bytes, asked: ModelRequest | None = None) -> ModelResponse:
     """Return the reply that a stream makes."""
-    collected = Reply()
-    collected.add(read_stream(*reads, asked=asked))
-    return collected.response()
+    return reply_in(reader(asked), *reads)
 
 
 def streamed_reply(*content: Mapping[str, Any], reason: str | None = "end_turn", **more: Any) -> ModelResponse:
@@ -170,9 +163,7 @@ def whole_reply(*content: Mapping[str, Any], reason: str | None = "end_turn", **
 
 def stream_failure(*reads: bytes, limit: int = 100_000) -> ProviderError:
     """Return what a stream raises."""
-    with pytest.raises(ProviderError) as caught:
-        read_stream(*reads, limit=limit)
-    return caught.value
+    return failure_in(reader(limit=limit), *reads)
 
 
 # ---- asking -----------------------------------------------------------------------------
@@ -192,12 +183,9 @@ def provider_at(url: str, **settings: Any) -> Messages:
 
 async def batches(provider: Provider, asked: ModelRequest | None = None) -> list[Any]:
     """Return all deltas of a stream in a row."""
-    stream: AsyncIterator[Sequence[Any]] = provider.stream(asked or request())
-    return [delta async for batch in stream for delta in batch]
+    return await deltas_of(provider, asked or request())
 
 
 async def failure_of(provider: Provider, *, stream: bool = True) -> ProviderError:
     """Ask *provider* and return the error that it raises."""
-    with pytest.raises(ProviderError) as caught:
-        await (batches(provider) if stream else provider.complete(request()))
-    return caught.value
+    return await error_of(provider, request(), stream=stream)

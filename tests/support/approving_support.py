@@ -32,7 +32,6 @@ class Plugin:
     def decide_tool_call(self, event):
         return Ask("is \\x1b[2Jbob a friend?")
 """
-STEERING = set("\x1b\x07\x9b\u202e\r\x00")
 
 
 def mailing(folder: Path) -> Cli:

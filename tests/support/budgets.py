@@ -67,11 +67,10 @@ async def reserve(budget: Budget, event: ReserveEvent) -> Any:
 
 async def settle(
     budget: Budget, event: ReserveEvent, held: Any, usage: Usage = UNTOLD, outcome: str = "done", s: float = 0.0
-) -> None:
-    """Tell *budget* how the attempt ended."""
-    waits = budget.settle(SettleEvent(event, held, usage, outcome, s))
-    if waits is not None:
-        await waits
+) -> Usage | None:
+    """Tell *budget* how the attempt ended; return what it says of its price."""
+    answer = budget.settle(SettleEvent(event, held, usage, outcome, s))
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 async def refusal(budget: Budget, event: ReserveEvent) -> str:

@@ -11,10 +11,10 @@ import json
 import ssl
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from types import TracebackType
-from typing import Any, Self, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import attrs
+from loopback import Loopback
 
 
 class Word(Enum):
@@ -44,49 +44,24 @@ class Received:
         return json.loads(self.body)
 
 
-class OddServer:
+class OddServer(Loopback):
     """Answers as scripted. ``asked`` is set by a request, ``left`` when a client leaves while it should wait."""
 
     def __init__(self, *answers: Answer, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
-        self._port = port
-        self._tls = tls
+        super().__init__(port, tls)
         self.requests: list[Received] = []
         self.connections = 0
         self.left = asyncio.Event()
         self.go = asyncio.Event()
         self.asked = asyncio.Event()
         self._answers = list(answers)
-        self._server: asyncio.Server | None = None
-        self._handlers: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, ssl=self._tls)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._handlers:
-            task.cancel()
-        await asyncio.gather(*self._handlers, return_exceptions=True)
 
     @property
     def url(self) -> str:
-        assert self._server is not None
-        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}/v1"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/v1"
 
-    @property
-    def port(self) -> int:
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        handler = cast("asyncio.Task[None]", asyncio.current_task())
-        self._handlers.add(handler)
         try:
             while (request := await _read_request(reader)) is not None:
                 self.requests.append(request)
@@ -95,10 +70,6 @@ class OddServer:
                     break
         except ConnectionError:
             self.left.set()
-        except asyncio.CancelledError:
-            pass  # the end of the test; a stream server of asyncio complains of cancelled handlers
-        finally:
-            writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         for step in self._answers.pop(0):

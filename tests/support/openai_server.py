@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
-import pytest
 from odd_server import (
     CLOSE,
     GO,
@@ -29,23 +28,28 @@ from pluggent_hookspecs import (
     ProvideEvent,
     Provider,
     ProviderError,
-    Reply,
     Secret,
 )
+from pluggent_openai.chunks import Chunks
 from pluggent_openai.compat import Dialect
 from pluggent_openai.plugin import OpenAI
 from pluggent_openai.provider import ChatCompletions
-from pluggent_openai.stream import StreamReader
 from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.reading import ReplyReader
+from replies_read import deltas_of, error_of, failure_in, read_all, reply_in
 
 __all__ = [
     "CLOSE",
     "DONE",
     "GO",
+    "HELLO",
     "KEY",
     "LEAVE",
+    "LENGTH",
     "LENT",
+    "REPLY",
     "RESET",
+    "STOP",
     "STREAM_HEAD",
     "Answer",
     "OddServer",
@@ -63,6 +67,7 @@ __all__ = [
     "plugin_at",
     "provider_at",
     "read_stream",
+    "reader",
     "reply_of",
     "request",
     "stream_answer",
@@ -119,6 +124,13 @@ def completion(message: Mapping[str, object], finish: str | None = "stop", **mor
     return {"id": "c1", "object": "chat.completion", "model": "m-1", "choices": [choice], **more}
 
 
+HELLO = event(chunk({"content": "Hello"}))
+STOP = event(chunk({}, "stop"))
+REPLY = completion({"content": "Hello"})
+LENGTH = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
+"""The head of an answer that promises more than will come."""
+
+
 def request(*messages: Message, model: str = "m", **more: Any) -> ModelRequest:
     """Return a request with *messages*, or with one that says hello."""
     return ModelRequest(model, messages or (Message.user("hello"),), **more)
@@ -139,44 +151,32 @@ def plugin_at(url: str, **settings: Any) -> tuple[OpenAI, ChatCompletions]:
 
 async def batches(provider: Provider, asked: ModelRequest | None = None) -> list[Any]:
     """Return all deltas of a stream in a row."""
-    stream: AsyncIterator[Sequence[Any]] = provider.stream(asked or request())
-    return [delta async for batch in stream for delta in batch]
+    return await deltas_of(provider, asked or request())
 
 
 async def failure_of(provider: Provider, *, stream: bool) -> ProviderError:
     """Ask *provider* and return the error that it raises."""
-    with pytest.raises(ProviderError) as caught:
-        await (batches(provider) if stream else provider.complete(request()))
-    return caught.value
+    return await error_of(provider, request(), stream=stream)
+
+
+def reader(asked: ModelRequest | None = None, limit: int = 100_000, dialect: Dialect | None = None) -> ReplyReader:
+    """Return what reads an answer of a server of *dialect* to *asked*."""
+    faults = Faults("openai", "http://x/v1", "m")
+    return ReplyReader(Chunks(asked or request(), dialect or Dialect(), faults), faults, limit)
 
 
 def read_stream(
     *reads: bytes, asked: ModelRequest | None = None, limit: int = 100_000, dialect: Dialect | None = None
 ) -> list[Any]:
     """Return the deltas of a stream that came in these reads, or raise what went wrong."""
-    faults = Faults("openai", "http://x/v1", "m")
-    reader = StreamReader(asked or request(), dialect or Dialect(), faults, limit)
-    found: list[Any] = []
-    for data in reads:
-        found += reader.feed(data)
-        if reader.failure is not None:
-            raise reader.failure
-    if not reader.done:
-        found += reader.end()
-    if reader.failure is not None:
-        raise reader.failure
-    return found
+    return read_all(reader(asked, limit, dialect), *reads)
 
 
 def reply_of(*reads: bytes, asked: ModelRequest | None = None, dialect: Dialect | None = None) -> ModelResponse:
     """Return the reply that a stream makes."""
-    collected = Reply()
-    collected.add(read_stream(*reads, asked=asked, dialect=dialect))
-    return collected.response()
+    return reply_in(reader(asked, dialect=dialect), *reads)
 
 
 def stream_failure(*reads: bytes, limit: int = 100_000) -> ProviderError:
     """Return what a stream raises."""
-    with pytest.raises(ProviderError) as caught:
-        read_stream(*reads, limit=limit)
-    return caught.value
+    return failure_in(reader(limit=limit), *reads)

@@ -20,7 +20,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_host import Host
 from pluggent_host.discovery import Discovery
-from pluggent_host.host import Approver
+from pluggent_host.people import Approver
 from pluggent_host.session import Session
 from pluggent_host.settings import HostSettings
 from pluggent_host.testing.fakes import Recorder, Reply, ScriptedModel, call

@@ -6,11 +6,11 @@ import asyncio
 import shutil
 import ssl
 import subprocess
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self, cast
 
 import attrs
+from loopback import Loopback
 
 
 @attrs.frozen
@@ -60,54 +60,34 @@ def openssl(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-class Proxy:
-    """Leads every request to *port* on loopback, whatever host it names; ``lines`` and ``headers`` tell what came.
+class Proxy(Loopback):
+    """Leads every request to *to* on loopback, whatever host it names; ``lines`` and ``headers`` tell what came.
 
     With *refusal* it answers that status line to everything.
     """
 
-    def __init__(self, port: int, refusal: bytes = b"") -> None:
+    def __init__(self, to: int, refusal: bytes = b"") -> None:
+        super().__init__()
         self.lines: list[str] = []
         self.headers: list[str] = []
-        self._to = port
+        self._to = to
         self._refusal = refusal
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
     def address(self) -> str:
         """Return host and port."""
-        assert self._server is not None
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return f"127.0.0.1:{self.port}"
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.add(cast("asyncio.Task[None]", asyncio.current_task()))
-        try:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
             head = await reader.readuntil(b"\r\n\r\n")
             line, *headers = head.decode("latin-1").strip().split("\r\n")
             self.lines.append(line)
             self.headers += [header.lower() for header in headers]
             if self._refusal:
                 writer.write(b"HTTP/1.1 %b\r\ncontent-length: 0\r\n\r\n" % self._refusal)
-                return
-            await self._lead(head, reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
+            else:
+                await self._lead(head, reader, writer)
 
     async def _lead(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._to)

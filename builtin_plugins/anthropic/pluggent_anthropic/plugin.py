@@ -1,4 +1,4 @@
-"""The plugin: its settings, the providers they make, and the lifetime of their connections.
+"""The plugin: its settings, and the providers that they make.
 
 Light on purpose. What speaks HTTP and JSON is imported when a provider is asked for.
 """
@@ -6,25 +6,21 @@ Light on purpose. What speaks HTTP and JSON is imported when a provider is asked
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import attrs
-from pluggent_hookspecs import PluginContext, Provider, hookimpl
-from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.servers import ServersPlugin
 
 from pluggent_anthropic.settings import DEFAULT_BASE_URL, Server, Settings as AnthropicSettings
 
 if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
-    from pluggent_hookspecs import ProvideEvent
 
     # a provider brings the encoder along
     from pluggent_anthropic.provider import Messages
 
 
-class Anthropic:
+class Anthropic(ServersPlugin[Server]):
     """Providers for Anthropic and every server that speaks its Messages API.
 
     As a plugin it is made from settings. In code, *client* is an httpx2 client of the
@@ -47,32 +43,11 @@ class Anthropic:
     ) -> None:
         settings = AnthropicSettings() if settings is None else settings
         url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
-        self._servers: dict[str, Server] = {"anthropic": attrs.evolve(settings, base_url=url), **settings.servers}
-        self._client = client
-        self._transport = transport
-        self._providers: tuple[Messages, ...] = ()
 
-    @hookimpl
-    def provide_providers(self, event: ProvideEvent) -> Iterable[Provider]:
-        """Return one provider for each server."""
-        # Here and not above: only who asks a model needs the encoder.
-        from pluggent_anthropic.provider import Messages
+        def provider(name: str, server: Server) -> Messages:
+            # Here and not above: only who asks a model needs the encoder.
+            from pluggent_anthropic.provider import Messages
 
-        if not self._providers:
-            self._providers = tuple(
-                Messages(name, server, client=self._client, transport=self._transport)
-                for name, server in self._servers.items()
-            )
-        return self._providers
+            return Messages(name, server, client=client, transport=transport)
 
-    def __repr__(self) -> str:
-        return f"<Anthropic {', '.join(f'{name} at {target_of(at.base_url)}' for name, at in self._servers.items())}>"
-
-    @asynccontextmanager
-    async def open(self, context: PluginContext) -> AsyncGenerator[None]:
-        """Close every connection at the end."""
-        try:
-            yield
-        finally:
-            for provider in self._providers:
-                await provider.close()
+        super().__init__({"anthropic": attrs.evolve(settings, base_url=url), **settings.servers}, provider)

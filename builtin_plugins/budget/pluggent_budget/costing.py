@@ -61,3 +61,18 @@ def spent(event: SettleEvent, estimate: Estimate, settings: BudgetSettings) -> A
         nanos = 0 if estimate.price is None else estimate.price.nanos_of(given, made, usage)
     tokens = given + made
     return Amount(min(MOST, tokens), nanos, 0, 1, wall_ms)
+
+
+def price_of(event: SettleEvent, estimate: Estimate) -> Usage | None:
+    """Return what the attempt in *event* cost, None where the vendor told that, and where it would be a guess.
+
+    >>> from pluggent_hookspecs import Scope
+    >>> made = ReserveEvent(Scope(), "model_call", "t1.0", 1, "", "a/b")
+    >>> price = Price(match=("a/b",), input=1.0, output=2.0)
+    >>> price_of(SettleEvent(made, 1, Usage(500_000, 250_000)), Estimate(Amount(), price=price)).cost_usd
+    1.0
+    """
+    usage = event.usage
+    if estimate.price is None or usage.cost_usd is not None or usage.input is None or usage.output is None:
+        return None
+    return Usage(cost_usd=estimate.price.nanos(usage) / NANO)

@@ -15,13 +15,14 @@ from pluggent_hookspecs import (
     PluginContext,
     ReserveEvent,
     SettleEvent,
+    Usage,
     hookimpl,
 )
 
 from pluggent_budget.accounts import Account, Facts, Rule, rule_of
 from pluggent_budget.amounts import Amount
 from pluggent_budget.clock import Clock
-from pluggent_budget.costing import Estimate, expected, spent
+from pluggent_budget.costing import Estimate, expected, price_of, spent
 from pluggent_budget.desk import Desk, LedgerError
 from pluggent_budget.held import Held, Pending
 from pluggent_budget.ledger_file import FileRules, LedgerFile
@@ -125,17 +126,18 @@ class Budget:
         return self._pending.add(Held(estimate, in_memory, in_file, self._clock.monotonic()))
 
     @hookimpl
-    def settle(self, event: SettleEvent) -> Awaitable[None] | None:
-        """Book what the attempt did cost in the place of what was held."""
+    def settle(self, event: SettleEvent) -> Usage | Awaitable[Usage | None] | None:
+        """Book what the attempt did cost in the place of what was held; return the price, where it is known."""
         held = self._pending.take(event.reservation)
         if held is None:
             return None
         amount = spent(event, held.estimate, self._settings)
         self._memory.settle(held.in_memory, amount)
+        price = price_of(event, held.estimate)
         if held.in_file is None or self._desk is None:
-            return None
+            return price
         # Handed in now and not when somebody awaits: whoever settles may be cancelled.
-        return self._desk.settle(held.in_file, amount)
+        return _when_written(self._desk.settle(held.in_file, amount), price)
 
     def _lose_expired(self) -> bool:
         """Give up what nobody has settled for very long; return whether there was anything."""
@@ -199,6 +201,11 @@ class Budget:
             return request
         note = Message.user(f"[{NOTE} {' '.join(near)} Come to an end in time.]")
         return attrs.evolve(request, messages=(*request.messages, note))
+
+
+async def _when_written(written: Awaitable[None], price: Usage | None) -> Usage | None:
+    await written
+    return price
 
 
 def _changed(before: ModelRequest, after: ModelRequest) -> ModelRequest | None:

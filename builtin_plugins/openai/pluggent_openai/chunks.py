@@ -20,7 +20,9 @@ from pluggent_hookspecs import (
     TextDelta,
     Usage,
     UsageDelta,
+    deltas,
 )
+from pluggent_provider_http.batches import Batch
 from pluggent_provider_http.faults import Faults
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
 
@@ -36,6 +38,7 @@ from pluggent_openai.reply import (
     read_audio,
     read_content,
     read_images,
+    read_reply,
     says_error,
     some,
     split_fields,
@@ -109,40 +112,6 @@ class _Chunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-class Batch:
-    """Deltas of one read, in order; neighbouring pieces of text, or of thinking, become one."""
-
-    __slots__ = ("_deltas", "_kind", "_text")
-
-    def __init__(self) -> None:
-        self._deltas: list[Delta] = []
-        self._kind: type[TextDelta | ReasoningDelta] = TextDelta
-        self._text: list[str] = []
-
-    def add(self, delta: Delta) -> None:
-        if type(delta) is TextDelta or (type(delta) is ReasoningDelta and delta.signature is None):
-            self.grow(type(delta), delta.text)
-        else:
-            self._flush()
-            self._deltas.append(delta)
-
-    def grow(self, kind: type[TextDelta | ReasoningDelta], text: str) -> None:
-        if kind is not self._kind:
-            self._flush()
-            self._kind = kind
-        if text:
-            self._text.append(text)
-
-    def done(self) -> list[Delta]:
-        self._flush()
-        return self._deltas
-
-    def _flush(self) -> None:
-        if self._text:
-            self._deltas.append(self._kind(self._text[0] if len(self._text) == 1 else "".join(self._text)))
-            self._text = []
-
-
 class Chunks:
     """The events of one stream: what they add up to, and whether they came to their end."""
 
@@ -212,8 +181,7 @@ class Chunks:
             raise self._faults.broken("broke off: neither a finish_reason nor [DONE] came")
         if self._reason is None and not self._content:
             raise self._faults.protocol("ended its stream without any content or finish_reason")
-        for delta in self._calls.finish():
-            batch.add(delta)
+        batch.add_all(self._calls.finish())
         extra = self._said.whole() | unknown_reason(self._reason)
         own, rest = split_fields(self._message.whole(), self._dialect)
         if self._sound:
@@ -228,6 +196,10 @@ class Chunks:
         reason = finish_reason(self._reason, calls=self._calls.any)
         message_extra: dict[str, Json] = {VENDOR: own} if own else {}
         batch.add(Finished(reason, self._usage, self._model, self._id, extra, message_extra))
+
+    def take_whole(self, body: bytes, batch: Batch) -> None:
+        """Read a reply that came at once. Raises ProviderError."""
+        batch.add_all(deltas(read_reply(body, self._request, self._dialect, self._faults)))
 
     def _take_any(self, chunk: Object, batch: Batch) -> None:
         if says_error(chunk):
@@ -285,8 +257,7 @@ class Chunks:
         if isinstance(sound, dict):
             self._sound.add(cast("Object", sound))
         self._content = self._content or bool(found) or bool(calls) or bool(self._sound)
-        for each in found:
-            batch.add(each)
+        batch.add_all(found)
         if more := unknown(delta, MESSAGE):
             self._message.add(more)
 

@@ -1,4 +1,4 @@
-"""The plugin: its settings, the providers they make, and the lifetime of their connections.
+"""The plugin: its settings, and the providers that they make.
 
 Light on purpose. What speaks HTTP and JSON is imported when a provider is asked for.
 """
@@ -6,25 +6,21 @@ Light on purpose. What speaks HTTP and JSON is imported when a provider is asked
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import attrs
-from pluggent_hookspecs import PluginContext, Provider, hookimpl
-from pluggent_provider_http.endpoint import target_of
+from pluggent_provider_http.servers import ServersPlugin
 
 from pluggent_openai.settings import DEFAULT_BASE_URL, Server, Settings as OpenAISettings
 
 if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
-    from pluggent_hookspecs import ProvideEvent
 
     # a provider brings the encoder along
     from pluggent_openai.provider import ChatCompletions
 
 
-class OpenAI:
+class OpenAI(ServersPlugin[Server]):
     """Providers for OpenAI and every server that speaks its chat completions.
 
     As a plugin it is made from settings. In code, *client* is an httpx2 client of the
@@ -47,32 +43,11 @@ class OpenAI:
     ) -> None:
         settings = OpenAISettings() if settings is None else settings
         url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-        self._servers: dict[str, Server] = {"openai": attrs.evolve(settings, base_url=url), **settings.servers}
-        self._client = client
-        self._transport = transport
-        self._providers: tuple[ChatCompletions, ...] = ()
 
-    @hookimpl
-    def provide_providers(self, event: ProvideEvent) -> Iterable[Provider]:
-        """Return one provider for each server."""
-        # Here and not above: only who asks a model needs the encoder.
-        from pluggent_openai.provider import ChatCompletions
+        def provider(name: str, server: Server) -> ChatCompletions:
+            # Here and not above: only who asks a model needs the encoder.
+            from pluggent_openai.provider import ChatCompletions
 
-        if not self._providers:
-            self._providers = tuple(
-                ChatCompletions(name, server, client=self._client, transport=self._transport)
-                for name, server in self._servers.items()
-            )
-        return self._providers
+            return ChatCompletions(name, server, client=client, transport=transport)
 
-    def __repr__(self) -> str:
-        return f"<OpenAI {', '.join(f'{name} at {target_of(at.base_url)}' for name, at in self._servers.items())}>"
-
-    @asynccontextmanager
-    async def open(self, context: PluginContext) -> AsyncGenerator[None]:
-        """Close every connection at the end."""
-        try:
-            yield
-        finally:
-            for provider in self._providers:
-                await provider.close()
+        super().__init__({"openai": attrs.evolve(settings, base_url=url), **settings.servers}, provider)

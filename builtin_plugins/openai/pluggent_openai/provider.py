@@ -6,30 +6,26 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-import attrs
 from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
 from pluggent_provider_http.credentials import hidden, read_key
-from pluggent_provider_http.endpoint import target_of
 from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.provider import Asked, HttpProvider
 
+from pluggent_openai.chunks import Chunks
 from pluggent_openai.compat import dialect_for
 from pluggent_openai.models import read_models
 from pluggent_openai.reply import read_reply
 from pluggent_openai.settings import MODEL, Server
-from pluggent_openai.stream import MAX_EVENT_BYTES, StreamReader
 from pluggent_openai.wire import Writer
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
-    # and so is what imports it
-    from pluggent_provider_http.client import Client
-
 _COMPLETIONS = "/chat/completions"
 _MODELS = "/models"
 
 
-class ChatCompletions:
+class ChatCompletions(HttpProvider[Server]):
     """Asks the models of one server; see the contract's Provider for what its methods promise.
 
     It can list the models too (ListsModels). ``dialect`` is how the server speaks.
@@ -43,57 +39,23 @@ class ChatCompletions:
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._name = name
-        self._server = server
-        self._target = target_of(server.base_url)
-        self._before, self._after = _around_model(server.base_url)
+        before, self._after = _around_model(server.base_url)
+        super().__init__(name, server, client, transport, base_url=before)
         self.dialect = dialect_for(server.base_url, server.compat)
         self._writer = Writer(self.dialect)
-        self._given = (client, transport)
-        self._opened: Client | None = None
-
-    @property
-    def name(self) -> str:
-        """The short name: ``openai``, or the one under ``servers``."""
-        return self._name
-
-    @property
-    def target(self) -> str:
-        """The base URL, without user and query."""
-        return self._target
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Return the whole reply, asked for whole."""
-        path, body = self._asked(request, stream=False)
+        path, body = self._written(request, stream=False)
         headers, faults = self._headers(request.model, _COMPLETIONS)
-        async with self._client().post(path, body, headers, faults) as answer:
+        async with self._http().post(path, body, headers, faults) as answer:
             await answer.check()
             data = await answer.read()
         return read_reply(data, request, self.dialect, faults)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
-        if request.tools and not self.dialect.stream_tools:
-            yield deltas(await self.complete(request))
-            return
-        path, body = self._asked(request, stream=True)
-        headers, faults = self._headers(request.model, _COMPLETIONS)
-        limit = min(MAX_EVENT_BYTES, self._server.max_response_bytes)
-        reader = StreamReader(request, self.dialect, faults, limit)
-        async with self._client().post(path, body, headers, faults) as answer:
-            await answer.check()
-            async for data in answer:
-                if batch := reader.feed(data):
-                    yield batch
-                if reader.failure is not None:
-                    raise reader.failure
-                if reader.done:
-                    await answer.drain()
-                    return
-            if batch := reader.end():
-                yield batch
-            if reader.failure is not None:
-                raise reader.failure
+        return self._at_once(request) if request.tools and not self.dialect.stream_tools else self._streamed(request)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists, in its order. Raises ProviderError.
@@ -102,27 +64,19 @@ class ChatCompletions:
         deployments can be made of.
         """
         headers, faults = self._headers("", _MODELS)
-        async with self._client().get(_MODELS, headers, faults) as answer:
+        async with self._http().get(_MODELS, headers, faults) as answer:
             await answer.check()
             return read_models(await answer.read(), faults)
 
-    async def close(self) -> None:
-        """Close the connections that were opened in this event loop."""
-        if self._opened is not None:
-            await self._opened.close()
+    async def _at_once(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        yield deltas(await self.complete(request))
 
-    def __repr__(self) -> str:
-        return f"<ChatCompletions {self._name!r} at {self._target}>"
+    def _asked(self, request: ModelRequest) -> Asked:
+        path, body = self._written(request, stream=True)
+        headers, faults = self._headers(request.model, _COMPLETIONS)
+        return Asked(path, body, headers, faults, Chunks(request, self.dialect, faults))
 
-    def _client(self) -> Client:
-        if self._opened is None:
-            # Here and not above: the HTTP library takes 0.1 s to import, and only requests need it.
-            from pluggent_provider_http.client import Client
-
-            self._opened = Client(attrs.evolve(self._server, base_url=self._before), *self._given)
-        return self._opened
-
-    def _asked(self, request: ModelRequest, *, stream: bool) -> tuple[str, bytes]:
+    def _written(self, request: ModelRequest, *, stream: bool) -> tuple[str, bytes]:
         """Return where a request goes below the base URL, and its body."""
         faults = Faults(self._name, self._target)
         if MODEL in self._after and request.model in ("", ".", ".."):

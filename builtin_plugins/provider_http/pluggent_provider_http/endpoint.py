@@ -5,13 +5,15 @@ Light on purpose: a plugin names its settings before anything is asked of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import attrs
 from pluggent_hookspecs import Secret
+
+T = TypeVar("T")
 
 _MAX_RESPONSE_BYTES: int = 33_554_432
 
@@ -59,8 +61,21 @@ def is_sendable(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
-def _read_only(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(headers))
+def read_only(values: Mapping[str, T]) -> Mapping[str, T]:
+    """Return, as a converter of attrs, a copy that nobody can change."""
+    return MappingProxyType(dict(values))
+
+
+def check_names(*taken: str) -> Callable[[object, attrs.Attribute[Any], Mapping[str, Any]], None]:
+    """Return a validator of attrs for settings by the names of providers, other than those that are *taken*."""
+
+    def check(_: object, attribute: attrs.Attribute[Any], servers: Mapping[str, Any]) -> None:
+        for name in servers:
+            if not name or "/" in name or name in taken:
+                expected = f"take a word without '/', other than {', '.join(taken)}"
+                raise ValueError(f"{attribute.name}: {name!r} cannot name a provider; {expected}")
+
+    return check
 
 
 @attrs.frozen(kw_only=True)
@@ -80,7 +95,7 @@ class Endpoint:
     base_url: str = attrs.field(validator=check_url)
     api_key: Secret | None = None
     headers: Mapping[str, str] = attrs.field(
-        factory=dict[str, str], converter=_read_only, validator=check_headers, repr=False
+        factory=dict[str, str], converter=read_only, validator=check_headers, repr=False
     )
     connect_s: float = attrs.field(default=10.0, validator=check_positive)
     first_byte_s: float = attrs.field(default=120.0, validator=check_positive)

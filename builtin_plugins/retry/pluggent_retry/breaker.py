@@ -100,6 +100,8 @@ def settle(state: State, permit: Permit, outcome: Outcome, settings: BreakerSett
     """
     if permit.epoch != state.epoch:
         return state
+    if outcome is Outcome.ALIVE and isinstance(state, Closed) and not state.failures:
+        return state  # as nearly always
     match state:
         case Closed(epoch, failures):
             return _counted(epoch, failures, outcome, settings, now)

@@ -14,6 +14,7 @@ from pluggent_retry.settings import BreakerSettings
 
 Server: TypeAlias = tuple[str, str]
 """The name of a provider, and where its requests go."""
+_NEW = Closed()
 
 
 class Servers:
@@ -28,8 +29,9 @@ class Servers:
 
     def met(self, provider: str, target: str) -> Server:
         """Return the server of *provider*, and remember that it is at *target*."""
-        with self._lock:
-            self._targets[provider] = target
+        if self._targets.get(provider) != target:
+            with self._lock:
+                self._targets[provider] = target
         return provider, target
 
     def named(self, provider: str) -> Server:
@@ -40,7 +42,7 @@ class Servers:
     def admit(self, server: Server) -> Going | ProviderError:
         """Let one call go to *server*; or return the error that it has if it may not."""
         with self._lock:
-            state, now = self._states.get(server, Closed()), self._clock.monotonic()
+            state, now = self._states.get(server, _NEW), self._clock.monotonic()
             self._states[server], answer = admit(state, self.settings, now)
         return self._error(server, answer) if isinstance(answer, Refusal) else Going(self, server, answer)
 

@@ -65,22 +65,22 @@ class ConsoleApprover:
         shown: Callable[[str], Awaitable[None]],
         lent: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._ink = ink
+        self.ink = ink
         self._shown = shown
-        self._lent = lent
-        self._one_at_a_time = asyncio.Lock()
+        self.lent = lent
+        self.one_at_a_time = asyncio.Lock()
 
     async def __call__(self, event: ApprovalEvent) -> bool | None:
         """Return True for a typed ``y`` or ``yes``, False for anything else, None if nobody can be asked."""
-        async with self._one_at_a_time:
+        async with self.one_at_a_time:
             await self._shown(event.digest)
-            with self._lent(), foreground_terminal() as terminal:
+            with self.lent(), foreground_terminal() as terminal:
                 if terminal is None:
                     return None
                 write(terminal, self._request(event))
                 # What was typed before the question was shown is no answer to it.
                 termios.tcflush(terminal, termios.TCIFLUSH)
-                write(terminal, self._ink("bold", QUESTION))
+                write(terminal, self.ink("bold", QUESTION))
                 answer = b""
                 try:
                     answer = await read_some(terminal)
@@ -91,9 +91,9 @@ class ConsoleApprover:
 
     def _request(self, event: ApprovalEvent) -> str:
         """Return what the person reads before answering: the whole request, escaped by the host."""
-        lines = ["", self._ink("bold", "A person has to approve this:")]
+        lines = ["", self.ink("bold", "A person has to approve this:")]
         lines += [f"  {line}" for line in event.rendered.split("\n")]
         for plugin, why in event.asks:
             lines += [f"  {line}" for line in wrapped(f"{quoted(plugin)} asks: {quoted(why)}", width() - 2)]
-        lines.append(self._ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
+        lines.append(self.ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
         return "\n".join([*lines, ""])

@@ -32,7 +32,7 @@ class Loaded(NamedTuple):
     @property
     def is_wrong(self) -> bool:
         """Whether something about it has to be mended."""
-        return self.state not in _MEANT
+        return self.state not in _MEANT or (self.state == "active" and bool(self.reason))
 
 
 async def examine(setup: Setup, *, online: bool) -> tuple[tuple[Loaded, ...], tuple[Check, ...]]:
@@ -65,7 +65,7 @@ async def _loaded(setup: Setup, *, online: bool) -> tuple[tuple[Loaded, ...], tu
     costs = await _costs(setup, catalog)
     deadly = {id for id, cost in costs.items() if cost.deadly}
     async with open_tolerant(without(setup, deadly)) as (host, missing, problems):
-        await host.load_all()
+        checks += await _all_loaded(host)
         # What a hook plugin is missing for stands with it; what keeps all out stands with none.
         checks += [Check(_AREA, "problem", text, "") for text in problems if text.endswith("without any hooks.")]
         checks += _required(setup, host)
@@ -120,6 +120,15 @@ async def _costs(setup: Setup, catalog: Catalog) -> Mapping[str, Cost]:
         if record.state == "available" and (record.kind != "hooks" or setup.accepts(record)):
             by_id.setdefault(record.id, []).append(record)
     return {id: await import_cost(records) for id, records in by_id.items()}
+
+
+async def _all_loaded(host: Host) -> tuple[Check, ...]:
+    """Load all that there is; return what is wrong with the settings about its tools."""
+    try:
+        await host.load_all()
+        return ()
+    except PluggentError as error:
+        return (Check("tools", "problem", str(error), ""),)
 
 
 async def _online(host: Host) -> AsyncIterator[Check]:

@@ -47,10 +47,11 @@ def parser() -> Parser:
                       " (repeatable; default: all that are installed)")  # fmt: skip
     made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where the turn"
                       " was)")  # fmt: skip
+    made.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
     made.add_argument("--plain", action="store_true", help="print the answer as it was written, also on a terminal")
     add_limits(made)
     # What a run is asked about besides, and has been settled.
-    made.set_defaults(session="", system=None, no_save=False, no_tools=False, no_stream=True)
+    made.set_defaults(session="", system=None, no_save=False, no_tools=False)
     return made
 
 

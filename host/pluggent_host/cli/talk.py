@@ -22,6 +22,7 @@ from pluggent_host.cli.calls import Calls, last_asked
 from pluggent_host.cli.keys import Keys
 from pluggent_host.cli.output import Console
 from pluggent_host.cli.paused import pending_document, say_paused
+from pluggent_host.cli.questioning import console_answerer
 from pluggent_host.cli.screen import Screen
 from pluggent_host.cli.stage import Stage
 from pluggent_host.cli.waiting import Waiting
@@ -31,6 +32,7 @@ from pluggent_host.session import Session
 from pluggent_host.step import Why
 from pluggent_host.stored import SESSION_ID
 from pluggent_host.turn_result import TurnResult
+from pluggent_host.turn_stream import TurnStream
 
 Show = Callable[[Observation], None]
 
@@ -99,7 +101,7 @@ class Talk:
 
     async def resume(self) -> TurnResult[Any]:
         """Go on with the paused turn as ``turn`` does. Raises what ``Session.resume`` raises."""
-        return await self._shown(lambda show: self._followed(self.session.resume(), show))
+        return await self._shown(self._resumed)
 
     async def _shown(self, work: Callable[[Show], Awaitable[TurnResult[Any]]]) -> TurnResult[Any]:
         console, session, options = self.console, self.session, self.options
@@ -124,10 +126,12 @@ class Talk:
     async def _watched(self, content: Sequence[str | Part], show: Show) -> TurnResult[Any]:
         if self.options.no_stream:
             return await self._followed(self.session.say(content, origin="cli"), show)
-        async with self.session.stream(content, origin="cli") as events:
-            async for event in events:
-                show(event)
-        return events.result
+        return await _streamed(self.session.stream(content, origin="cli"), show)
+
+    async def _resumed(self, show: Show) -> TurnResult[Any]:
+        if self.options.no_stream:
+            return await self._followed(self.session.resume(), show)
+        return await _streamed(self.session.stream_resume(), show)
 
     async def _followed(self, turn: Coroutine[Any, Any, TurnResult[Any]], show: Show) -> TurnResult[Any]:
         async with self.session.events() as events:
@@ -198,6 +202,7 @@ async def open_talk(
         _waits(setup) if pausing and not options.no_save else setup,
         tools=() if options.no_tools else tuple(options.tool) or ("*",),
         approver=approver,
+        answerer=console_answerer(approver),
         state_dir=None if options.no_save else setup.state_dir,
         workspace=folder_option("--workspace", options.workspace),
     ) as host:
@@ -220,6 +225,13 @@ async def _session(host: Host, options: argparse.Namespace, id: str, model: str)
             raise ConfigError("--session", [str(error)]) from error
         error.add_note("Or keep the session in memory: --no-save")
         raise
+
+
+async def _streamed(stream: TurnStream[Any], show: Show) -> TurnResult[Any]:
+    async with stream as events:
+        async for event in events:
+            show(event)
+    return events.result
 
 
 @contextlib.contextmanager

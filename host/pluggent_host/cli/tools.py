@@ -21,6 +21,7 @@ from pluggent_host.cli.logs import log_to
 from pluggent_host.cli.offered import find_tool, tool_document, tool_row
 from pluggent_host.cli.output import Console, harmless
 from pluggent_host.cli.parsing import Parser, command_parser, examples
+from pluggent_host.cli.questioning import console_answerer
 from pluggent_host.cli.screen import Screen
 from pluggent_host.cli.tool_names import remember
 from pluggent_host.cli.watching import Watcher
@@ -84,13 +85,18 @@ async def _list(setup: Setup, console: Console) -> int:
     async with open_for_listing(setup, console) as (host, _), await host.session(tools=("*",)) as session:
         remember(str(setup.state_dir), [tool.name for tool in session.tools])
         if console.json:
-            broken = {record.capability: reason for record, state, reason in host.plugins if state == "failed"}
+            broken = {record.capability: reason for record, state, reason in host.plugins if _lacks(state, reason)}
             console.document({"tools": [tool_document(tool) for tool in session.tools], "broken": broken})
         elif session.tools:
             console.table(("TOOL", "PLUGIN", "EFFECTS", "CALLS"), [tool_row(tool) for tool in session.tools])
         else:
             console.line("no tools are installed; to try some: pip install pluggent-weather")
     return exits.OK
+
+
+def _lacks(state: str, reason: str) -> bool:
+    """Say whether tools of a plugin are not there: all, or those of a source."""
+    return state == "failed" or (state == "active" and bool(reason))
 
 
 async def _schema(setup: Setup, console: Console, name: str) -> int:
@@ -107,9 +113,10 @@ async def _call(setup: Setup, console: Console, name: str, words: Sequence[str],
     calls = Calls(lambda call_id: (0, ToolCall(call_id, name, typed[0])) if call_id.endswith(DIRECT) else None)
     screen = Screen(console, calls, answer=None, results=False)
     watcher = Watcher()
+    approver = console_approver(setup, console.err_ink, screen.shown)
     async with (
         open_host(
-            setup, plugins=[watcher], approver=console_approver(setup, console.err_ink, screen.shown),
+            setup, plugins=[watcher], approver=approver, answerer=console_answerer(approver),
             state_dir=setup.state_dir, workspace=workspace,
         ) as host,
         await host.session(tools=("*",), origin="cli") as session,

@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-import urllib.request
 from pathlib import Path
 
 import pytest
-from aimock_peer import aimock_at_work
+from aimock_peer import LONG, ODD_FIXTURES, aimock_at_work, cut_short, journal, text_of
 from anthropic_server import KEY, batches, provider_at
 from pluggent_hookspecs import (
     File,
@@ -20,20 +19,17 @@ from pluggent_hookspecs import (
     ProviderErrorKind as Kind,
     Reasoning,
     Text,
-    TextDelta,
     ToolSpec,
     VendorPart,
 )
 
-LONG = " ".join(f"word{number}" for number in range(60))
 CALLS = [
     {"id": f"toolu_{name}", "name": name, "arguments": {"city": "Bern", "text": "\N{SNOWMAN}"}} for name in ("wx", "tz")
 ]
-OK = {"content": "x"}
 FIXTURES = [
+    *ODD_FIXTURES,
     {"match": {"userMessage": "greet"}, "response": {
         "content": "Hi there! \N{SNOWMAN}", "usage": {"input_tokens": 10, "output_tokens": 5}}},
-    {"match": {"userMessage": "tell"}, "response": {"content": LONG}},
     {"match": {"userMessage": "look"}, "response": {"content": "I see."}},
     {"match": {"userMessage": "weather", "hasToolResult": False}, "response": {"toolCalls": CALLS}},
     {"match": {"userMessage": "weather", "toolCallId": "toolu_tz"}, "response": {"content": "Snow at noon."}},
@@ -44,17 +40,11 @@ FIXTURES = [
     {"match": {"userMessage": "mixed", "hasToolResult": False}, "response": {"content": "", "toolCalls": [], "blocks": [
         {"type": "text", "text": "first "}, {"type": "toolCall", **CALLS[0]}, {"type": "text", "text": "then"}]}},
     {"match": {"userMessage": "mixed", "hasToolResult": True}, "response": {"content": "mixed well"}},
-    {"match": {"userMessage": "limited", "sequenceIndex": 0}, "response": {
-        "error": {"message": "Rate limited", "type": "rate_limit_error"}, "status": 429, "retryAfter": 7}},
-    {"match": {"userMessage": "limited"}, "response": {"content": "At last."}},
     {"match": {"userMessage": "too long"}, "response": {"status": 400, "error": {
         "message": "prompt is too long: 215000 tokens > 200000 maximum", "type": "invalid_request_error"}}},
     {"match": {"userMessage": "overloaded"}, "response": {
         "error": {"message": "Overloaded", "type": "overloaded_error"}, "status": 529}},
     {"match": {"userMessage": "cut"}, "response": {"content": LONG}, "truncateAfterChunks": 6, "latency": 30},
-    {"match": {"userMessage": "malformed"}, "response": OK, "chaos": {"malformedRate": 1}},
-    {"match": {"userMessage": "hang up"}, "response": OK, "chaos": {"disconnectRate": 1}},
-    {"match": {"userMessage": "slow"}, "response": {"content": LONG}, "latency": 20000},
 ]  # fmt: skip
 
 
@@ -91,9 +81,7 @@ async def failure_of(provider, text: str) -> ProviderError:
 
 def last_body(url: str) -> dict:
     """Return the last request as the mock understood it."""
-    with urllib.request.urlopen(f"{url}/__aimock/journal", timeout=10) as answer:  # noqa: S310 (loopback)
-        said = json.loads(answer.read())
-    return (said["entries"] if isinstance(said, dict) else said)[-1]["body"]
+    return journal(url)[-1]["body"]
 
 
 async def test_a_text_comes_with_its_usage(provider, aimock):
@@ -108,7 +96,7 @@ async def test_a_text_comes_with_its_usage(provider, aimock):
 async def test_a_long_text_comes_in_pieces(streaming):
     found = await batches(streaming, ModelRequest("opus-5", (Message.user("tell"),)))
 
-    assert "".join(delta.text for delta in found if isinstance(delta, TextDelta)) == LONG
+    assert text_of(found) == LONG
     assert isinstance(found[-1], Finished)
 
 
@@ -194,17 +182,9 @@ async def test_an_overloaded_server_is_unavailable(provider):
 
 
 async def test_a_stream_that_is_cut_is_broken_after_what_came(streaming):
-    came = []
+    text, error = await cut_short(streaming, ModelRequest("opus-5", (Message.user("cut"),)))
 
-    async def read():
-        async for batch in streaming.stream(ModelRequest("opus-5", (Message.user("cut"),))):
-            came.extend(batch)
-
-    with pytest.raises(ProviderError) as caught:
-        await read()
-
-    assert caught.value.kind is Kind.STREAM_BROKEN
-    text = "".join(delta.text for delta in came if isinstance(delta, TextDelta))
+    assert error.kind is Kind.STREAM_BROKEN
     assert text
     assert LONG.startswith(text)
 

@@ -1,6 +1,5 @@
 """Whole turns of a host with this provider, against a server on loopback."""
 
-import asyncio
 import json
 
 import pytest
@@ -22,11 +21,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@pytest.fixture(autouse=True)
-async def patience():
-    """Bound every test here: what should end by itself does not get the run stuck."""
-    async with asyncio.timeout(30):
-        yield
+pytestmark = pytest.mark.usefixtures("patience")
 
 
 def hosting(server: OddServer, **settings):

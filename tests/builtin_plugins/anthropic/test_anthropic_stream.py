@@ -6,12 +6,12 @@ from itertools import pairwise
 import pytest
 from anthropic_rules import broken_rules
 from anthropic_server import (
-    FAULTS,
     block_events,
     call,
     events,
     message,
     read_stream,
+    reader,
     reply_of,
     request,
     sent,
@@ -24,7 +24,6 @@ from anthropic_server import (
     whole_reply,
 )
 from hypothesis import given, strategies as st
-from pluggent_anthropic.stream import StreamReader
 from pluggent_hookspecs import (
     Finished,
     FinishReason,
@@ -188,14 +187,14 @@ def test_a_stream_that_ends_too_early_is_an_error_wherever_it_ends():
 
 
 def test_what_came_before_the_end_is_handed_on_first():
-    reader = StreamReader(request(), FAULTS)
+    reading = reader()
     reply = Reply()
-    reply.add([*reader.feed(BEGUN + sse(BLOCK, said(0, "Hel"))), *reader.end()])
+    reply.add([*reading.feed(BEGUN + sse(BLOCK, said(0, "Hel"))), *reading.end()])
 
     assert reply.message().text == "Hel"
     assert reply.usage == Usage(input=18, output=1, cached=5, cache_write=3)
-    assert reader.failure is not None
-    assert reader.failure.kind is Kind.STREAM_BROKEN
+    assert reading.failure is not None
+    assert reading.failure.kind is Kind.STREAM_BROKEN
 
 
 # ---- odd and broken ---------------------------------------------------------------------

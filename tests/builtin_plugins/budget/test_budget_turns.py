@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempts import Again
 from budgets import locked, settings, total
 from openai_server import (
     DONE,
@@ -42,7 +43,6 @@ from pluggent_hookspecs import (
     ToolContext,
     ToolFinished,
     Usage,
-    hookimpl,
     tool,
 )
 from pluggent_host import Host, Why
@@ -156,18 +156,10 @@ async def test_calls_below_a_tool_count_too() -> None:
         await (await host.session()).say("hi")
 
     (told,) = results(model.requests[1])
-    assert "The limit of tool calls per turn does not allow this: of 2 tool calls, 1 used, 1 reserved" in told
+    assert "the limit of tool calls per turn does not allow it: of 2 tool calls, 1 used, 1 reserved" in told
 
 
 async def test_every_attempt_is_a_call_of_its_own() -> None:
-    class Again:
-        @hookimpl
-        async def around_model_call(self, event: Any, call_next: Any) -> Any:
-            try:
-                return await call_next()
-            except ProviderError:
-                return await call_next()
-
     busy = ProviderError(ProviderErrorKind.RATE_LIMITED, "busy")
     budget = Budget(settings(Limit(per=("session",), model_calls=3)))
     async with hosted(ScriptedModel(busy, "done", "more"), Again(), budget) as host:

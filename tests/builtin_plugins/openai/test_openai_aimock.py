@@ -1,15 +1,10 @@
 """The provider against a mock of OpenAI that others wrote: npm @copilotkit/aimock."""
 
 import asyncio
-import json
-import os
-import shutil
-import signal
-import subprocess
 from pathlib import Path
 
-import httpx2
 import pytest
+from aimock_peer import LONG, ODD_FIXTURES, OK, aimock_at_work, cut_short, journal, text_of
 from openai_server import KEY, batches, provider_at
 from pluggent_hookspecs import (
     Finished,
@@ -23,37 +18,28 @@ from pluggent_hookspecs import (
     Reasoning,
     Reply,
     Text,
-    TextDelta,
     ToolCall,
     ToolSpec,
     deltas,
 )
 
-LONG = " ".join(f"word{number}" for number in range(60))
 CALLS = [
     {"id": f"call_{name}", "name": name, "arguments": {"city": "Bern", "text": "\N{SNOWMAN}"}} for name in ("wx", "tz")
 ]
-OK = {"content": "x"}
 FIXTURES = [
+    *ODD_FIXTURES,
     {"match": {"userMessage": "greet"}, "response": {
         "content": "Hi there! \N{SNOWMAN}", "usage": {"prompt_tokens": 10, "completion_tokens": 5}}},
-    {"match": {"userMessage": "tell"}, "response": {"content": LONG}},
     {"match": {"userMessage": "weather", "hasToolResult": False}, "response": {"toolCalls": CALLS}},
     {"match": {"userMessage": "weather", "toolCallId": "call_tz"}, "response": {"content": "Snow at noon."}},
     {"match": {"userMessage": "broken call"}, "response": {
         "toolCalls": [{"name": "wx", "arguments": '{"city": oops'}]}},
-    {"match": {"userMessage": "limited", "sequenceIndex": 0}, "response": {
-        "error": {"message": "Rate limited", "type": "rate_limit_error"}, "status": 429, "retryAfter": 7}},
-    {"match": {"userMessage": "limited"}, "response": {"content": "At last."}},
     {"match": {"userMessage": "too long"}, "response": {"status": 400, "error": {
         "message": "maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
         "type": "invalid_request_error", "code": "context_length_exceeded"}}},
     {"match": {"userMessage": "overloaded"}, "response": {
         "error": {"message": "Overloaded", "type": "server_error"}, "status": 503}},
     {"match": {"userMessage": "cut"}, "response": {"content": LONG}, "truncateAfterChunks": 4, "latency": 30},
-    {"match": {"userMessage": "malformed"}, "response": OK, "chaos": {"malformedRate": 1}},
-    {"match": {"userMessage": "hang up"}, "response": OK, "chaos": {"disconnectRate": 1}},
-    {"match": {"userMessage": "slow"}, "response": {"content": LONG}, "latency": 20000},
     {"match": {"userMessage": "picture"}, "response": {"content": "A cat."}},
     {"match": {"userMessage": "look it up"}, "response": {"content": "Looking.", "toolCalls": CALLS}, "chunkSize": 3},
     {"match": {"userMessage": "think"}, "response": {"content": "Yes.", "reasoning": "Let me see."}, "chunkSize": 4},
@@ -75,26 +61,8 @@ FIXTURES = [
 @pytest.fixture(scope="module")
 def aimock(peers_folder: Path, tmp_path_factory):
     """Start the mock and return its URL."""
-    program = peers_folder / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
-    node = shutil.which("node")
-    if node is None or not program.is_file():
-        pytest.skip(f"node or {program} is not there: npm install --prefix {peers_folder} @copilotkit/aimock")
-    fixtures = tmp_path_factory.mktemp("aimock") / "fixtures.json"
-    fixtures.write_text(json.dumps({"fixtures": FIXTURES}), "utf-8")
-    command = [node, str(program), "--port", "0", "--fixtures", str(fixtures), "--strict"]
-    quiet = {"PATH": os.environ["PATH"], "HOME": str(fixtures.parent)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quiet) as process:  # noqa: S603
-        assert process.stdout is not None
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if "listening on " in line:
-                break
-        else:
-            pytest.fail("aimock did not start: " + "".join(said))
-        yield said[-1].rpartition("listening on ")[2].strip() + "/v1"
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=10)
+    with aimock_at_work(peers_folder, tmp_path_factory.mktemp("aimock"), FIXTURES) as url:
+        yield url + "/v1"
 
 
 @pytest.fixture
@@ -136,7 +104,7 @@ async def test_a_text_comes_with_its_usage(provider, streamed):
 async def test_a_long_text_comes_in_pieces(provider):
     found = await batches(provider, ModelRequest("gpt-4o", (Message.user("tell"),)))
 
-    assert "".join(delta.text for delta in found if isinstance(delta, TextDelta)) == LONG
+    assert text_of(found) == LONG
     assert isinstance(found[-1], Finished)
 
 
@@ -184,17 +152,9 @@ async def test_an_overloaded_server_is_unavailable(provider, streamed):
 
 
 async def test_a_stream_that_is_cut_is_broken_after_what_came(provider):
-    came = []
+    text, error = await cut_short(provider, ModelRequest("gpt-4o", (Message.user("cut"),)))
 
-    async def read():
-        async for batch in provider.stream(ModelRequest("gpt-4o", (Message.user("cut"),))):
-            came.extend(batch)
-
-    with pytest.raises(ProviderError) as caught:
-        await read()
-
-    assert caught.value.kind is Kind.STREAM_BROKEN
-    text = "".join(delta.text for delta in came if isinstance(delta, TextDelta))
+    assert error.kind is Kind.STREAM_BROKEN
     assert text
     assert LONG.startswith(text)
 
@@ -223,11 +183,9 @@ async def test_a_slow_stream_is_given_up(aimock):
 # ---- pictures, thinking, forms ----------------------------------------------------------
 
 
-async def last_of_the_journal(aimock: str):
+def last_body(aimock: str):
     """Return the body of the last request, as the mock understood it."""
-    async with httpx2.AsyncClient(trust_env=False) as client:
-        journal = (await client.get(aimock.replace("/v1", "/__aimock/journal"))).json()
-    return journal[-1]["body"]
+    return journal(aimock.removesuffix("/v1"))[-1]["body"]
 
 
 @both
@@ -237,7 +195,7 @@ async def test_pictures_arrive_where_a_stranger_looks_for_them(aimock, provider,
     reply = await ask(provider, said, streamed=streamed)
 
     assert reply.message.text == "A cat."
-    assert (await last_of_the_journal(aimock))["messages"][0]["content"] == [
+    assert last_body(aimock)["messages"][0]["content"] == [
         {"type": "text", "text": "picture"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
         {"type": "image_url", "image_url": {"url": "https://x/p.png", "detail": "low"}},
@@ -262,7 +220,7 @@ async def test_thinking_is_told_apart_and_goes_back(aimock, streamed):
     await provider.close()
 
     assert reply.message.content == (Reasoning("Let me see."), Text("Yes."))
-    assert (await last_of_the_journal(aimock))["messages"][1] == {
+    assert last_body(aimock)["messages"][1] == {
         "role": "assistant", "content": "Yes.", "reasoning": "Let me see.",
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from openai_server import DONE, call, chunk, completion, event, reply_of, request, stream_failure
+from openai_server import DONE, STOP, call, chunk, completion, event, reply_of, request, stream_failure
 from pluggent_hookspecs import (
     Audio,
     FinishReason,
@@ -24,7 +24,6 @@ from pluggent_provider_http.faults import Faults
 FAULTS = Faults("openai", "http://x/v1", "m")
 OPENROUTER = dialect_for("https://openrouter.ai/api/v1")
 BEGIN = event(chunk({"role": "assistant", "content": ""}))
-STOP = event(chunk({}, "stop"))
 
 
 def choice(delta=None, finish=None, index=0, **more):

@@ -8,16 +8,16 @@ from openai_server import (
     CLOSE,
     DONE,
     GO,
+    HELLO,
     LEAVE,
+    LENGTH,
     LENT,
     RESET,
+    STOP,
     STREAM_HEAD,
     OddServer,
     answer,
     batches,
-    chunk,
-    completion,
-    event,
     failure_of,
     http_chunk,
     json_answer,
@@ -26,19 +26,6 @@ from openai_server import (
     request,
 )
 from pluggent_hookspecs import Finished, ProviderError, ProviderErrorKind as Kind, TextDelta
-
-HELLO = event(chunk({"content": "Hello"}))
-STOP = event(chunk({}, "stop"))
-REPLY = completion({"content": "Hello"})
-LENGTH = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n"
-
-
-@pytest.fixture
-async def patience():
-    """Bound every test here: what should end by itself does not get the run stuck."""
-    async with asyncio.timeout(20):
-        yield
-
 
 pytestmark = pytest.mark.usefixtures("patience")
 

@@ -1,12 +1,11 @@
 """Where requests go and how the key travels: Azure's ways, paths with a model, servers that cannot stream tools."""
 
-import asyncio
-
 import pytest
 from openai_server import (
     DONE,
     KEY,
     LENT,
+    REPLY,
     OddServer,
     batches,
     call,
@@ -33,7 +32,6 @@ from pluggent_hookspecs import (
     UsageDelta,
 )
 
-REPLY = completion({"content": "Hello"})
 FILTERED = {
     "error": {
         "message": "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
@@ -44,11 +42,7 @@ FILTERED = {
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
-@pytest.fixture(autouse=True)
-async def patience():
-    """Bound every test here: what should end by itself does not get the run stuck."""
-    async with asyncio.timeout(20):
-        yield
+pytestmark = pytest.mark.usefixtures("patience")
 
 
 def azure(server: OddServer) -> str:

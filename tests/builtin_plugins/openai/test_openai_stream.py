@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from openai_server import DONE, call, chunk, completion, event, read_stream, reply_of, request, stream_failure
+from openai_server import DONE, STOP, call, chunk, completion, event, read_stream, reader, reply_of, stream_failure
 from pluggent_hookspecs import (
     Audio,
     Finished,
@@ -21,17 +21,12 @@ from pluggent_hookspecs import (
     UsageDelta,
     VendorPart,
 )
-from pluggent_openai.compat import Dialect
-from pluggent_openai.stream import StreamReader
-from pluggent_provider_http.faults import Faults
 
-FAULTS = Faults("openai", "http://x/v1", "m")
 TEXT = (
     event(chunk({"role": "assistant", "content": ""}))
     + event(chunk({"content": "Hel"}))
     + event(chunk({"content": "lo"}))
 )
-STOP = event(chunk({}, "stop"))
 USAGE = event({"id": "c1", "choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 5}})
 
 
@@ -158,9 +153,9 @@ def test_a_cut_after_the_finish_reason_loses_nothing():
 
 
 def test_usage_that_came_before_a_cut_is_told():
-    reader = StreamReader(request(), Dialect(), FAULTS)
+    reading = reader()
 
-    assert reader.feed(USAGE) == [UsageDelta(Usage(input=9, output=5))]
+    assert reading.feed(USAGE) == [UsageDelta(Usage(input=9, output=5))]
 
 
 @pytest.mark.parametrize("stream", [b"", b"\n\n", b": ping\n\n", DONE, USAGE + DONE, b"\xef\xbb\xbf"])
@@ -197,10 +192,10 @@ def test_an_error_inside_the_stream_is_raised_as_its_kind(payload, kind):
 
 
 def test_what_came_before_an_error_in_the_same_read_is_not_lost():
-    reader = StreamReader(request(), Dialect(), FAULTS)
+    reading = reader()
 
-    assert reader.feed(TEXT + event({"error": {"message": "boom"}})) == [TextDelta("Hello")]
-    assert "boom" in str(reader.failure)
+    assert reading.feed(TEXT + event({"error": {"message": "boom"}})) == [TextDelta("Hello")]
+    assert "boom" in str(reading.failure)
 
 
 @pytest.mark.parametrize(

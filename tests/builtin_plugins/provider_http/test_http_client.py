@@ -16,11 +16,7 @@ OK = json_answer({"ok": True})
 HEAD = b"HTTP/1.1 200 OK\r\n"
 
 
-@pytest.fixture(autouse=True)
-async def patience():
-    """Bound every test here: what should end by itself does not get the run stuck."""
-    async with asyncio.timeout(20):
-        yield
+pytestmark = pytest.mark.usefixtures("patience")
 
 
 async def asked(url: str, method: str = "post", transport=None, **settings) -> bytes:

@@ -75,11 +75,11 @@ def test_shapes_that_are_others_are_named(value):
 
 def test_neighbouring_pieces_of_text_and_of_thinking_become_one():
     batch = Batch()
-    batch.add_text("a")
-    batch.add((TextDelta("b"), ReasoningDelta("c"), ReasoningDelta("d"), ReasoningDelta("", "sig"), TextDelta("")))
-    batch.add((ToolCallDelta(0, "i", "n"), PartDelta(Text("x"))))
-    batch.add_text("")
-    batch.add_text("e")
+    batch.grow(TextDelta, "a")
+    batch.add_all((TextDelta("b"), ReasoningDelta("c"), ReasoningDelta("d"), ReasoningDelta("", "sig"), TextDelta("")))
+    batch.add_all((ToolCallDelta(0, "i", "n"), PartDelta(Text("x"))))
+    batch.grow(TextDelta, "")
+    batch.grow(TextDelta, "e")
 
     assert batch.done() == [
         TextDelta("ab"), ReasoningDelta("cd"), ReasoningDelta("", "sig"), ToolCallDelta(0, "i", "n"),

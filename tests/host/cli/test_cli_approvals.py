@@ -4,8 +4,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from approving_support import ASKING, PAUSED, QUESTION, STEERING, approve, mailing, pause, requests, requests_of, sent
-from cli_support import Cli
+from approving_support import ASKING, PAUSED, QUESTION, approve, mailing, pause, requests, requests_of, sent
+from cli_support import STEERING, Cli
 from fake_distributions import install
 from pluggent_host.transcript_file import FileTranscript
 from saved import save, turn

@@ -94,7 +94,7 @@ def bash(cli: Cli, line: str) -> list[str]:
         (["completion", ""], ["words", *SHELLS]),
         (["help", "ses"], ["words", "sessions"]),
         (["run", "hello", "--", "--"], ["words"]),
-        (["run", "--without", "pluggent-guard,pluggent-of"], ["words", "pluggent-guard,pluggent-offline"]),
+        (["run", "--without", "pluggent-guard,pluggent-offl"], ["words", "pluggent-guard,pluggent-offline"]),
         (["plugins", "show", "pluggent-gu"], ["words", "pluggent-guard"]),
         (["models", "off"], ["words", "offline"]),
         (["trust", "--plugin", "pluggent-gu"], ["words", "pluggent-guard"]),

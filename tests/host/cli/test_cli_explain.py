@@ -4,16 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_support import Cli
+from cli_support import EVIL, STEERING, Cli
 from pluggent_hookspecs import DecisionMade, Message, Usage
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import Vote
 from pluggent_host.transcript import Decided, Said, Settled, Spending, TurnBegan, TurnOver
 from saved import save, tool_turn, turn
-
-EVIL = "\x1b]0;title\x07\x9b2J\u202e\r\x00"
-STEERING = set("\x1b\x07\x9b\u202e\r\x00")
 
 
 @pytest.fixture

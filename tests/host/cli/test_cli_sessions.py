@@ -5,14 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_support import Cli, nobody_reads
+from cli_support import EVIL, STEERING, Cli, nobody_reads
 from pluggent_host.cli import completing, sessions
 from pluggent_host.transcript_file import FileTranscript
 from saved import save, tool_turn, turn
-
-EVIL = "\x1b]0;title\x07\x9b2J\u202e\r\x00"
-"""Text that steers a terminal."""
-STEERING = set("\x1b\x07\x9b\u202e\r\x00")
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Tools, resources and prompts of MCP servers, under pluggent's policies; see ``plugin.Mcp``."""

@@ -1,0 +1,102 @@
+"""Makes a ToolOutput of what a server returned: nothing is lost, and text stays text of a tool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    GetPromptResult,
+    ImageContent,
+    ReadResourceResult,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from pluggent_hookspecs import Audio, File, Image, Part, Text, ToolOutput
+
+
+def output(result: CallToolResult) -> ToolOutput:
+    """Return *result* with all of its content; structured content is the output's ``data``.
+
+    >>> output(CallToolResult(content=[TextContent(text="22 degrees")])).for_model
+    '22 degrees'
+    """
+    parts = tuple(part for block in result.content for part in parts_of(block))
+    data = result.structured_content
+    if not parts and data is not None:
+        parts = (Text(json.dumps(data, ensure_ascii=False, separators=(",", ":"))),)
+    return ToolOutput(_shortest(parts), data=data, is_error=result.is_error)
+
+
+def resource(result: ReadResourceResult) -> ToolOutput:
+    """Return what was read of a resource."""
+    return ToolOutput(_shortest(tuple(_contents(each) for each in result.contents)))
+
+
+def prompt(result: GetPromptResult) -> ToolOutput:
+    """Return a prompt as what it is to us, a text that somebody else wrote; each message under its role."""
+    parts: list[Part] = []
+    for message in result.messages:
+        parts += [Text(f"[{message.role}]\n"), *parts_of(message.content)]
+    return ToolOutput(_shortest(tuple(_joined(parts))))
+
+
+def parts_of(block: ContentBlock) -> Iterator[Part]:
+    """Return a block of content as parts."""
+    match block:
+        case TextContent():
+            yield Text(block.text)
+        case ImageContent():
+            yield Image(data=block.data, media_type=block.mime_type)
+        case AudioContent():
+            yield Audio(block.data, block.mime_type.partition("/")[2].partition(";")[0] or "wav")
+        case ResourceLink():
+            yield Text(_link(block))
+        case EmbeddedResource():
+            yield _contents(block.resource)
+
+
+def _contents(contents: TextResourceContents | BlobResourceContents) -> Part:
+    if isinstance(contents, TextResourceContents):
+        return Text(f"[{contents.uri}]\n{contents.text}")
+    kind = contents.mime_type or "application/octet-stream"
+    if kind.startswith("image/"):
+        return Image(data=contents.blob, media_type=kind)
+    return File(data=contents.blob, filename=str(contents.uri), media_type=kind)
+
+
+def _link(link: ResourceLink) -> str:
+    facts: dict[str, Any] = {
+        "uri": str(link.uri), "name": link.name, "title": link.title, "description": link.description,
+        "mimeType": link.mime_type, "size": link.size,
+    }  # fmt: skip
+    return "[resource] " + json.dumps({key: fact for key, fact in facts.items() if fact}, ensure_ascii=False)
+
+
+def _shortest(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
+    """Return text alone where there is nothing else."""
+    if all(isinstance(part, Text) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, Text))
+    return parts
+
+
+def _joined(parts: Iterable[Part]) -> Iterator[Part]:
+    """Join texts that follow each other."""
+    text = ""
+    for part in parts:
+        if isinstance(part, Text):
+            text += part.text + ("" if part.text.endswith("\n") else "\n")
+            continue
+        if text:
+            yield Text(text)
+        text = ""
+        yield part
+    if text:
+        yield Text(text.rstrip("\n"))

@@ -1,0 +1,167 @@
+"""One life of a connection: made, used and ended in one task of its own.
+
+One task, because the SDK's cancel scopes have to be left where they were entered; a context of
+its own, because it serves calls of several sessions and belongs to none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any, cast
+
+import anyio
+from mcp.client.client import Client
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types import Implementation, LoggingMessageNotificationParams, ToolListChangedNotification
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from pluggent_mcp.asked import Asked
+from pluggent_mcp.link import LONGEST_LINE, Link
+from pluggent_mcp.offered import ListingError, Offered, offered_by
+from pluggent_mcp.process import StartError, started, stop
+from pluggent_mcp.remote import transport
+from pluggent_mcp.settings import Server
+from pluggent_mcp.stdio import spoken_to
+from pluggent_mcp.wire import Wire
+
+OURSELVES = Implementation(name="pluggent", version="0.1")
+RELIST_S = 1.0
+"""The least time between two looks at a list that its server says has changed."""
+
+
+class Life:
+    """Begins at once. ``settled`` is set when it can be used, or cannot be any more: then ``link`` has ended."""
+
+    def __init__(
+        self, name: str, server: Server, asked: Asked, changed: Callable[[], None], ended: Callable[[], None]
+    ) -> None:
+        self.link = Link(name, server, ended)
+        self.offered: Mapping[str, Offered] = {}
+        self.settled = asyncio.Event()
+        self._server = server
+        self._asked = asked
+        self._told = changed
+        self._client: Client | None = None
+        self._changed = asyncio.Event()
+        self._late = asyncio.get_running_loop().call_later(server.start_timeout_s, self._too_late)
+        self.task = asyncio.create_task(self._live(), name=f"pluggent-mcp-{name}", context=contextvars.Context())
+
+    @property
+    def over(self) -> bool:
+        return self.link.ended.is_set()
+
+    @property
+    def client(self) -> Client:
+        """The SDK's client; only after ``settled``, and while it is not over."""
+        assert self._client is not None
+        return self._client
+
+    def give_up(self, why: str) -> None:
+        """End it, whatever it is doing; what it started is stopped in its task."""
+        self.link.end(why)
+        if not self.settled.is_set():
+            self.settled.set()
+            self.task.cancel()
+
+    def _too_late(self) -> None:
+        self.give_up(f"it did not start within {self._server.start_timeout_s:g} s (start_timeout_s)")
+
+    async def _live(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                wire = Wire(await self._transport(stack), self.link)
+                client = await stack.enter_async_context(self._made(wire))
+                wire.version = client.protocol_version
+                self.offered = await offered_by(client, self._server, self.link)
+                self._client = client
+                self._late.cancel()
+                self.settled.set()
+                await self._follow(client)
+        except Exception as error:  # noqa: BLE001 (the SDK, a server or a socket: it ends this life and no other)
+            self.link.end(_why(error))
+        finally:
+            self._late.cancel()
+            self.link.end("it was ended")
+            self.settled.set()
+
+    async def _transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+        if self._server.kind != "stdio":
+            return transport(self._server, self.link)
+        child = await started(self._server, os.environ)
+        stack.push_async_callback(stop, child, self._server.stop_timeout_s)
+        return spoken_to(child, self.link, self._server.max_message_bytes)
+
+    def _made(self, wire: Wire) -> Client:
+        return Client(
+            wire,
+            mode=self._server.protocol,
+            cache=None,
+            client_info=OURSELVES,
+            sampling_callback=self._asked.sample,
+            elicitation_callback=self._asked.elicit,
+            list_roots_callback=self._asked.roots,
+            logging_callback=self._logged,
+            message_handler=self._noticed,
+        )
+
+    # ---- what the server says by itself --------------------------------------------------
+
+    async def _logged(self, params: LoggingMessageNotificationParams) -> None:
+        # What a server logs may hold anything, so it is for those alone who debug.
+        self.link.log.debug("log %s: %s", params.level, self.link.shown(str(params.data)[:LONGEST_LINE].encode()))
+
+    async def _noticed(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self._changed.set()
+        elif isinstance(message, Exception):
+            self.link.log.debug("the transport says: %s", type(message).__name__)
+
+    async def _follow(self, client: Client) -> None:
+        """Keep the list of tools up to date until the end."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._relist, client)
+            if client.protocol_version in MODERN_PROTOCOL_VERSIONS and client.server_capabilities.tools is not None:
+                tasks.start_soon(self._subscribe, client)
+            await self.link.ended.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _relist(self, client: Client) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(self._server.start_timeout_s):
+                    offered = await offered_by(client, self._server, self.link)
+            except (ListingError, MCPError, TimeoutError, ValueError) as error:
+                self.link.end(f"it cannot say which tools it has now: {_why(error)}")
+                return
+            if offered != self.offered:
+                self.offered = offered
+                self._told()
+            await asyncio.sleep(RELIST_S)
+
+    async def _subscribe(self, client: Client) -> None:
+        try:
+            async with client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    self._changed.set()
+        except (MCPError, SubscriptionLost, TimeoutError, ValueError) as error:
+            self.link.log.debug("no news of its tools: %s", _why(error))
+
+
+def _why(error: BaseException) -> str:
+    """Return the first cause in *error*, in words."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return _why(group.exceptions[0])
+    if isinstance(error, StartError | ListingError):
+        return str(error)
+    if isinstance(error, MCPError):
+        return f"it says: {error.error.message}"
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,59 @@
+"""What the host sees of this package: sources of tools, and a lifetime.
+
+Light on purpose: no server is started and the SDK is not imported before tools are asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pluggent_hookspecs import PluginContext, ProvideEvent, ToolSource, hookimpl
+
+from pluggent_mcp.naming import prefixes
+from pluggent_mcp.reading import read_servers
+from pluggent_mcp.settings import Server, Settings as McpSettings
+from pluggent_mcp.source import Source
+
+
+class Mcp:
+    """The plugin behind the entry point ``mcp``: a source of tools for each server.
+
+    >>> plugin = Mcp(Mcp.Settings(mcpServers={"time": Server(command="mcp-server-time")}))
+    >>> [source.prefix for source in plugin.provide_tools(None)]
+    ['time__']
+    """
+
+    Settings = McpSettings
+
+    def __init__(self, settings: McpSettings | None = None) -> None:
+        self._settings = McpSettings() if settings is None else settings
+        self._sources: tuple[Source, ...] | None = None
+
+    @hookimpl
+    def provide_tools(self, event: ProvideEvent) -> Iterable[ToolSource]:
+        """Return a source for each server that is switched on. Raises ConfigError for what cannot be one."""
+        return self._made()
+
+    @asynccontextmanager
+    async def open(self, context: PluginContext) -> AsyncGenerator[None]:
+        """Read the file that the settings name; stop every server at the end, side by side."""
+        sources = self._made()
+        try:
+            yield
+        finally:
+            await asyncio.gather(*(source.aclose() for source in sources), return_exceptions=True)
+
+    def _made(self) -> tuple[Source, ...]:
+        if self._sources is None:
+            servers = {name: server for name, server in self._servers().items() if server.used}
+            self._sources = tuple(
+                Source(name, prefix, servers[name]) for name, prefix in sorted(prefixes(servers).items())
+            )
+        return self._sources
+
+    def _servers(self) -> Mapping[str, Server]:
+        file = self._settings.file
+        return {**(read_servers(Path(file).expanduser()) if file else {}), **self._settings.mcpServers}

@@ -1,0 +1,117 @@
+"""What a provider over HTTP is beside its wire format: its name, its connections, the reading of a reply."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import attrs
+from pluggent_hookspecs import Delta, ModelRequest, ModelResponse, collect
+
+from pluggent_provider_http.endpoint import Endpoint, target_of
+from pluggent_provider_http.events import MAX_EVENT_BYTES
+from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.reading import ReplyEvents, ReplyReader
+
+if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
+    import httpx2
+
+    # and so is what imports it
+    from pluggent_provider_http.client import Client
+
+ServerT = TypeVar("ServerT", bound=Endpoint)
+
+
+@attrs.frozen
+class Asked:
+    """A request for a stream, ready to be sent, and what will make sense of the answer's events."""
+
+    path: str
+    body: bytes
+    headers: Mapping[str, str]
+    faults: Faults
+    reply: ReplyEvents
+
+
+class HttpProvider(Generic[ServerT]):
+    """The base of a provider for one server; a subclass says what is sent and what the answer means.
+
+    *client* is an httpx2 client of the application's own, which is used and never closed;
+    *transport* is what clients made here send with. Requests go below *base_url*, which is that
+    of *server* if it is empty.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server: ServerT,
+        client: httpx2.AsyncClient | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        *,
+        base_url: str = "",
+    ) -> None:
+        self._name = name
+        self._server = server
+        self._target = target_of(server.base_url)
+        self._endpoint = attrs.evolve(server, base_url=base_url) if base_url else server
+        self._max_event_bytes = min(MAX_EVENT_BYTES, server.max_response_bytes)
+        self._given = (client, transport)
+        self._client: Client | None = None
+
+    @property
+    def name(self) -> str:
+        """The short name: that of the plugin, or the one under ``servers``."""
+        return self._name
+
+    @property
+    def target(self) -> str:
+        """The base URL, without user and query."""
+        return self._target
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Return the whole reply. It is asked for as a stream too, which shows that it is alive."""
+        async with aclosing(self.stream(request)) as batches:
+            return await collect(batches)
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        """Yield the reply as it comes, one batch for each read that brought something."""
+        return self._streamed(request)
+
+    async def close(self) -> None:
+        """Close the connections that were opened in this event loop."""
+        if self._client is not None:
+            await self._client.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} at {self._target}>"
+
+    def _asked(self, request: ModelRequest) -> Asked:
+        """Return what asks for a stream. Raises ProviderError."""
+        raise NotImplementedError
+
+    async def _streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        asked = self._asked(request)
+        reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
+        async with self._http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
+            await answer.check()
+            async for data in answer:
+                if batch := reader.feed(data):
+                    yield batch
+                if reader.failure is not None:
+                    raise reader.failure
+                if reader.done:
+                    await answer.drain()
+                    return
+            if batch := reader.end():
+                yield batch
+            if reader.failure is not None:
+                raise reader.failure
+
+    def _http(self) -> Client:
+        if self._client is None:
+            # Here and not above: the HTTP library takes 0.1 s to import, and only requests need it.
+            from pluggent_provider_http.client import Client
+
+            self._client = Client(self._endpoint, *self._given)
+        return self._client

@@ -1,0 +1,123 @@
+"""The bytes of an answer become batches of deltas, one for each read, whatever a vendor's events look like.
+
+Pure: bytes in, deltas out, the end told by ``end``. What goes wrong after something good in
+one read is kept in ``failure``, so that the good part can be handed on first.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pluggent_hookspecs import Delta, ProviderError
+
+from pluggent_provider_http.batches import Batch
+from pluggent_provider_http.events import MAX_EVENT_BYTES, EventFeed, EventTooLargeError
+from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.payload import MalformedError
+
+
+class ReplyEvents(Protocol):
+    """The events of one reply: what a vendor makes of them, and whether they came to their end.
+
+    All methods raise MalformedError for what is not as it should be, or the ProviderError that
+    an event holds.
+    """
+
+    @property
+    def done(self) -> bool:
+        """Whether the last event has come; later ones are not looked at."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the server has said that the reply is at its end."""
+        ...
+
+    def take(self, payload: bytes, batch: Batch) -> None:
+        """Read one event's data."""
+
+    def finish(self, batch: Batch) -> None:
+        """Add the end of the reply. Raises ProviderError if there is none."""
+
+    def take_whole(self, body: bytes, batch: Batch) -> None:
+        """Read an answer that came at once where a stream was asked for, up to its end."""
+
+
+class ReplyReader:
+    """Reads the answer to a request, whether it is a stream or not.
+
+    A server that answers with one JSON object has answered whole; HTML is an error.
+    ``done`` says that the reply is complete, ``failure`` holds what went wrong.
+    """
+
+    def __init__(self, reply: ReplyEvents, faults: Faults, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self.done = False
+        self.failure: ProviderError | None = None
+        self._reply = reply
+        self._faults = faults
+        self._feed = EventFeed(max_event_bytes)
+
+    def feed(self, data: bytes) -> list[Delta]:
+        """Return what one read brought. ``failure`` and ``done`` are set as it says."""
+        if self.done:
+            return []
+        try:
+            payloads = self._feed.feed(data)
+        except EventTooLargeError:
+            self.failure = self._faults.protocol(f"sent an event of more than {self._feed.max_event_bytes:,} bytes")
+            return []
+        return self._read(payloads, last=False) if payloads else []
+
+    def end(self) -> list[Delta]:
+        """Return what was left when the server closed the stream, Finished at its end."""
+        if self.done:
+            return []
+        whole = self._feed.whole
+        if whole is None:
+            return self._read(self._feed.end(), last=True)
+        return self._read_whole(whole)
+
+    def _read(self, payloads: list[bytes], *, last: bool) -> list[Delta]:
+        batch = Batch()
+        cut = False
+        payload = b""
+        try:
+            for payload in payloads:
+                self._reply.take(payload, batch)
+                if self._reply.done:
+                    break
+        except ProviderError as error:
+            self.failure = error
+        except (MalformedError, RecursionError) as error:
+            cut = last
+            if not cut:
+                shown = self._faults.shown(payload)
+                self.failure = self._faults.protocol(f"sent an event that is no piece of a reply: {error}: {shown}")
+        if (last or self._reply.done) and self.failure is None:
+            self._finish(batch, cut=cut)
+        return batch.done()
+
+    def _finish(self, batch: Batch, *, cut: bool) -> None:
+        try:
+            if cut and not self._reply.complete:
+                raise self._faults.broken("broke off inside an event")
+            self._reply.finish(batch)
+            self.done = True
+        except ProviderError as error:
+            self.failure = error
+        except (MalformedError, RecursionError) as error:
+            self.failure = self._faults.protocol(f"sent a reply that cannot be used: {error}")
+
+    def _read_whole(self, body: bytes) -> list[Delta]:
+        batch = Batch()
+        try:
+            if not body.strip():
+                raise self._faults.protocol("answered with nothing")
+            self._reply.take_whole(body, batch)
+            self.done = True
+        except ProviderError as error:
+            self.failure = error
+        except (MalformedError, RecursionError) as error:
+            problem = f"answered with what is no reply: {error}: {self._faults.shown(body)}"
+            self.failure = self._faults.protocol(problem)
+        return batch.done() if self.done else []

@@ -1,0 +1,47 @@
+"""What a person answers when a tool asks for data. Never an approval of anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias, cast
+
+import attrs
+
+from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
+
+
+def _names(content: object) -> str:
+    # What a person typed is nobody else's: it stays out of logs and tracebacks.
+    names = map(str, cast("Mapping[str, Json]", content)) if isinstance(content, Mapping) else (type(content).__name__,)
+    return f"<{', '.join(names) or 'nothing'}>"
+
+
+@attrs.frozen
+class Accepted:
+    """The person gave what was asked for. ``content`` fits the schema, its defaults filled in.
+
+    >>> Accepted({"city": "Oslo"}).content["city"]
+    'Oslo'
+    >>> Accepted({"city": "Oslo"})
+    Accepted(content=<city>)
+    """
+
+    content: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object, repr=_names)
+
+
+@attrs.frozen
+class Declined:
+    """The person said no; do not ask again. ``reason`` is in their words, if there is one."""
+
+    reason: str = ""
+
+
+@attrs.frozen
+class Cancelled:
+    """Nobody answered: nobody was there, or the person left it. ``reason`` says which."""
+
+    reason: str = ""
+
+
+Elicited: TypeAlias = Accepted | Declined | Cancelled
+"""What comes of asking a person for data."""

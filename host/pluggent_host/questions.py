@@ -1,0 +1,172 @@
+"""A question to a person as an operation: decided, put to whoever may answer, and told. It approves nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import attrs
+from pluggent_hookspecs import errors
+from pluggent_hookspecs._frozen import Json, thaw
+from pluggent_hookspecs.decisions import Ask, Decision, Deny
+from pluggent_hookspecs.events import QuestionEvent, Scope
+from pluggent_hookspecs.observations import Change, HookFailed
+from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
+
+from pluggent_host.arguments import ArgumentProblems, canonical
+from pluggent_host.catalog import APP
+from pluggent_host.conversation import Services
+from pluggent_host.forms import MOST_BYTES, Form, form_of, plain_object
+from pluggent_host.operation import Attempt, Hooks, Journal
+from pluggent_host.quoting import quoted
+from pluggent_host.wellformed import clean
+
+HOOK = "answer_question"
+
+
+@attrs.frozen
+class Question:
+    """What a tool wants to know, clean, and the form that was made of its schema."""
+
+    message: str
+    source: str
+    schema: Mapping[str, Json]
+    form: Form
+
+
+def question_of(message: str, schema: Mapping[str, Json], source: str) -> Question:
+    """Return the question that a tool asks. Raises ArgumentProblems if nobody can be asked so."""
+    if not isinstance(message, str) or not isinstance(source, str):
+        raise ArgumentProblems(["a question is a text, a schema and a source"])
+    given = plain_object(schema)
+    size = len(message.encode("utf-8", "surrogatepass")) + len(source) + len(canonical(given))
+    if size > MOST_BYTES:
+        raise ArgumentProblems([f"a question has {MOST_BYTES:,} bytes at most; this one has {size:,}"])
+    return Question(clean(message), clean(source), given, form_of(given))
+
+
+class QuestionOperation:
+    """One question. ``by`` is who answered it."""
+
+    name = "question"
+    hooks = Hooks("", "decide_question")
+    limit_s = float("inf")
+
+    def __init__(
+        self, journal: Journal, scope: Scope, services: Services, capability: str, question: Question, id: str
+    ) -> None:
+        self.journal = journal
+        self.scope = scope
+        self.id = id
+        self.by = ""
+        self._services = services
+        self._question = question
+        self._capability = capability
+        event = QuestionEvent(scope, capability, question.source, question.message, question.schema)
+        self.event = attrs.evolve(event, rendered=self.rendered(event))
+
+    def freeze(self, event: QuestionEvent) -> QuestionEvent:
+        parts = (self.scope.session_id, self.id, event.capability, event.source, event.message)
+        framed = b"".join(b"%d:%b" % (len(part), part) for part in map(str.encode, parts))
+        return attrs.evolve(event, digest=hashlib.sha256(framed + canonical(thaw(event.schema))).hexdigest())
+
+    def digest(self, event: QuestionEvent) -> str:
+        return event.digest
+
+    def capability(self) -> str:
+        return self._capability
+
+    def rendered(self, event: QuestionEvent) -> str:
+        """Return all that a person is told: who asks, what, and for which data; everything of theirs is marked."""
+        who = f"'{quoted(event.source)}', by way of {quoted(event.capability)}," if event.source else ""
+        lines = [f"{who or quoted(event.capability)} asks you:"]
+        lines += [f"  | {quoted(line)}" for line in event.message.split("\n")]
+        lines += [f"  {line}" for field in self._question.form.fields for line in field.lines()]
+        return "\n".join(lines)
+
+    def host_vote(self, event: QuestionEvent) -> Decision | None:
+        return None
+
+    def doubt(self, event: QuestionEvent) -> Ask | None:
+        return None
+
+    def may_respond(self, plugin: str) -> bool:
+        return False
+
+    def response(self, value: object) -> Elicited:
+        raise ValueError("only a person answers a question")
+
+    # ---- asking --------------------------------------------------------------------------
+
+    async def execute(self, event: QuestionEvent, attempt: Attempt) -> Elicited:
+        if self.scope.dry_run:
+            return Cancelled("in a dry run nobody is asked")
+        settings, started = self._services.settings, perf_counter()
+        for impl in self._services.chains[HOOK]:
+            in_code = impl.plugin.startswith(APP)
+            if not in_code and impl.plugin not in settings.grants.approvers:
+                continue
+            # A person has no deadline; a program that the operator listed has one.
+            limit = float("inf") if in_code else started + settings.timeouts.approver_s
+            answer = await self._services.caller.call(impl, event, limit)
+            read, problem = (None, answer.problem) if answer.problem else self._read(answer.value)
+            if problem:
+                self._services.tell(HookFailed(self.scope, impl.plugin, HOOK, problem))
+            elif read is not None:
+                self.by = impl.plugin
+                return read
+        return Cancelled("nobody was there to answer")
+
+    def _read(self, value: object) -> tuple[Elicited | None, str]:
+        """Return the answer that *value* is, or what is wrong with it; nothing of what a person typed."""
+        match value:
+            case None | Declined() | Cancelled():
+                return value, ""
+            case Accepted(content):
+                try:
+                    return Accepted(self._question.form.fitted(content)), ""
+                except ArgumentProblems as error:
+                    places = sorted({problem.partition(":")[0] for problem in error.problems})
+                    return None, f"answered with something that does not fit at {', '.join(places)}"
+            case _:
+                return None, f"answered {type(value).__name__}, not Accepted, Declined, Cancelled or None"
+
+    # ---- what a question has not ---------------------------------------------------------
+
+    def changed(self, event: Any, value: Any, plugin: str) -> Any:
+        raise AssertionError("a question is decided, not transformed")
+
+    def diff(self, before: Any, after: Any) -> Change:
+        raise AssertionError("a question is decided, not transformed")
+
+    def cost(self, event: Any, attempt: int) -> None:
+        """Cost nothing that a ledger keeps."""
+
+    async def reissued(self, changed: Any, model: str, number: int) -> Any:
+        raise AssertionError("a question has no around hooks")
+
+    def absorb(self, child: object, elapsed_s: float, error: str) -> None:
+        raise AssertionError("a question has no around hooks")
+
+    async def put(self, asked: object) -> None:
+        raise AssertionError("a question has no around hooks")
+
+    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
+        """Nobody is told of another attempt at this."""
+
+    def result_event(self, event: Any, result: Any) -> Any:
+        raise AssertionError("an answer has no result hooks")
+
+    def changed_result(self, event: Any, value: Any, plugin: str) -> Any:
+        raise AssertionError("an answer has no result hooks")
+
+    def result(self, event: Any) -> Any:
+        raise AssertionError("an answer has no result hooks")
+
+    def withheld(self, event: Any, deny: Deny) -> Any:
+        raise AssertionError("an answer has no result hooks")
+
+    def broken(self, event: Any, error: errors.PluggentError) -> Any:
+        raise error

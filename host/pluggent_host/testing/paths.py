@@ -1,0 +1,269 @@
+"""What every composition of a host has to do on every way into an operation, as tests to be inherited.
+
+class TestPaths(PathMatrix):
+    def composition(self):
+        return {"plugins": [MyPolicy()], "config": HostSettings(strict=True)}
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import pytest
+from pluggent_hookspecs.hooks import HOOKS
+from pluggent_hookspecs.markers import HookKind
+
+from pluggent_host import assembly
+from pluggent_host.host import Host
+from pluggent_host.sync import SyncHost
+from pluggent_host.testing import paths_checks as checks
+from pluggent_host.testing.paths_entries import missing_entries, missing_hooks
+from pluggent_host.testing.paths_operations import EVERYWHERE, EntryPath
+from pluggent_host.testing.paths_playing import Plugins, play
+from pluggent_host.testing.paths_probes import (
+    FAULTS,
+    FIRED,
+    NOT_REFUSING,
+    Act,
+    Probe,
+    changed,
+    decides_on,
+    slowly,
+    without_approvers,
+    witness,
+)
+from pluggent_host.testing.paths_reach import Reach
+from pluggent_host.testing.paths_stage import Log, Stage
+from pluggent_host.testing.paths_table import PATHS
+from pluggent_host.turn_result import TurnResult
+
+__all__ = ["PATHS", "PathMatrix", "path_matrix"]
+
+
+# ---- the cells --------------------------------------------------------------------------
+
+
+def _cells(names: Callable[[str], Iterable[str]]) -> list[Any]:
+    return [
+        pytest.param(path, hook, name, id=f"{path.name}-{hook}-{name}")
+        for path in PATHS.values()
+        for hook in path.hooks()
+        for name in names(hook)
+    ]
+
+
+def _of_hook(hook: str, paths: Iterable[EntryPath]) -> list[Any]:
+    faults = FAULTS[HookKind.SINK]
+    return [pytest.param(path, fault, id=f"{path.name}-{hook}-{fault}") for path in paths for fault in faults]
+
+
+def _faults(hook: str) -> Iterable[str]:
+    return () if hook in NOT_REFUSING else FAULTS[HOOKS[hook].kind]
+
+
+def _changes(hook: str) -> Iterable[str]:
+    if hook == "transform_delta":
+        return ("changes", "raises", "rubbish")
+    return ("changes", "async-changes") if HOOKS[hook].kind is HookKind.TRANSFORM else ()
+
+
+REFUSALS = _cells(_faults)
+CHANGES = _cells(_changes)
+FAILING_SINKS = _of_hook("write_record", PATHS.values())
+FAILING_APPROVERS = _of_hook(
+    "resolve_approval",
+    (path for path in PATHS.values() if path.times("resolve_approval") and path.settings.get("on_ask") != "pause"),
+)
+EVERY_PATH = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+LATE_S = (0.005, 0.1, 2.0)
+"""How long a late hook is waited for: briefly, and longer where a busy machine was late before it."""
+RESULT_HOOKS = frozenset(
+    name for name in HOOKS if name.endswith(("_result", "_response", "_output", "_delta", "_input"))
+)
+"""Hooks after which what was withheld or replaced is looked for in files too."""
+
+Witnessed = Callable[[EntryPath], Stage]
+
+
+def path_matrix(hooks: Iterable[str] = FIRED) -> str:
+    """Return the table of paths and hooks, in Markdown: how often each hook fires on each path.
+
+    >>> print(path_matrix(["decide_input", "decide_tool_call"]).splitlines()[2])
+    | say | 1 | 1 |
+    """
+    columns = tuple(hooks)
+    rows = [["path", *columns], ["---"] * (len(columns) + 1)]
+    rows += [[path.name, *(_cell(path, hook) for hook in columns)] for path in PATHS.values()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cell(path: EntryPath, hook: str) -> str:
+    return "all" if hook in EVERYWHERE else str(path.times(hook) or "")
+
+
+# ---- the suite --------------------------------------------------------------------------
+
+
+class PathMatrix:
+    """No path around a policy, with your plugins and settings. Inherit, and say what your hosts are made of.
+
+    The suite opens hosts with that and with parts of its own: plugins that watch, refuse, fail and
+    change in every hook, tools called ``probe_…``, the models ``paths/m`` and ``paths-other/m``,
+    the memory store ``paths``. It goes every path of ``paths_table.PATHS`` and fails on one where
+
+    - a hook is not fired exactly once for each operation, where it belongs (yours: not at all);
+    - what a hook refuses, in whatever way, has an effect all the same or is seen by anybody;
+    - what a transform returns is not what is executed or seen, or what it replaced is seen;
+    - an attempt is made without its reservation, or anything before a sink has recorded it.
+
+    Plugins of yours that refuse what they do not know have to let these parts pass. ``left_out``
+    maps paths that your composition does not have to the reason.
+
+    >>> class TestPaths(PathMatrix):
+    ...     def composition(self):
+    ...         return {"plugins": [], "installed": False}
+    ...     left_out = {"batch-serial": "nothing writes to the network here"}
+    """
+
+    left_out: Mapping[str, str] = MappingProxyType({})
+
+    def composition(self) -> Mapping[str, Any]:
+        """Return what your application gives to Host.open, plugins made anew. ``model`` and ``approver`` do not count."""
+        return {}
+
+    def open_host(self, **options: Any) -> AbstractAsyncContextManager[Host]:
+        """Open a host, for an application that does it in a way of its own."""
+        return Host.open(**options)
+
+    def open_sync_host(self, **options: Any) -> SyncHost:
+        """Open a host for code without a loop, likewise."""
+        return SyncHost.open(**options)
+
+    def run_sync(self, prompt: str, **options: Any) -> TurnResult[Any]:
+        """Run one turn of a script, likewise."""
+        return Host.run_sync(prompt, **options)
+
+    def play(self, path: EntryPath, folder: Path, plugins: Plugins = lambda _: (), **more: Any) -> Stage:
+        """Go *path* once, in a folder of its own below *folder*; skip one that is left out."""
+        if path.name in self.left_out:
+            pytest.skip(self.left_out[path.name])
+        return play(path, self, self.composition(), Path(mkdtemp(dir=folder)), plugins, **more)
+
+    def probed(
+        self, path: EntryPath, folder: Path, hook: str, act: Act, at: int,
+        *, matters: Callable[[Any], bool] | None = None, **more: Any,
+    ) -> tuple[Probe, Stage]:  # fmt: skip
+        """Go *path* with a probe that acts in *hook* the *at*-th time (0: each time) that its event *matters*."""
+        probes: list[Probe] = []
+
+        def plugins(log: Log) -> tuple[object]:
+            probes.append(Probe(log, hook, act, at, matters=matters))
+            return (probes[0].as_plugin(),)
+
+        stage = self.play(path, folder, plugins, durable=hook in RESULT_HOOKS, **more)
+        return probes[0], stage
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def folder(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """Return the folder in which every path has one of its own."""
+        return tmp_path_factory.mktemp("paths")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def witnessed(cls, folder: Path) -> Callable[[EntryPath], Stage]:
+        """Return what gives the run of a path that was watched in every hook; each path is gone once."""
+        return cache(lambda path: cls().play(path, folder, lambda log: (witness(log),)))
+
+    # ---- the registry --------------------------------------------------------------------
+
+    def test_every_public_method_is_on_a_path_or_has_a_reason_not_to_be(self) -> None:
+        assert missing_entries(PATHS.values()) == []
+
+    def test_every_hook_of_the_contract_is_on_a_path(self) -> None:
+        assert missing_hooks(PATHS.values()) == []
+
+    def test_every_path_that_is_left_out_is_one(self) -> None:
+        assert sorted(self.left_out.keys() - PATHS.keys()) == []
+
+    # ---- everything fires ----------------------------------------------------------------
+
+    @EVERY_PATH
+    def test_every_hook_fires_once_for_each_operation(self, path: EntryPath, witnessed: Witnessed) -> None:
+        checks.fired_as_often(witnessed(path))
+
+    @EVERY_PATH
+    def test_every_decision_is_recorded_before_it_has_an_effect(self, path: EntryPath, witnessed: Witnessed) -> None:
+        checks.recorded_before(witnessed(path))
+
+    @EVERY_PATH
+    def test_every_attempt_is_reserved_and_settled(self, path: EntryPath, witnessed: Witnessed) -> None:
+        checks.reserved_and_settled(witnessed(path))
+
+    @EVERY_PATH
+    def test_every_hook_of_the_application_is_reached(
+        self, path: EntryPath, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        reach = Reach()
+        monkeypatch.setattr(assembly, "build", reach.watching(assembly.build))
+
+        stage = self.play(path, folder, durable=False)
+
+        assert reach.missed(path, stage.ours) == []
+
+    @EVERY_PATH
+    def test_an_observer_that_fails_changes_nothing(self, path: EntryPath, folder: Path, witnessed: Witnessed) -> None:
+        _, stage = self.probed(path, folder, "observe", FAULTS[HookKind.SINK]["raises"], 0)
+
+        assert checks.kinds_executed(stage) == checks.kinds_executed(witnessed(path))
+
+    # ---- what is refused, and what is changed --------------------------------------------
+
+    @pytest.mark.parametrize(("path", "hook", "fault"), REFUSALS)
+    def test_what_a_hook_refuses_has_no_effect(self, path: EntryPath, hook: str, fault: str, folder: Path) -> None:
+        act = FAULTS[HOOKS[hook].kind][fault]
+        last = path.times(hook)
+        for at in range(1, last + 1) if fault == "deny" else (last,):
+            for hook_s in LATE_S if fault == "late" else (None,):
+                probe, stage = self.probed(path, folder, hook, act, at, hook_s=hook_s)
+                if probe.hit is not None:
+                    break
+            assert probe.hit is not None, f"{path.name}: {hook} was not fired {at} times"
+            checks.stopped(stage, probe.hit)
+
+    @pytest.mark.parametrize(("path", "fault"), FAILING_SINKS)
+    def test_what_a_sink_cannot_record_has_no_effect(self, path: EntryPath, fault: str, folder: Path) -> None:
+        for operation in path.decided():
+            act, matters = FAULTS[HookKind.SINK][fault], decides_on(operation)
+            probe, stage = self.probed(path, folder, "write_record", act, 1, matters=matters)
+            assert probe.hit is not None, f"{path.name}: no sink was told of a decision on a {operation}"
+            checks.stopped(stage, probe.hit)
+
+    @pytest.mark.parametrize(("path", "fault"), FAILING_APPROVERS)
+    def test_an_approver_that_fails_has_agreed_to_nothing(self, path: EntryPath, fault: str, folder: Path) -> None:
+        alone = attrs.evolve(path, plugins=lambda log: tuple(without_approvers(path.plugins(log))))
+
+        probe, stage = self.probed(alone, folder, "resolve_approval", FAULTS[HookKind.SINK][fault], 1)
+
+        assert probe.hit is not None, f"{path.name}: nobody was asked"
+        checks.stopped(stage, probe.hit)
+
+    @pytest.mark.parametrize(("path", "hook", "way"), CHANGES)
+    def test_what_a_hook_changes_is_what_counts(self, path: EntryPath, hook: str, way: str, folder: Path) -> None:
+        def change(event: Any) -> Any:
+            return changed(hook, event)
+
+        acts = {**FAULTS[HookKind.TRANSFORM], "changes": change, "async-changes": slowly(change)}
+
+        probe, stage = self.probed(path, folder, hook, acts[way], 0)
+
+        assert probe.hit is not None, f"{path.name}: {hook} was not fired"
+        checks.changed_counts(stage, hook, probe.hit)

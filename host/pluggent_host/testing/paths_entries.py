@@ -1,0 +1,73 @@
+"""Which public methods lead into operations, and which do not and why: the registry that paths are held against."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+
+from pluggent_hookspecs.hooks import HOOKS
+from pluggent_hookspecs.memory import MemoryAccess
+from pluggent_hookspecs.tools import ToolContext
+
+from pluggent_host.host import Host
+from pluggent_host.session import Session
+from pluggent_host.sync import SyncHost, SyncMemory, SyncSession
+from pluggent_host.testing.paths_operations import NO_OPERATION as HOOKS_WITHOUT, EntryPath
+
+DOORS: tuple[type, ...] = (Host, Session, SyncHost, SyncSession, SyncMemory, ToolContext, MemoryAccess)
+"""What applications and tools hold in their hands."""
+
+NO_OPERATION: Mapping[str, str] = {
+    "Host.aclose": "it ends things",
+    "Host.events": "it follows what has passed the hooks",
+    "Host.load_all": "it loads plugins, and asks nothing of them",
+    "Host.models": "a list of names, which no hook is about",
+    "Host.parse_plan": "a plan is read, not run; the hooks of plans are not fired by this version",
+    "Session.aclose": "it ends things",
+    "Session.events": "it follows what has passed the hooks",
+    "Session.records": "it reads what was recorded",
+    "SyncHost.close": "it ends things",
+    "SyncHost.models": "as Host.models",
+    "SyncHost.parse_plan": "as Host.parse_plan",
+    "SyncSession.close": "it ends things",
+    "SyncSession.records": "it reads what was recorded",
+    "SyncSession.undo": "as Session.undo, which is on a path; it calls that and nothing else",
+    "SyncSession.use": "as Session.use, which is on a path; it calls that and nothing else",
+    "ToolContext.progress": "it tells observers a number and the tool's own words",
+    "ToolContext.remaining_s": "it reads a clock",
+}
+"""Public methods through which nothing is asked, run, read or written, each with the reason."""
+
+
+def methods(doors: Iterable[type] = DOORS) -> frozenset[str]:
+    """Return the public methods of *doors*, as ``Class.method``. A property only reads, so it is none.
+
+    >>> "Session.say" in methods(), "Session.history" in methods()
+    (True, False)
+    """
+    return frozenset(
+        f"{door.__name__}.{name}"
+        for door in doors
+        for name, value in inspect.getmembers_static(door)
+        if not name.startswith("_") and not isinstance(value, property) and callable(getattr(door, name))
+    )
+
+
+def missing_entries(paths: Iterable[EntryPath], doors: Iterable[type] = DOORS) -> list[str]:
+    """Return what is wrong with the registry: methods that it does not know, and names that are no methods."""
+    known, entered = methods(doors), {name for path in paths for name in path.enters}
+    wrong = [
+        f"{name}: no path goes through it, and no reason says why not" for name in known - entered - {*NO_OPERATION}
+    ]
+    wrong += [f"{name}: it is on a path, and said to be no operation" for name in entered & {*NO_OPERATION}]
+    wrong += [f"{name}: there is no such public method" for name in (entered | {*NO_OPERATION}) - known]
+    return sorted(wrong)
+
+
+def missing_hooks(paths: Iterable[EntryPath]) -> list[str]:
+    """Return the hooks of the contract that are fired, and that no path knows; and those that are none (any more)."""
+    fired = {name for name, info in HOOKS.items() if info.fired}
+    known = {hook for path in paths for hook in path.hooks()} | {*HOOKS_WITHOUT}
+    wrong = [f"{name}: no operation in paths_operations.py has it" for name in fired - known]
+    wrong += [f"{name}: it is no hook that is fired" for name in known - fired]
+    return sorted(wrong)

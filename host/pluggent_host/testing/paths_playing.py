@@ -1,0 +1,125 @@
+"""Plays one entry path: composes what its host is opened with, opens it, goes the way, keeps what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import pluggent_hookspecs
+
+from pluggent_host.discovery import Discovery, Distribution, EntryPoint, discover
+from pluggent_host.settings import HostSettings
+from pluggent_host.testing.paths_operations import EntryPath
+from pluggent_host.testing.paths_probes import listener
+from pluggent_host.testing.paths_stage import Capabilities, Log, Model, Opener, Stage, Store, Tools
+
+PATIENCE_S = 30.0
+"""How long one run may take before it counts as hanging."""
+
+Plugins = Callable[[Log], Iterable[object]]
+_KINDS = (("provide_providers", "providers"), ("provide_memory", "memory"), ("provide_tools", "tools"))
+
+
+def play(
+    path: EntryPath, opener: Opener, composition: Mapping[str, Any], folder: Path, plugins: Plugins = lambda _: (),
+    *, hook_s: float | None = None, durable: bool = True,
+) -> Stage:  # fmt: skip
+    """Go *path* with a host of *composition* and *plugins*, in the new *folder*; return what came of it."""
+    log = Log()
+    stage = Stage(path, opener, folder, log, _composed(composition, path, hook_s))
+    if durable or path.durable:
+        stage.options["state_dir"] = stage.state_dir
+    stage.ours = (listener(log), *plugins(log), *path.plugins(log))
+    names = ("paths", "paths-other") if path.other else ("paths",)
+    models, store, tools = [Model(log, name, path) for name in names], Store(log), Tools(stage)
+    if path.installed:
+        _install(stage.options, [*models, store, tools, *stage.ours])
+        stage.options["tools"] = [*stage.options["tools"], "paths-tools"]
+    else:
+        stage.options["plugins"] = [*stage.options["plugins"], Capabilities(models, store), *stage.ours]
+        stage.options["tools"] = [*stage.options["tools"], *tools.all()]
+    if path.opens:
+        path.way(stage)
+    else:
+        asyncio.run(asyncio.wait_for(_opened(stage), PATIENCE_S))
+    return stage
+
+
+async def _opened(stage: Stage) -> None:
+    async with stage.opener.open_host(**stage.options) as host:
+        await stage.path.way(stage, host)
+
+
+def _composed(composition: Mapping[str, Any], path: EntryPath, hook_s: float | None) -> dict[str, Any]:
+    options = {"plugins": (), "tools": (), **composition}
+    config: HostSettings = options.get("config") or HostSettings()
+    timeouts = config.timeouts if hook_s is None else config.timeouts._replace(hook_s=hook_s)
+    options["config"] = config._replace(timeouts=timeouts, **{"on_ask": "deny", **path.settings})
+    options["model"] = "paths/m"
+    options.pop("approver", None)  # a path says itself who answers
+    if options.get("installed", True) is True:
+        options["installed"] = _discovered()
+    return options
+
+
+@cache
+def _discovered() -> Discovery:
+    """Return what is installed; looked for once, because hundreds of hosts are opened."""
+    return discover()
+
+
+# ---- by entry point ---------------------------------------------------------------------
+
+
+@attrs.frozen
+class Given:
+    """The settings of a plugin that is there already."""
+
+    plugin: Any = None
+
+
+class Factory:
+    """What the entry points of the suite name: it returns the plugin that its settings bring."""
+
+    Settings: ClassVar[type] = Given
+
+    def __call__(self, given: Given) -> object:
+        """Return the plugin."""
+        plugin: object = given.plugin
+        return plugin
+
+
+make = Factory()
+
+
+def _install(options: dict[str, Any], plugins: Iterable[object]) -> None:
+    """Let *plugins* be found as installed distributions, instead of being given in code."""
+    found = options["installed"] or Discovery(())
+    config: HostSettings = options["config"]
+    made = {f"paths-{_name(each)}": each for each in plugins}
+    new = [_distribution(name, each) for name, each in made.items()]
+    options["installed"] = found._replace(distributions=tuple(sorted((*found.distributions, *new))))
+    options["settings"] = {**(options.get("settings") or {}), **{name: Given(each) for name, each in made.items()}}
+    selection = config.selection
+    if selection.mode == "allow":
+        selection = selection._replace(allow=(*selection.allow, *made))
+    options["config"] = config._replace(selection=selection)
+    accepted = options.get("acknowledged")
+    if accepted is not None:
+        options["acknowledged"] = lambda record: record.id in made or accepted(record)
+
+
+def _name(plugin: object) -> str:
+    name = type(plugin).__name__.lower()
+    return f"{name}-{plugin.name}" if isinstance(plugin, Model) else name
+
+
+def _distribution(name: str, plugin: object) -> Distribution:
+    group = next((group for hook, group in _KINDS if hasattr(plugin, hook)), "hooks")
+    entry = EntryPoint(f"pluggent.{group}", name.removeprefix("paths-"), f"{__name__}:make")
+    contract = f"=={pluggent_hookspecs.__version__}"
+    return Distribution(name, name, "1.0", f"/nowhere/{name}", (entry,), contract)

@@ -1,0 +1,70 @@
+"""Sees which implementations of hooks are called, whoever's they are, by standing in front of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import attrs
+
+from pluggent_host.chains import HOLDING, Chains, Impl
+from pluggent_host.testing.paths_operations import EntryPath
+
+_CONDITIONAL = ("settle", "transform_delta", "resolve_approval", "observe")
+"""Hooks that not every implementation of is called on: who reserved nothing settles nothing, an approver
+may have answered before, a stream may be held, an observer may want other events.
+"""
+
+
+class Reach:
+    """Which implementations were called of the chains that hosts were opened with meanwhile."""
+
+    def __init__(self) -> None:
+        self._chains: list[Chains] = []
+        self._called: set[tuple[str, str]] = set()
+
+    def watching(self, build: Callable[..., Chains]) -> Callable[..., Chains]:
+        """Return *build*, which makes chains, so that every implementation in them is watched."""
+
+        def watched(*arguments: Any) -> Chains:
+            chains = build(*arguments)
+            self._chains.append(chains)
+            by_hook = {
+                hook: tuple(attrs.evolve(impl, function=self._watched(hook, impl)) for impl in chain)
+                for hook, chain in chains.by_hook.items()
+            }
+            return attrs.evolve(chains, by_hook=by_hook)
+
+        return watched
+
+    def _watched(self, hook: str, impl: Impl) -> Callable[..., Any]:
+        function = impl.function
+
+        def called(*arguments: Any) -> Any:
+            self._called.add((hook, impl.plugin))
+            return function(*arguments)
+
+        return called
+
+    def missed(self, path: EntryPath, ours: Collection[object]) -> list[str]:
+        """Return the hooks of plugins, except *ours*, that *path* has to fire and that were not called."""
+        return sorted(
+            f"{path.name}: {impl.plugin} was not asked in {hook}"
+            for hook, impl in self._expected(path)
+            if (hook, impl.plugin) not in self._called and not any(_belongs(impl, each) for each in ours)
+        )
+
+    def _expected(self, path: EntryPath) -> Iterator[tuple[str, Impl]]:
+        for chains in self._chains:
+            for hook in path.hooks():
+                if hook not in _CONDITIONAL or (hook == "transform_delta" and not _held(chains, path)):
+                    yield from ((hook, impl) for impl in chains[hook])
+
+
+def _held(chains: Chains, path: EntryPath) -> bool:
+    provisional = path.settings.get("stream") == "provisional"
+    return not provisional and any(impl.incremental is None for hook in HOLDING for impl in chains[hook])
+
+
+def _belongs(impl: Impl, plugin: object) -> bool:
+    return getattr(impl.function, "__self__", None) is plugin

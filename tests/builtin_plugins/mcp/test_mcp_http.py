@@ -1,0 +1,172 @@
+"""Servers over HTTP: the SDK's own, both transports, and answers that no server should give."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from mcp_sdk import Kept, listening, made
+from mcp_using import WAIT_S, Context, using
+from pluggent_hookspecs import ToolError, ToolErrorKind
+from pluggent_mcp.settings import Server
+
+
+@pytest.mark.parametrize("options", [{}, {"json_response": True}, {"stateless_http": True}], ids=str)
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_tools_are_listed_and_called_over_streamable_http(options, protocol):
+    async with listening(made().streamable_http_app(**options)) as url:
+        async with using(web=Server(url=f"{url}/mcp", protocol=protocol)) as used:
+            output = await used.call("web__add", a=1, b=2)
+
+    assert (output.for_model, output.data) == ("3", {"result": 3})
+
+
+async def test_the_old_transport_is_spoken_where_it_is_asked_for():
+    async with listening(made().sse_app()) as url:
+        async with using(web=Server(url=f"{url}/sse", type="sse")) as used:
+            context = Context()
+            assert (await used.call("web__progress", context)).for_model == "done"
+
+    assert context.progressed == [(1, 2, "half")]
+
+
+async def test_a_stream_that_breaks_off_is_taken_up_again():
+    app = made().streamable_http_app(event_store=Kept(), retry_interval=10)
+    async with listening(app) as url, using(web=Server(url=f"{url}/mcp", protocol="legacy")) as used:
+        assert (await used.call("web__break_off")).for_model == "after the break"
+
+
+async def test_a_server_that_forgot_the_session_is_greeted_anew_and_the_call_made_once_more():
+    seen: list[str] = []
+
+    async def answer(method, body, headers):
+        seen.append(body.split(b'"method":"')[1].split(b'"')[0].decode())
+        if seen.count("initialize") == 1 and seen[-1] == "tools/call":
+            return 404, "text/plain", b"who?"
+        return OLD.get(seen[-1], (404, "text/plain", b""))
+
+    async with answering(answer) as url, using(web=Server(url=url, protocol="legacy")) as used:
+        assert (await used.call("web__act")).for_model == "acted"
+        assert seen.count("tools/call") == 2
+
+
+async def test_headers_are_sent_and_what_stands_in_them_is_never_told(monkeypatch):
+    monkeypatch.setenv("TOKEN", "abcdefgh12345678")
+    seen: list[str] = []
+
+    async def answer(method, body, headers):
+        seen.append(headers.get("authorization", ""))
+        return 401, "application/json", b'{"error": "no such token abcdefgh12345678"}'
+
+    async with answering(answer) as url:
+        server = Server(url=url, headers={"Authorization": "Bearer ${TOKEN}"})
+        async with using(web=server) as used:
+            assert "Its last answer was HTTP 401" in used.failures["web"]
+            assert "abcdefgh" not in used.failures["web"] + repr(server)
+    assert seen[0] == "Bearer abcdefgh12345678"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "why"),
+    [
+        (b"<html>hello</html>", "text/html", "Unexpected content type: text/html"),
+        (b"{", "application/json", "Failed to parse JSON response"),
+        (b" " * 70_000, "application/json", "longer than 65,536 bytes"),
+        (b"data: " + b"x" * 70_000 + b"\n\n", "text/event-stream", "SSE"),
+        (b": nothing\n\n", "text/event-stream", "SSE stream ended without a response"),
+        (b'{"jsonrpc": "2.0", "id": 4711, "result": {}}', "application/json", "a request that was never made"),
+    ],
+    ids=["html", "cut", "long", "long event", "empty stream", "false id"],
+)
+async def test_what_is_no_answer_is_told_in_bounded_time(body, kind, why):
+    async def answer(method, sent, headers):
+        return 200, kind, body
+
+    async with answering(answer) as url, using(web=Server(url=url, max_message_bytes=65_536)) as used:
+        assert why in used.failures["web"]
+
+
+async def test_nobody_at_the_other_end_is_told():
+    async with using(web=Server(url="http://127.0.0.1:9/mcp")) as used:
+        assert used.failures["web"].startswith("MCP server 'web': ConnectError")
+
+
+async def test_a_stream_that_never_ends_ends_with_the_call_and_others_go_on():
+    calls = asyncio.Event()
+
+    async def answer(method, body, headers):
+        called = b'"tools/call"' in body
+        if called:
+            calls.set()
+        return (200, "text/event-stream", None) if called else OLD[body.split(b'"method":"')[1].split(b'"')[0].decode()]
+
+    async with (
+        answering(answer) as url,
+        listening(made().streamable_http_app()) as good,
+        using(web=Server(url=url, protocol="legacy"), good=Server(url=f"{good}/mcp")) as used,
+    ):
+        call = asyncio.create_task(used.call("web__act"))
+        await calls.wait()
+        assert (await used.call("good__add", a=1, b=1)).for_model == "2"
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+
+async def test_a_connection_that_breaks_in_a_call_leaves_its_outcome_open():
+    async def answer(method, body, headers):
+        return None if b'"tools/call"' in body else OLD[body.split(b'"method":"')[1].split(b'"')[0].decode()]
+
+    async with answering(answer) as url, using(web=Server(url=url, protocol="legacy")) as used:
+        with pytest.raises(ToolError, match="The call may have taken effect") as caught:
+            await asyncio.wait_for(used.call("web__act"), WAIT_S)
+
+    assert caught.value.kind is ToolErrorKind.OUTCOME_UNKNOWN
+
+
+JSON = "application/json"
+OLD = {
+    "initialize": (200, JSON, b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":'
+                   b'{"tools":{}},"serverInfo":{"name":"o","version":"1"}}}'),
+    "notifications/initialized": (202, JSON, b""),
+    "notifications/cancelled": (202, JSON, b""),
+    "tools/list": (200, JSON, b'{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"act","inputSchema":'
+                   b'{"type":"object"}}]}}'),
+    "tools/call": (200, JSON, b'{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"acted"}]}}'),
+}  # fmt: skip
+
+
+@asynccontextmanager
+async def answering(answer) -> AsyncGenerator[str]:
+    """Serve HTTP by hand: *answer* gets method, body and headers, and returns status, type and body.
+
+    None in the place of the body is a stream without an end, None in the place of all a broken connection.
+    """
+
+    async def serve(reader, writer):
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                method = head[0].split()[0]
+                said = (405, JSON, b"") if method != "POST" else await answer(method, body, headers)
+                if said is None:
+                    return
+                status, kind, content = said
+                session = "mcp-session-id: s1\r\n" if b'"initialize"' in body else ""
+                start = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\n{session}"
+                if content is None:
+                    writer.write(f"{start}\r\n: waiting\n\n".encode())
+                    await reader.read()
+                    return
+                writer.write(f"{start}content-length: {len(content)}\r\n\r\n".encode() + content)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"

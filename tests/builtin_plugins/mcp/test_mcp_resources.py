@@ -1,0 +1,52 @@
+"""A server's resources and prompts, as tools that the operator switches on."""
+
+import json
+
+import pytest
+from mcp_sdk import listening, made
+from mcp_using import peer, using
+from pluggent_hookspecs import ToolError
+from pluggent_mcp.settings import Server
+
+
+async def test_resources_and_prompts_are_listed_and_read():
+    async with (
+        listening(made().streamable_http_app()) as url,
+        using(web=Server(url=f"{url}/mcp", resources=True, prompts=True)) as used,
+    ):
+        resources = json.loads(str((await used.call("web__list_resources")).for_model))
+        prompts = (await used.call("web__list_prompts")).data
+        read = await used.call("web__read_resource", uri="notes://today")
+        prompt = await used.call("web__get_prompt", name="greet", arguments={"name": "Ann"})
+
+    assert [entry["uri"] for entry in resources["entries"]] == ["notes://today"]
+    assert [entry["name"] for entry in prompts["entries"]] == ["greet"]
+    assert read.for_model == "[notes://today]\nnothing"
+    assert prompt.for_model == "[user]\nGreet Ann."
+
+
+async def test_they_are_no_tools_unless_they_are_switched_on():
+    async with listening(made().streamable_http_app()) as url:
+        async with using(web=Server(url=f"{url}/mcp")) as used:
+            assert [name for name in used.tools if "resource" in name or "prompt" in name] == []
+
+
+async def test_they_read_from_the_network_unless_the_operator_says_otherwise():
+    effects = {"read_resource": ("shell",), "get_*": ("messaging",)}
+    async with using(one=peer("resources", resources=True, prompts=True, effects=effects, block=("list_p*",))) as used:
+        found = {name: set(tool.spec.effects or ()) for name, tool in used.tools.items() if name[5:9] in ("list", "read", "get_")}
+
+    assert found == {
+        "one__list_resources": {"network_read"}, "one__read_resource": {"shell"}, "one__get_prompt": {"messaging"}
+    }  # fmt: skip
+
+
+async def test_a_server_without_any_has_no_such_tools():
+    async with using(one=peer(resources=True, prompts=True)) as used:
+        assert "one__list_resources" not in used.tools
+
+
+async def test_what_a_server_refuses_is_told():
+    async with using(one=peer("resources", resources=True)) as used:
+        with pytest.raises(ToolError, match=r"MCP server 'one': it refused: no such method \(-32601\)"):
+            await used.call("one__read_resource", uri="notes://today")

@@ -1,0 +1,146 @@
+"""Commands of plugins that are lent the host: opened with the user's settings, closed after them."""
+
+import signal
+
+import pytest
+from cli_support import Cli, signalled, wait_for_line
+from fake_distributions import install
+
+COMMANDS = """
+import asyncio, json, sys
+from contextlib import asynccontextmanager
+from pluggent_hookspecs import Command, hookimpl, tool
+
+@tool(effects=())
+def add(a: int, b: int) -> int:
+    '''Add two numbers.'''
+    return a + b
+
+@tool(effects=("shell",))
+def reboot() -> str:
+    '''Reboot.'''
+    return "rebooted"
+
+@tool(effects=())
+async def forever() -> str:
+    '''Never end.'''
+    print("begun", file=sys.stderr, flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("cancelled", flush=True)
+
+class Tools:
+    @hookimpl
+    def provide_tools(self, event):
+        return [add, reboot, forever]
+
+    @asynccontextmanager
+    async def open(self, context):
+        yield
+        print("closed", flush=True)
+
+def configure(parser):
+    parser.add_argument("tool", nargs="?")
+    parser.add_argument("arguments", nargs="?", default="{}")
+    parser.add_argument("--origin", default="mcp")
+
+async def run(options, operations):
+    if options.tool == "nothing":
+        return 0
+    if options.tool == "fail":
+        raise RuntimeError("on purpose")
+    if options.tool is None:
+        print(*(tool.capability for tool in await operations.tools("acme")))
+        return 0
+    output = await operations.call_tool(options.tool, json.loads(options.arguments), origin=options.origin)
+    print(output.for_model, flush=True)
+    return 3 if output.is_error else 0
+
+class Commands:
+    @hookimpl
+    def provide_commands(self, event):
+        return [Command("lend", "call a tool", configure=configure, run_with=run)]
+"""
+
+
+@pytest.fixture
+def cli(tmp_path):
+    made = Cli(tmp_path)
+    entries = {"tools/acme": "acme_lend:Tools", "commands/lend": "acme_lend:Commands"}
+    install(made.site, "acme", entries, modules={"acme_lend": COMMANDS})
+    return made
+
+
+def test_a_command_lists_tools_and_calls_one(cli):
+    assert cli("lend") == (0, "acme:tool/add acme:tool/forever acme:tool/reboot\nclosed\n", "")
+    assert cli("lend", "add", '{"a": 1, "b": 2}') == (0, "3\nclosed\n", "")
+
+
+def test_a_command_that_needs_no_host_opens_none(cli):
+    assert cli("lend", "nothing") == (0, "", "")
+
+
+def test_its_calls_are_recorded_like_any_other(cli):
+    cli("lend", "add", '{"a": 1, "b": 2}')
+
+    (transcript,) = (cli.state / "sessions").glob("*.jsonl")
+    assert "acme:tool/add" in transcript.read_text()
+
+
+def test_what_needs_approval_is_denied_where_nobody_can_be_asked(cli):
+    done = cli("lend", "reboot")
+
+    assert done.code == 3
+    assert "nobody was there" in done.out
+    assert "[effects]" in done.out
+
+
+def test_settings_of_the_operator_count(cli):
+    config = cli.work / "mine.toml"
+    config.write_text('[effects]\n"acme:tool/reboot" = []\n')
+
+    assert cli("--config", str(config), "lend", "reboot").out == "rebooted\nclosed\n"
+
+
+def test_a_failure_of_the_command_is_the_plugins_and_what_was_opened_is_closed(cli):
+    done = cli("lend", "fail")
+
+    assert done.code != 0
+    assert "failed in its command 'lend': RuntimeError: on purpose" in done.err
+
+
+def test_ctrl_c_cancels_the_call_and_closes_the_plugins(cli):
+    process = cli.start("lend", "forever")
+    wait_for_line(process, "begun")
+
+    done = signalled(process, signal.SIGINT)
+
+    assert done.code == 130
+    assert done.out == "cancelled\nclosed\n"
+
+
+def test_whoever_typed_the_command_is_asked_at_the_terminal(cli):
+    with cli.at_terminal("lend", "reboot", "--origin", "cli") as terminal:
+        terminal.wait_for("Allow this once?")
+        terminal.type("y\n")
+
+        done = terminal.end()
+
+    assert done.code == 0
+    assert "rebooted" in done.out
+
+
+def test_calls_on_behalf_of_others_are_not_put_to_the_terminal_unless_the_operator_says_so(cli):
+    config = cli.work / "mine.toml"
+    config.write_text('on_ask = "console"\n')
+
+    with cli.at_terminal("lend", "reboot") as terminal:
+        done = terminal.end()
+    assert done.code == 3
+    assert "Allow" not in done.out
+    with cli.at_terminal("--config", str(config), "lend", "reboot") as terminal:
+        terminal.wait_for("Allow this once?")
+        terminal.type("y\n")
+
+        assert terminal.end().code == 0

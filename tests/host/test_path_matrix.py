@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pluggent_host.testing.paths import PathMatrix
+
+
+class TestBareHost(PathMatrix):
+    def composition(self) -> Mapping[str, Any]:
+        return {"installed": False}

@@ -1,0 +1,109 @@
+"""Servers for tests of the MCP plugin, the plugin's sources without a host, and with one."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pluggent_hookspecs import Tool, ToolOutput
+from pluggent_mcp.plugin import Mcp
+from pluggent_mcp.settings import Server, Settings
+
+PEER = Path(__file__).with_name("mcp_peer.py")
+WAIT_S = 20.0
+
+
+def peer(*behaviour: str, **settings: Any) -> Server:
+    """Return the settings of mcp_peer.py."""
+    return Server(command=sys.executable, args=(str(PEER), *behaviour), **settings)
+
+
+class Context:
+    """What a tool is lent, with no host behind it: what is asked of it is kept, and answered as told."""
+
+    session_id = "s1"
+    turn_id = "t1"
+    call_id = "c1"
+    idempotency_key = "k1"
+    channel = chat_id = ""
+    cancelled = False
+
+    def __init__(self, workspace: Path | None = None, answer: Any = None) -> None:
+        self.workspace = workspace
+        self.answer = answer
+        self.progressed: list[tuple[float, float | None, str]] = []
+        self.moved = asyncio.Event()
+        self.asked: list[Any] = []
+
+    def remaining_s(self) -> float:
+        return WAIT_S
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        self.progressed.append((done, total, message))
+        self.moved.set()
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
+        raise NotImplementedError
+
+    async def call_model(self, prompt: Any, **options: Any) -> Any:
+        return self._answered((prompt, options))
+
+    async def elicit(self, message: str, schema: Mapping[str, Any], *, source: str = "") -> Any:
+        return self._answered((message, schema, source))
+
+    def memory(self, store: str = "") -> Any:
+        raise NotImplementedError
+
+    def _answered(self, asked: Any) -> Any:
+        self.asked.append(asked)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class Used:
+    """The tools of an open plugin, by the names that the model sees, and what became of each source."""
+
+    def __init__(self, plugin: Mcp) -> None:
+        self.sources = {source.prefix.removesuffix("__"): source for source in plugin.provide_tools(None)}  # type: ignore[arg-type] # pyright: ignore[reportArgumentType, reportAttributeAccessIssue, reportUnknownMemberType]
+        self.tools: dict[str, Tool] = {}
+        self.failures: dict[str, str] = {}
+
+    async def ask(self) -> None:
+        """Ask all sources side by side, as the host does."""
+        found = await asyncio.gather(*(source.tools() for source in self.sources.values()), return_exceptions=True)
+        self.tools, self.failures = {}, {}
+        for name, tools in zip(self.sources, found, strict=True):
+            if isinstance(tools, BaseException):
+                self.failures[name] = str(tools)
+            else:
+                self.tools |= {tool.spec.name: tool for tool in tools}
+
+    async def call(self, name: str, context: Context | None = None, /, **arguments: Any) -> ToolOutput:
+        output = await self.tools[name].call(arguments, context or Context())
+        assert isinstance(output, ToolOutput)
+        return output
+
+    async def revised(self, name: str, before: int) -> None:
+        """Wait until the tools of *name* have changed since revision *before*, and ask anew."""
+        async with asyncio.timeout(WAIT_S):
+            while self.sources[name].revision == before:
+                await asyncio.sleep(0)
+        await self.ask()
+
+
+@asynccontextmanager
+async def using(**servers: Server) -> AsyncGenerator[Used]:
+    """Open a plugin with *servers*, ask it for its tools, and close it."""
+    plugin = Mcp(Settings(mcpServers=servers))
+    async with plugin.open(None):  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] (it wants nothing of its context)
+        used = Used(plugin)
+        await asyncio.wait_for(used.ask(), WAIT_S)
+        yield used
+
+
+def told(*behaviour: str, **settings: Any) -> dict[str, Any]:
+    """Return the settings of mcp_peer.py as a file would hold them."""
+    return {"command": sys.executable, "args": [str(PEER), *behaviour], **settings}
