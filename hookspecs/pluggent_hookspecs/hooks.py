@@ -595,7 +595,7 @@ def write_record(event: Observation) -> None:
     """Keep a record of what happened; raise if it cannot be kept. Synchronous, in order, nothing is left out.
 
     Fires for every decision before anything is executed (DecisionMade), and for what begins
-    and ends: sessions, turns, model calls, tool calls, failures of hooks. If it fails, the
+    and ends: sessions, turns, model calls, tool calls, questions, failures of hooks. If it fails, the
     decision becomes a denial, and so does every one after it until a record could be written
     again; not so for a plugin that the operator lists as optional.
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
 
     from pluggent_host.attachments import audio as audio, file as file, image as image
     from pluggent_host.host import Host as Host
+    from pluggent_host.limiting import LimitChanges as LimitChanges
     from pluggent_host.memories import Memory as Memory
     from pluggent_host.pausing import Pending as Pending
     from pluggent_host.saying import TurnOptions as TurnOptions
@@ -39,6 +40,7 @@ _WHERE = {
     "Grants": "settings",
     "Host": "host",
     "HostSettings": "settings",
+    "LimitChanges": "limiting",
     "Limits": "settings",
     "Memory": "memories",
     "Pending": "pausing",

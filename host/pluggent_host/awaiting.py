@@ -24,7 +24,8 @@ class Call(NamedTuple):
     """One call that waits. ``arguments`` is the JSON text of exactly what will run, ``asks`` (plugin, its words).
 
     ``answer`` is "" while it is open, else "approved" or "denied", ``by`` whom and with what ``reason``.
-    A call without asks waits for nothing but one before it. ``workspace`` is the folder of the turn.
+    A call without asks waits for nothing but one before it. ``workspace`` is the folder of the turn,
+    ``reach`` the most that an approval is good for, ``approvers`` are those to whom asks are limited.
     """
 
     call_id: str
@@ -37,6 +38,8 @@ class Call(NamedTuple):
     by: str = ""
     reason: str = ""
     workspace: str = ""
+    reach: str = "always"
+    approvers: tuple[tuple[str, ...], ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -153,6 +156,8 @@ class _Book:
                 self._results.clear()
             case "Resolved":
                 self._resolved[_text(plain.get("digest"))] = plain
+            case "Dispatched":
+                self._use_up({_text(list_of(call)[0]) for call in list_of(plain.get("calls")) if list_of(call)})
             case "Settled":
                 self._results.add(_text(plain.get("call_id")))
             case _:
@@ -160,6 +165,12 @@ class _Book:
                 self._results.add(_text(message.get("tool_call_id")))
                 if message.get("role") != "tool":
                     self._paused = None  # the turn has gone on
+
+    def _use_up(self, calls: set[str]) -> None:
+        """An approval is good for one run of its call."""
+        for pending in map(object_of, list_of((self._paused or {}).get("pending"))):
+            if _text(pending.get("call_id")) in calls:
+                self._resolved.pop(_text(pending.get("digest")), None)
 
     def waiting(self) -> Waiting | None:
         """Return what was read."""
@@ -187,12 +198,13 @@ class _Book:
         return Call(
             _text(plain.get("call_id")), _text(plain.get("name")), _text(plain.get("capability")),
             _text(plain.get("arguments_json")), digest, asks, said, _text(answer.get("by")),
-            _text(answer.get("reason")), self._folders.get(digest, ""),
+            _text(answer.get("reason")), self._folders.get(digest, ""), _text(plain.get("reach")),
+            tuple(tuple(map(_text, list_of(names))) for names in list_of(plain.get("approvers"))),
         )  # fmt: skip
 
 
 _ASKED = frozenset({"Decided", "Paused"})
-_LATER = frozenset({"Resolved", "Settled", "Said"})
+_LATER = frozenset({"Resolved", "Dispatched", "Settled", "Said"})
 
 
 def _text(value: object) -> str:

@@ -378,7 +378,7 @@ class Batch:
                 slot.call.name,
                 operation.capability(),
                 # What is for the person goes to him through the output policies, not past them.
-                attrs.evolve(output, for_user=None, media=()),
+                attrs.evolve(output, for_user=None, media=()) if output.for_user or output.media else output,
                 operation.elapsed_s,
                 operation.ran,
             )

@@ -137,6 +137,7 @@ class Caller:
                 await _stop(task, awaitable, stopping_s)
                 raise Late
         if task.cancelled():
+            _never_begun(awaitable)
             raise asyncio.CancelledError
         value, error = task.result()
         if error is not None:
@@ -166,6 +167,10 @@ async def _stop(task: asyncio.Task[Any], awaitable: Awaitable[Any], stopping_s: 
     task.cancel()
     # Even with no time to clean up, one trip through the loop lets the cancellation arrive.
     await asyncio.wait((task,), timeout=stopping_s)
+    _never_begun(awaitable)
+
+
+def _never_begun(awaitable: Awaitable[Any]) -> None:
     if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
         awaitable.close()  # cancelled before its first step, it would be complained about
 

@@ -33,6 +33,10 @@ _TO_FREEZE: tuple[Band, ...] = ("host-first", "normal", "late", "security", "hos
 _ONION: tuple[Band, ...] = ("host-first", "security", "normal", "late", "host-last")
 
 
+def _abstention(impl: Impl) -> tuple[None, Vote]:
+    return None, Vote(impl.plugin, "none")
+
+
 @attrs.frozen(eq=False)
 class Impl:
     """One implementation: whose it is, what to call, and why it stands where it stands."""
@@ -45,12 +49,10 @@ class Impl:
     events: tuple[type, ...] = ()
     incremental: int | None = None
     why: str = ""
-    abstains: tuple[None, Vote] = attrs.field(init=False, repr=False)
+    abstains: tuple[None, Vote] = attrs.field(
+        init=False, repr=False, default=attrs.Factory(_abstention, takes_self=True)
+    )
     """The ballot of no opinion: nearly all are, so it is made once."""
-
-    @abstains.default
-    def _abstains(self) -> tuple[None, Vote]:
-        return None, Vote(self.plugin, "none")
 
 
 Chain = tuple[Impl, ...]

@@ -59,7 +59,8 @@ def from_json(data: bytes, type: Any) -> Any:
 
 def to_plain(value: object) -> Any:
     """Return *value* as dicts, lists and scalars."""
-    return _converter().unstructure(value)
+    kind: Any = type(value)
+    return _writer(kind)(value)
 
 
 def line_of(plain: object) -> bytes:
@@ -90,6 +91,11 @@ def from_plain(plain: object, type: Any) -> Any:
         name = getattr(type, "__name__", None) or str(type)
         why = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"not a {name}: {why}") from error
+
+
+@cache
+def _writer(kind: type[Any]) -> Callable[[Any], Any]:
+    return _converter().get_unstructure_hook(kind)
 
 
 @cache
@@ -142,7 +148,13 @@ def _object_writer(converter: cattrs.Converter, cls: Any) -> Callable[[Any], dic
     attrs.resolve_types(cls, localns=_NAMES)
     fields = make_dict_unstructure_fn(cls, converter, _cattrs_omit_if_default=True)
     name = cls.__name__
-    return lambda value: {TAG: name, **fields(value)}
+
+    def write(value: Any) -> dict[str, Any]:
+        made = fields(value)
+        made[TAG] = name
+        return made
+
+    return write
 
 
 def _object_reader(converter: cattrs.Converter, cls: Any) -> Callable[[Any, Any], Any]:

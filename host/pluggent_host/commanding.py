@@ -46,6 +46,7 @@ class LentHost:
         self._host: Host | None = None
         self._named: dict[str, _Where] = {}
         self._idle: dict[_Key, list[Session]] = {}
+        self._origins: dict[str, str] = {}
         self._closed = False
 
     async def aclose(self) -> None:
@@ -53,6 +54,10 @@ class LentHost:
         async with self._lock:
             self._closed = True
             await self._stack.aclose()
+
+    def origin_of(self, session_id: str) -> str:
+        """Return on whose behalf everything in that session happens, below a tool too; empty if it is none of these."""
+        return self._origins.get(session_id, "")
 
     async def tools(self, *choices: str) -> tuple[HostTool, ...]:
         """See HostOperations."""
@@ -103,6 +108,7 @@ class LentHost:
             choices, origin, principal = key
             host = await self._opened()
             session = await host.session(tools=choices, origin=origin, principal=principal)
+            self._origins[session.id] = origin
         try:
             yield session
         finally:

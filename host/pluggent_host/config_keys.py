@@ -7,6 +7,7 @@ values come from is no question here; see config.py. Standard library only.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -42,6 +43,10 @@ class Kind(NamedTuple):
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _is_digest(value: str) -> bool:
+    return re.fullmatch(r"sha256:[0-9a-f]{64}", value) is not None
 
 
 def _is_boolean(value: object) -> bool:
@@ -128,6 +133,7 @@ def _limits_of_a_tool() -> Kind:
 
 
 _TEXT = Kind("text", _is_text, parse=str)
+_KEY_DIGEST = Kind('"sha256:" and 64 hexadecimal digits', lambda value: _is_text(value) and _is_digest(value))
 _BOOLEAN = Kind("true or false", _is_boolean, parse=_boolean)
 _NAMES = Kind("a list of names", _is_names, _distinct)
 _LISTABLE = _NAMES._replace(parse=_listed)
@@ -234,6 +240,7 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "timeouts.close_s": Key(_SECONDS),
         "timeouts.source_s": Key(_SECONDS),
         "timeouts.model_s": Key(_SECONDS),
+        "approvers": Key(_table(_KEY_DIGEST), _entries),
         "required": Key(_table(_NAMES), _entries),
         "order": Key(_NAMES),
         "aliases": Key(_table(_TEXT), _entries),

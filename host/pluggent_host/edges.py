@@ -13,6 +13,7 @@ from pluggent_hookspecs.events import InputEvent, OutputEvent, Scope
 from pluggent_hookspecs.messages import Message, Role
 from pluggent_hookspecs.observations import Change
 
+from pluggent_host.digests import with_digest
 from pluggent_host.modelcalls import message_digest
 from pluggent_host.operation import Attempt, Hooks, Journal
 from pluggent_host.quoting import quoted
@@ -39,7 +40,7 @@ class _Edge:
 
     def freeze(self, event: Any) -> Any:
         head = f"{self.scope.session_id}\n{self.id}\n".encode()
-        return attrs.evolve(event, digest=hashlib.sha256(head + message_digest(event.message)).hexdigest())
+        return with_digest(event, hashlib.sha256(head + message_digest(event.message)).hexdigest())
 
     def digest(self, event: Any) -> str:
         return str(event.digest)

@@ -106,7 +106,7 @@ class Form:
 
     def problems(self, field: Field, value: Json) -> tuple[str, ...]:
         """Return what is wrong with *value* for one field; empty if nothing is."""
-        alone = {"type": "object", "properties": {field.name: _properties(self.schema)[field.name]}}
+        alone: dict[str, Json] = {"type": "object", "properties": {field.name: _properties(self.schema)[field.name]}}
         return (*Checker(alone).problems({field.name: value}), *_ill_formed(field, {field.name: value}))
 
 
@@ -187,9 +187,10 @@ def _options(schema: Mapping[str, Json]) -> tuple[tuple[Option, ...], bool]:
 
 
 def _option(given: object) -> Option:
-    if not isinstance(given, Mapping) or not isinstance(given.get("const"), str | int | float):
+    nothing: Mapping[str, Json] = {}
+    choice = cast("Mapping[str, Json]", given) if isinstance(given, Mapping) else nothing
+    if not isinstance(choice.get("const"), str | int | float):
         raise ValueError("each of its choices needs a const, and may have a title")
-    choice = cast("Mapping[str, Json]", given)
     return Option(choice["const"], str(choice.get("title", choice["const"])))
 
 

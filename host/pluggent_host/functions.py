@@ -69,11 +69,10 @@ def definition_digest(spec: ToolSpec) -> str:
 
 
 def _digest(spec: ToolSpec) -> str:
-    flags = (spec.idempotent, spec.exclusive, spec.concurrent)
+    # Appended, so that tools without it keep the digest that they had.
+    flags = (spec.idempotent, spec.exclusive, spec.concurrent, *((True,) if spec.stops_batch else ()))
     effects = None if spec.effects is None else sorted(spec.effects)
     shown = (spec.name, spec.description, spec.parameters, effects, spec.timeout_s, flags, spec.extra)
-    if spec.stops_batch:  # appended, so that tools without it keep the digest that they had
-        shown = (*shown, "stops_batch")
     return hashlib.sha256(canonical(shown)).hexdigest()
 
 

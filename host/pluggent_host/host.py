@@ -28,19 +28,20 @@ from pluggent_host.catalog import PluginRecord
 from pluggent_host.chains import Chains
 from pluggent_host.conversation import Agent, Conversation
 from pluggent_host.discovery import Discovery
+from pluggent_host.limiting import GivenLimits, check_limits, limited
 from pluggent_host.loading import registered_name
 from pluggent_host.modellists import Models, models_of
 from pluggent_host.people import Answerer, Approver, people
 from pluggent_host.quota import check_names
-from pluggent_host.saying import check, check_limits, checked_metadata
+from pluggent_host.saying import check, checked_metadata
 from pluggent_host.session import OfferedTool, Session, offered
-from pluggent_host.settings import HostSettings, Limits
+from pluggent_host.settings import HostSettings
 from pluggent_host.standing import Approvals
 from pluggent_host.toolbox import ToolChoice
-from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, check_given, rebuild
+from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, rebuild
 from pluggent_host.turn_result import TurnResult
 from pluggent_host.watchers import EventStream
-from pluggent_host.wellformed import clean_history
+from pluggent_host.wellformed import check_given, clean_history
 
 K = TypeVar("K")
 
@@ -99,7 +100,7 @@ class Host:
         answerer: Answerer | None = None,
         settings: Mapping[str, Any] | None = None,
         system: str = "",
-        limits: Limits | None = None,
+        limits: GivenLimits | None = None,
         strict: bool | None = None,
         config: HostSettings | None = None,
         installed: bool | Discovery = True,
@@ -178,7 +179,7 @@ class Host:
         system: str | None = None,
         tools: Iterable[ToolChoice] | None = None,
         parameters: ModelParameters | None = None,
-        limits: Limits | None = None,
+        limits: GivenLimits | None = None,
         history: Iterable[Message] = (),
         metadata: Mapping[str, str] | None = None,
         dry_run: bool = False,
@@ -191,7 +192,7 @@ class Host:
         """Open a session. With ``state_dir``, an *id* that exists goes on where it stopped.
 
         *model*, *system* and *tools* default to the host's; *history* precedes the first turn of
-        a new session. *metadata* and *dry_run* hold for every turn of it, see TurnOptions; metadata
+        a new session. *limits*, *metadata* and *dry_run* hold for every turn of it, see TurnOptions; metadata
         of a new session is kept with it. A call that a crash interrupted is closed, never repeated. Raises
         ConfigError for an unknown model or tool, SessionError if another process has the session.
         """
@@ -204,7 +205,8 @@ class Host:
         check("dry_run", dry_run, bool)
         parts, settings = self._parts, self._parts.services.settings
         offer = await parts.toolbox.tools(self._defaults.tools if tools is None else tuple(tools))
-        check_names((limits or settings.limits).per_tool, offer.current)
+        own = limited(settings.limits, limits)
+        check_names(own.per_tool, offer.current)
         check_names([name for name in settings.stops_batch if "*" not in name], offer.current, "stops_batch")
         id = id or f"s{int(time()):x}-{secrets.token_hex(4)}"
         transcript = self._transcript(id)
@@ -225,7 +227,7 @@ class Host:
             Message.system(text) if text else None,
             offer,
             parameters or ModelParameters(),
-            limits or settings.limits,
+            own,
             self._defaults.workspace,
             self._defaults.protected(),
         )
@@ -370,7 +372,7 @@ def _merged(
     base: HostSettings,
     model: str,
     system: str,
-    limits: Limits | None,
+    limits: GivenLimits | None,
     *,
     strict: bool | None,
     plugins: Mapping[str, Any] | None,
@@ -378,7 +380,7 @@ def _merged(
     return base._replace(
         model=model or base.model,
         system=system or base.system,
-        limits=limits or base.limits,
+        limits=limited(base.limits, limits),
         strict=base.strict if strict is None else strict,
         plugins={**base.plugins, **(plugins or {})},
     )

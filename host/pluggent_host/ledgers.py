@@ -158,7 +158,7 @@ def _unusable(value: object) -> str:
         return ""
     if not isinstance(value, Usage):
         return f"returned {type(value).__name__}, not a Usage or None"
-    price: object = value.cost_usd
+    price: Any = value.cost_usd
     if price is not None and not (isinstance(price, int | float) and math.isfinite(price) and price >= 0):
         return f"returned a Usage with cost_usd={price!r}, which is no amount of money"
     return ""

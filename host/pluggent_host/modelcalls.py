@@ -29,6 +29,8 @@ from pluggent_hookspecs.observations import Change, ModelRetried
 
 from pluggent_host.calling import being_cancelled, said
 from pluggent_host.capabilities import Model
+from pluggent_host.digests import with_digest
+from pluggent_host.estimating import input_tokens, used_so_far
 from pluggent_host.functions import definition_digest
 from pluggent_host.operation import Attempt, Cost, Hooks, Journal
 from pluggent_host.quoting import quoted
@@ -43,8 +45,6 @@ HOOKS = Hooks(
     "transform_model_response",
     "decide_model_response",
 )
-BYTES_A_TOKEN = 4
-"""A rough mean of English text, for calls whose usage the vendor did not tell (OpenAI's help pages)."""
 
 
 def _plain(value: object) -> object:
@@ -173,7 +173,7 @@ class ModelCallOperation:
         ]
         digest = hashlib.sha256(_encoder.encode(head))
         digest.update(b"".join([message.memo(message_digest, message_digest) for message in request.messages]))
-        return attrs.evolve(event, digest=digest.hexdigest())
+        return with_digest(event, digest.hexdigest())
 
     def digest(self, event: ModelRequestEvent) -> str:
         return event.digest
@@ -228,7 +228,7 @@ class ModelCallOperation:
 
     def cost(self, event: ModelRequestEvent, attempt: int) -> Cost:
         request = event.request
-        sent = sum(len(message.text) for message in request.messages) // BYTES_A_TOKEN
+        sent = input_tokens(request)
         name = f"{self._provider.name}/{request.model}"
         most = request.parameters.max_output_tokens
         return Cost(ReserveEvent(self.scope, self.name, self.id, attempt, self._capability, name, sent, most), self)
@@ -291,7 +291,7 @@ class ModelCallOperation:
         try:
             response: object = await self._provider.complete(request)
         except asyncio.CancelledError:
-            self._use(_estimate(request, Message.assistant()))
+            self._use(used_so_far(request, Message.assistant()))
             raise
         reply = checked(response)
         self._use(reply.usage)
@@ -328,7 +328,7 @@ class ModelCallOperation:
             if reply.usage != Usage():
                 self._use(reply.usage)
             elif partial.content or not isinstance(error, ProviderError):
-                self._use(_estimate(request, partial))
+                self._use(used_so_far(request, partial))
             raise
 
     def _use(self, usage: Usage) -> None:
@@ -393,8 +393,3 @@ async def _closing(stream: Any) -> AsyncGenerator[AsyncIterator[Sequence[Delta]]
     finally:
         if (close := getattr(stream, "aclose", None)) is not None:
             await close()
-
-
-def _estimate(request: ModelRequest, partial: Message) -> Usage:
-    sent = sum(len(message.text) for message in request.messages)
-    return Usage(sent // BYTES_A_TOKEN, len(partial.text) // BYTES_A_TOKEN, estimated=True)

@@ -60,17 +60,20 @@ class NestedModelCall(ModelCallOperation):
 
 def prompt_of(prompt: str | Sequence[Message], system: str, parameters: ModelParameters | None, why: str) -> Prompt:
     """Return the request that a tool makes. Raises ValueError and TypeError for what is no conversation."""
-    given = (Message.user(prompt),) if isinstance(prompt, str) else tuple(prompt)
+    given: Sequence[object] = (Message.user(prompt),) if isinstance(prompt, str) else tuple(prompt)
     if not given:
         raise ValueError("prompt: there is no message in it")
-    for message in given:
-        if not isinstance(message, Message):
-            raise TypeError(f"prompt: expected text or messages, got {type(message).__name__}")
-        if message.role not in (Role.USER, Role.ASSISTANT) or message.tool_calls:
-            what = "with calls of tools" if message.tool_calls else f"of role {message.role}"
-            raise ValueError(f"prompt: a message {what}; there can be messages of user and assistant, without calls")
     above = (Message.system(clean(system)),) if system else ()
-    return Prompt((*above, *(clean_message(message) for message in given)), parameters or ModelParameters(), why)
+    return Prompt((*above, *map(_said, given)), parameters or ModelParameters(), why)
+
+
+def _said(message: object) -> Message:
+    if not isinstance(message, Message):
+        raise TypeError(f"prompt: expected text or messages, got {type(message).__name__}")
+    if message.role not in (Role.USER, Role.ASSISTANT) or message.tool_calls:
+        what = "with calls of tools" if message.tool_calls else f"of role {message.role}"
+        raise ValueError(f"prompt: a message {what}; there can be messages of user and assistant, without calls")
+    return clean_message(message)
 
 
 async def ask_model(nesting: Nesting, outer: ToolCallOperation, prompt: Prompt) -> ModelResponse:

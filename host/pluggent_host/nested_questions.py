@@ -29,7 +29,7 @@ async def ask_person(nesting: Nesting, outer: ToolCallOperation, question: Quest
     assert isinstance(decided, Ready)  # it can neither ask nor answer: see ANSWERS
     started = perf_counter()
     with nesting.standing_still(outer):
-        answer = await turn.wait_for_person(services.operations.perform(decided))
+        answer: Elicited = await turn.wait_for_person(services.operations.perform(decided))
     outcome, given = type(answer).__name__.lower(), tuple(answer.content) if isinstance(answer, Accepted) else ()
     told = QuestionAnswered(
         operation.scope, outer.event.call_id, outer.tool.capability, question.source, outcome,

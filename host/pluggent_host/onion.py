@@ -100,8 +100,8 @@ class Around(Generic[E, R]):
     def _checked(self, layer: Layer, rest: Rest[R], result: Any) -> R:
         if rest.calls and result is rest.last:
             return cast("R", result)
-        if rest.denied is not None:
-            raise rest.denied  # nobody answers what was denied
+        if self.attempts.denied is not None:
+            raise self.attempts.denied  # nobody answers what was denied, whoever has hidden it
         if rest.calls == 0 and not layer.answers:
             raise self._blame(layer, "did not call call_next(), which needs the operator's grant [grants] may_respond")
         try:
@@ -117,12 +117,16 @@ class Around(Generic[E, R]):
 
 
 class Attempts:
-    """The attempts at one operation and at what was reissued for it, in order; ``latest`` is the last of them."""
+    """The attempts at one operation and at what was reissued for it, in order; ``latest`` is the last of them.
+
+    ``denied`` is why the last one was refused, if it was.
+    """
 
     def __init__(self) -> None:
         self.latest: Attempt | None = None
         self.made = 0
         self.reissues = 0
+        self.denied: errors.Denied | None = None
         self._failure = ""
         self._ended = 0.0
         self._told = False
@@ -174,7 +178,6 @@ class Rest(Generic[R]):
         self._retries = retries
         self.running: asyncio.Task[Any] | None = None
         self.abandoned = False
-        self.denied: errors.Denied | None = None
         self.calls = 0
         self.last: R | None = None
         self.over = False
@@ -204,9 +207,9 @@ class Rest(Generic[R]):
         self._clock.stop()
         try:
             self.last = await inner()
-            self.denied = None
+            self._attempts.denied = None
         except errors.Denied as error:
-            self.denied = error
+            self._attempts.denied = error
             raise
         finally:
             self.running = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import errors
@@ -21,7 +21,7 @@ from pluggent_host.conversation import Services
 from pluggent_host.forms import MOST_BYTES, Form, form_of, plain_object
 from pluggent_host.operation import Attempt, Hooks, Journal
 from pluggent_host.quoting import quoted
-from pluggent_host.wellformed import clean
+from pluggent_host.wellformed import clean, clean_json
 
 HOOK = "answer_question"
 
@@ -36,11 +36,12 @@ class Question:
     form: Form
 
 
-def question_of(message: str, schema: Mapping[str, Json], source: str) -> Question:
+def question_of(message: object, schema: object, source: object) -> Question:
     """Return the question that a tool asks. Raises ArgumentProblems if nobody can be asked so."""
     if not isinstance(message, str) or not isinstance(source, str):
         raise ArgumentProblems(["a question is a text, a schema and a source"])
-    given = plain_object(schema)
+    plain_object(schema)  # refused here if it is none; as it was given, its fields are in order
+    given = cast("Mapping[str, Json]", clean_json(thaw(cast("Json", schema))))
     size = len(message.encode("utf-8", "surrogatepass")) + len(source) + len(canonical(given))
     if size > MOST_BYTES:
         raise ArgumentProblems([f"a question has {MOST_BYTES:,} bytes at most; this one has {size:,}"])
@@ -128,8 +129,8 @@ class QuestionOperation:
                 try:
                     return Accepted(self._question.form.fitted(content)), ""
                 except ArgumentProblems as error:
-                    places = sorted({problem.partition(":")[0] for problem in error.problems})
-                    return None, f"answered with something that does not fit at {', '.join(places)}"
+                    places = {problem.partition(":")[0] for problem in error.problems if problem.startswith("$")}
+                    return None, f"answered with something that does not fit at {', '.join(sorted(places)) or '$'}"
             case _:
                 return None, f"answered {type(value).__name__}, not Accepted, Declined, Cancelled or None"
 

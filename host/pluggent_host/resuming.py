@@ -151,7 +151,8 @@ class ResumedBatch(Batch):
         slot = self._slot(call, operation)
         tool = operation.tool
         same = pending.capability == tool.capability and pending.definition == tool.definition
-        if not same or (pending.digest and event.digest != pending.digest):
+        moved = pending.workspace != turn.scope.workspace  # then it is a request that nobody has answered yet
+        if not same or (pending.digest and event.digest != pending.digest and not moved):
             operation.kind = ToolErrorKind.DENIED
             await self._settle(slot, ToolOutput.error(CHANGED))
             return slot

@@ -12,10 +12,10 @@ from pluggent_hookspecs.messages import Message, Part, Role, Text
 from pluggent_hookspecs.models import ModelParameters
 
 from pluggent_host.conversation import Agent
+from pluggent_host.limiting import GivenLimits, check_limits, limited
 from pluggent_host.outputs import output_form
 from pluggent_host.pausing import Waiting
 from pluggent_host.quota import check_names
-from pluggent_host.settings import Limits, ToolLimits
 
 Content = str | Part | Sequence[str | Part] | Message
 MAX_METADATA = 4096
@@ -25,13 +25,15 @@ MAX_METADATA = 4096
 class TurnOptions(TypedDict, total=False):
     """How one turn is to go; what is not given is the session's.
 
+    ``limits`` is a Limits, which takes the place of the session's as a whole, defaults and
+    ``per_tool`` included, or a mapping of those that differ: ``{"tool_rounds": 3}``.
     ``metadata`` is the application's own, added to the session's and seen by every policy and
     record. In a ``dry_run`` everything is decided and recorded, and no tool with effects is run
     (what declares ``effects=()`` is). ``origin`` is the way in, such as api or cli.
     """
 
     parameters: ModelParameters | None
-    limits: Limits | None
+    limits: GivenLimits | None
     metadata: Mapping[str, str] | None
     dry_run: bool
     origin: str
@@ -43,7 +45,7 @@ class How:
 
     output: Any = None
     parameters: ModelParameters | None = None
-    limits: Limits | None = None
+    limits: GivenLimits | None = None
     metadata: Mapping[str, str] | None = None
     dry_run: bool = False
     origin: str = ""
@@ -56,15 +58,16 @@ class How:
         """Return *agent* for this turn. Raises TypeError, ConfigError and SessionError for what cannot be."""
         check_limits(self.limits)
         check("parameters", self.parameters, ModelParameters)
+        limits = limited(agent.limits, self.limits)
         if self.limits is not None:
-            check_names(self.limits.per_tool, agent.tools)
+            check_names(limits.per_tool, agent.tools)
         parameters = self.parameters or agent.parameters
         form = None if self.output is None else output_form(self.output)
         if form is not None:
             if parameters.output_schema is not None:
                 raise SessionError("output and parameters.output_schema are both given; output makes its own schema")
             parameters = attrs.evolve(parameters, output_schema=form.schema)
-        return attrs.evolve(agent, parameters=parameters, limits=self.limits or agent.limits, form=form)
+        return attrs.evolve(agent, parameters=parameters, limits=limits, form=form)
 
     def scope(self, scope: Scope, turn_id: str) -> Scope:
         """Return *scope* for this turn."""
@@ -91,30 +94,6 @@ def going_on(agent: Agent, scope: Scope, waiting: Waiting, output: Any = None) -
     agent = attrs.evolve(agent, parameters=parameters, limits=terms.with_limits(agent.limits), form=form)
     scope = attrs.evolve(scope, turn_id=waiting.paused.turn_id, origin="resume", metadata=terms.metadata)
     return agent, scope
-
-
-def check_limits(limits: object) -> None:
-    """Raise TypeError for what is no Limits, or holds what is no limit."""
-    check("limits", limits, Limits)
-    if not isinstance(limits, Limits):
-        return
-    for name, value in limits._asdict().items():
-        if name == "per_tool":
-            _check_per_tool(value)
-        elif not _is_limit(value):
-            raise TypeError(f"limits.{name}: expected a number of at least 0, or None, got {value!r}")
-
-
-def _check_per_tool(per_tool: object) -> None:
-    if not isinstance(per_tool, Mapping):
-        raise TypeError(f"limits.per_tool: expected a mapping of tool to ToolLimits(…), got {type(per_tool).__name__}")
-    for tool, limits in cast("Mapping[object, object]", per_tool).items():
-        if not isinstance(limits, ToolLimits) or not all(map(_is_limit, limits)):
-            raise TypeError(f"limits.per_tool[{tool!r}]: expected ToolLimits(…) of numbers or None, got {limits!r}")
-
-
-def _is_limit(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)
 
 
 def check(name: str, value: object, wanted: type) -> None:

@@ -105,6 +105,7 @@ class HostSettings(NamedTuple):
     grants: Grants = Grants()
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
+    approvers: Mapping[str, str] = NOTHING
     required: Mapping[str, tuple[str, ...]] = NOTHING
     order: tuple[str, ...] = ()
     aliases: Mapping[str, str] = NOTHING

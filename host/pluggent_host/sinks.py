@@ -14,6 +14,7 @@ from pluggent_hookspecs.observations import (
     ModelRetried,
     Observation,
     PluginStateChanged,
+    QuestionAnswered,
     SessionClosed,
     SessionOpened,
     ToolFinished,
@@ -26,8 +27,8 @@ from pluggent_host.calling import Caller
 from pluggent_host.chains import Chain
 
 RECORDED = (
-    DecisionMade, HookFailed, ModelCalled, ModelRetried, PluginStateChanged, SessionClosed, SessionOpened,
-    ToolFinished, ToolStarted, TurnEnded, TurnStarted,
+    DecisionMade, HookFailed, ModelCalled, ModelRetried, PluginStateChanged, QuestionAnswered, SessionClosed,
+    SessionOpened, ToolFinished, ToolStarted, TurnEnded, TurnStarted,
 )  # fmt: skip
 """What sinks are told; a decision on its own way, before anything is executed."""
 

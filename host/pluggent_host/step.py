@@ -112,10 +112,15 @@ EVENTS = (Started, Replied, ToolsSettled, Stopped)
 
 @attrs.frozen
 class AskModel:
-    """Ask the model; ``round`` counts from 0. ``notice`` is what the host has to tell it first."""
+    """Ask the model; ``round`` counts from 0.
+
+    ``notice`` is what the host has to tell it first, as a part of the conversation; ``warning``
+    what it tells it of a limit, in this request alone: it would be wrong in those of later turns.
+    """
 
     round: int
     notice: str = ""
+    warning: str = ""
 
 
 @attrs.frozen
@@ -158,7 +163,6 @@ class State:
     asks: int = 0
     denials: int = 0
     repairs: int = 0
-    warned: bool = False
     done: bool = False
 
     def progress(self) -> dict[str, Json]:
@@ -168,7 +172,8 @@ class State:
     @classmethod
     def resumed(cls, limits: Limits, progress: Mapping[str, Any]) -> State:
         """Return the state that *progress* tells, under *limits*."""
-        kept = dict(progress)
+        # A turn that another version has begun may tell more, or less.
+        kept = {name: value for name, value in progress.items() if name in attrs.fields_dict(cls)}
         kept["open_calls"] = tuple((str(id), str(signature)) for id, signature in progress["open_calls"])
         kept["rounds_seen"] = tuple(str(seen) for seen in progress["rounds_seen"])
         return cls(limits, **kept)
@@ -191,10 +196,10 @@ def step(state: State, event: Event) -> tuple[State, Effect]:
             assert_never(event)
 
 
-def _ask(state: State, notice: str = "") -> tuple[State, Effect]:
+def _ask(state: State, notice: str = "", warning: str = "") -> tuple[State, Effect]:
     if state.model_calls >= state.limits.model_calls:
         return _limit(state, "model_calls", state.limits.model_calls)
-    return attrs.evolve(state, model_calls=state.model_calls + 1), AskModel(state.model_calls, notice)
+    return attrs.evolve(state, model_calls=state.model_calls + 1), AskModel(state.model_calls, notice, warning)
 
 
 def _replied(state: State, event: Replied) -> tuple[State, Effect]:
@@ -249,16 +254,13 @@ def _settled(state: State, event: ToolsSettled) -> tuple[State, Effect]:
         return _limit(state, "repeats", state.limits.repeats)
     if (over := _overspent(state.limits, event.spent)) is not None:
         return _limit(state, *over)
-    notice = _warning(state, event.spent)
-    return _ask(attrs.evolve(state, warned=state.warned or bool(notice)), notice)
+    return _ask(state, warning=_warning(state, event.spent))
 
 
 def _warning(state: State, spent: Spent) -> str:
     """Return what the model has to know of limits before it goes on."""
     if state.tool_rounds >= state.limits.tool_rounds or state.model_calls + 1 >= state.limits.model_calls:
         return LAST_ROUND
-    if state.warned:
-        return ""
     nearly = attrs.evolve(spent, elapsed_s=spent.elapsed_s / NEARLY, usage=_scaled(spent.usage, 1 / NEARLY))
     over = _overspent(state.limits, nearly)
     return "" if over is None else NEARLY_SPENT.format(_WORDS[over[0]])

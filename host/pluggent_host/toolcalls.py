@@ -25,6 +25,7 @@ from pluggent_host.arguments import ArgumentProblems
 from pluggent_host.calling import Caller, Late, being_cancelled, said
 from pluggent_host.clock import Deadline
 from pluggent_host.confinement import stays_inside
+from pluggent_host.digests import framed, with_digest
 from pluggent_host.functions import FunctionTool
 from pluggent_host.operation import Attempt, Cost, Hooks, Journal
 from pluggent_host.quoting import quoted
@@ -116,7 +117,7 @@ class ToolCallOperation:
         return Change("", tuple(paths), {k: old[k] for k in paths if k in old}, {k: new[k] for k in paths if k in new})
 
     def freeze(self, event: ToolCallEvent) -> ToolCallEvent:
-        parts = (
+        parts = framed(
             event.scope.session_id.encode(),
             event.call_id.encode("utf-8", "surrogatepass"),
             self.id.encode(),
@@ -127,8 +128,7 @@ class ToolCallOperation:
             event.arguments_json,
         )
         self._frozen = event.arguments_json
-        framed = b"".join(b"%d:%b" % (len(part), part) for part in parts)
-        return attrs.evolve(event, digest=hashlib.sha256(framed).hexdigest())
+        return with_digest(event, hashlib.sha256(parts).hexdigest())
 
     def digest(self, event: ToolCallEvent) -> str:
         return event.digest

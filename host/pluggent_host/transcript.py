@@ -20,7 +20,9 @@ from pluggent_host.step import Outcome
 
 FORMAT = 1
 BY_HOST = "host"
-"""Who said what nobody else did: warnings, requests for an answer of the right form."""
+"""Who said what nobody else did: requests for an answer of the right form."""
+WARNING = "host's warning"
+"""Who said what one request ended with, and what is no part of the conversation: warnings before limits."""
 UNSURE = frozenset({str(ToolErrorKind.OUTCOME_UNKNOWN), str(ToolErrorKind.TIMEOUT), str(ToolErrorKind.CANCELLED)})
 """Outcomes after which a dispatched call may have happened or not."""
 SURE = frozenset({"", str(ToolErrorKind.FAILED), str(ToolErrorKind.RESULT), str(ToolErrorKind.WITHHELD)})
@@ -62,8 +64,9 @@ class TurnBegan:
 class Said:
     """A message joined the conversation; tool results have an entry of their own.
 
-    ``by`` is "host" for what the host itself said: a warning before a limit, a request for
-    an answer of the right form.
+    ``by`` is "host" for what the host itself said: a request for an answer of the right form;
+    and "host's warning" for what it told the model of a limit, in one request alone: that is
+    on record here, and joined nothing.
     """
 
     turn_id: str
@@ -254,6 +257,8 @@ class _Book:
         self.paused: Paused | None = None
         self.said: Message | None = None
         self.resolved: dict[str, Resolved] = {}
+        self.used: set[str] = set()
+        """What was approved in this pause and has run: the same approval once more is none."""
         self.standing: list[Standing] = []
         self.starts: dict[str, int] = {}
         """Where in the messages those of a turn begin."""
@@ -269,6 +274,8 @@ class _Book:
                 self.turn_id, self.over, self.turns, self.said = turn_id, False, self.turns + 1, None
             case Said(message=message) if message.tool_call_id in {call.id for call in self.open}:
                 self.results[message.tool_call_id or ""] = message
+            case Said(by=by) if by == WARNING:
+                pass
             case Said(turn_id, message):
                 self._flush()
                 self.starts.setdefault(turn_id, len(self.messages))
@@ -294,11 +301,11 @@ class _Book:
                 self._flush()
                 self.over = True
             case Paused():
-                self.paused, self.resolved = entry, {}
+                self.paused, self.resolved, self.used = entry, {}, set()
                 self.below.clear()
                 self.told.clear()
             case Resolved(digest=digest):
-                if self.paused is not None and entry.asked_at_s == self.paused.at_s:
+                if self.paused is not None and entry.asked_at_s == self.paused.at_s and digest not in self.used:
                     self.resolved[digest] = entry
             case Standing():
                 self.standing.append(entry)
@@ -317,6 +324,7 @@ class _Book:
         """An approval is good for one run of its call, whatever becomes of that."""
         for each in self.paused.pending if self.paused is not None else ():
             if each.call_id in calls:
+                self.used.add(each.digest)
                 self.resolved.pop(each.digest, None)
 
     def _waiting(self) -> Waiting | None:
@@ -382,23 +390,3 @@ def close_call(turn_id: str, call: ToolCall, *, dispatched: bool = False, begun:
         kind = ToolErrorKind.NOT_RUN
         text = "This call was not run: the turn ended before."
     return Settled(turn_id, call.id, Message.tool(call, text, is_error=True), str(kind))
-
-
-def check_given(messages: tuple[Message, ...]) -> None:
-    """Raise ValueError, naming the first message that is wrong, unless every call has one result."""
-    waiting: list[str] = []
-    for number, message in enumerate(messages):
-        if message.role is Role.TOOL:
-            if message.tool_call_id not in waiting:
-                raise ValueError(f"message {number} is the result of no call ({message.tool_call_id!r})")
-            waiting.remove(message.tool_call_id)
-            continue
-        if waiting:
-            raise ValueError(f"message {number} comes before the result of the call {waiting[0]!r}")
-        waiting = [call.id for call in message.tool_calls]
-        if message.role is not Role.ASSISTANT and waiting:
-            raise ValueError(f"message {number} has tool calls and is not the assistant's")
-        if len(set(waiting)) != len(waiting) or not all(waiting):
-            raise ValueError(f"message {number} has two calls of one id, or one without")
-    if waiting:
-        raise ValueError(f"there is no result of the call {waiting[0]!r} at the end")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from time import perf_counter, time
 from typing import Any, TypeVar, assert_never
 
@@ -46,6 +46,7 @@ from pluggent_host.step import (
 from pluggent_host.toolcalls import CallContext, ToolCallOperation
 from pluggent_host.transcript import (
     BY_HOST,
+    WARNING,
     Decided as DecidedEntry,
     Entry,
     Said,
@@ -198,12 +199,13 @@ class Turn:
 
     async def _do(self, effect: AskModel | RunTools) -> Event:
         match effect:
-            case AskModel(round, notice):
+            case AskModel(round, notice, warning):
+                told = Message.user(notice or warning)
+                if notice or warning:
+                    self.append(Said(self.scope.turn_id, told, BY_HOST if notice else WARNING))
                 if notice:
-                    said = Message.user(notice)
-                    self.append(Said(self.scope.turn_id, said, BY_HOST))
-                    self.add(said)
-                return await self._ask_model(round)
+                    self.add(told)
+                return await self._ask_model(round, (told,) if warning else ())
             case RunTools(_, round):
                 assert self.reply is not None
                 return self.after(await run_batch(self, self.offered, self.reply.tool_calls, round), round)
@@ -252,14 +254,14 @@ class Turn:
 
     # ---- the model -----------------------------------------------------------------------
 
-    async def _ask_model(self, round: int) -> Event:
+    async def _ask_model(self, round: int, warned: Sequence[Message] = ()) -> Event:
         agent = self._agent
         chain, hook_s = self._services.chains["select_tools"], self._services.settings.timeouts.hook_s
         tools = await agent.offer.latest()
         offered = await select_tools(chain, self.caller, hook_s, self, self.scope, tools)
         system = (agent.system,) if agent.system is not None else ()
         request = ModelRequest(
-            agent.model.name, (*system, *self.conversation.messages), offered.specs, agent.parameters
+            agent.model.name, (*system, *self.conversation.messages, *warned), offered.specs, agent.parameters
         )
         operation = ModelCallOperation(
             self, self.scope, agent.model.provider, agent.model.capability, request, offered, round,

@@ -8,7 +8,7 @@ import attrs
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role
 
-from pluggent_host.transcript import BY_HOST, Decided, Dispatched, Entry, Said, Settled, Undone
+from pluggent_host.transcript import Decided, Dispatched, Entry, Said, Settled, Undone
 
 _NOT_RUN = frozenset({str(ToolErrorKind.NOT_RUN), str(ToolErrorKind.SKIPPED), str(ToolErrorKind.DENIED)})
 
@@ -34,7 +34,7 @@ def last_exchange(entries: Iterable[Entry]) -> Exchange | None:
     running: dict[str, tuple[str, str]] = {}
     for entry in entries:
         match entry:
-            case Said(turn_id, message, by) if message.role is Role.USER and by != BY_HOST:
+            case Said(turn_id, message, by) if message.role is Role.USER and not by:
                 exchanges.append(Exchange(turn_id, message))
             case Decided(decision) if decision.capability:
                 capabilities[decision.call_id] = decision.capability

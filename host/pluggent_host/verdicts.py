@@ -15,7 +15,7 @@ from pluggent_host.settings import Grants
 
 HOST = "host"
 DOUBT = "host:doubt"
-"""Who votes when a call may already have happened."""
+"""Who votes where nothing but a person will do: a call that may have happened, a prompt of a stranger's."""
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import Json
-from pluggent_hookspecs.messages import Message, Part, Text, ToolCall, VendorPart
+from pluggent_hookspecs.messages import Message, Part, Role, Text, ToolCall, VendorPart
 
 _OF_HOST = re.compile(r"t\d+\.")
 """How the ids of operations begin, and so those of calls below others."""
@@ -112,3 +112,23 @@ def with_distinct_ids(message: Message, round: int) -> Message:
 
 def _is_unusable(id: str) -> bool:
     return not id or _OF_HOST.match(id) is not None
+
+
+def check_given(messages: tuple[Message, ...]) -> None:
+    """Raise ValueError, naming the first message that is wrong, unless every call has one result."""
+    waiting: list[str] = []
+    for number, message in enumerate(messages):
+        if message.role is Role.TOOL:
+            if message.tool_call_id not in waiting:
+                raise ValueError(f"message {number} is the result of no call ({message.tool_call_id!r})")
+            waiting.remove(message.tool_call_id)
+            continue
+        if waiting:
+            raise ValueError(f"message {number} comes before the result of the call {waiting[0]!r}")
+        waiting = [call.id for call in message.tool_calls]
+        if message.role is not Role.ASSISTANT and waiting:
+            raise ValueError(f"message {number} has tool calls and is not the assistant's")
+        if len(set(waiting)) != len(waiting) or not all(waiting):
+            raise ValueError(f"message {number} has two calls of one id, or one without")
+    if waiting:
+        raise ValueError(f"there is no result of the call {waiting[0]!r} at the end")

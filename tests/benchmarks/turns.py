@@ -12,28 +12,18 @@ from functools import partial
 from pathlib import Path
 
 import httpx2 as httpx
+from calls import Nothing, add
 from figures import row, show
-from pluggent_hookspecs import Message, hookimpl
+from pluggent_hookspecs import Message, Secret
 from pluggent_host import Host
+from pluggent_openai.plugin import OpenAI
+from pluggent_retry.plugin import Retry
 
 ROUNDS = 7
 PRIOR = 2000
 CALLS = 50
 KEY = "not-a-secret"
 ROLES = ("user", "assistant")
-
-
-class Nothing:
-    """A policy that has no objection."""
-
-    @hookimpl
-    def decide_tool_call(self, event: object) -> None:
-        """Say nothing."""
-
-
-async def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def main() -> None:
@@ -78,13 +68,13 @@ async def print_tool_calls(url: str) -> None:
         async with host(url, "calls-1", policies) as one, host(url, f"calls-{CALLS + 1}", policies) as many:
             first = [await cost(partial(turn, one), 10) for _ in range(ROUNDS)]
             all_of_them = [await cost(partial(turn, many), 10) for _ in range(ROUNDS)]
-        row(f"{count} policies", [1000 * (b - a) / CALLS for a, b in zip(first, all_of_them, strict=True)])
+        row(f"{count} policies", [1000 * (each - min(first)) / CALLS for each in all_of_them])
 
 
 def host(url: str, model: str, policies: list[Nothing] | None = None):
-    """Return a host that is to be opened."""
-    settings = {"pluggent-openai": {"base_url": url, "api_key": "env:BENCHMARK_KEY"}}
-    return Host.open(model=f"openai/{model}", tools=[add], policies=policies or [], settings=settings)
+    """Return a host that is to be opened, with a provider and retries and nothing else that happens to be installed."""
+    plugins = [OpenAI(OpenAI.Settings(base_url=url, api_key=Secret("env:BENCHMARK_KEY"))), Retry()]
+    return Host.open(model=f"openai/{model}", tools=[add], plugins=plugins, policies=policies or [], installed=False)
 
 
 async def bare_turn(client: httpx.AsyncClient, url: str, prior: list[dict[str, str]]) -> None:

@@ -11,68 +11,16 @@ from pluggent_hookspecs import (
     Deny,
     Respond,
     ToolCall,
-    ToolContext,
-    ToolErrorKind,
     ToolOutput,
     hookimpl,
     tool,
 )
-from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits, Why
-from pluggent_host.functions import definition_digest, function_tool
-from pluggent_host.settings import Timeouts, ToolLimits
+from pluggent_host.settings import ToolLimits
 from pluggent_host.testing.fakes import call
-from pluggent_host.transcript import Dispatched, Settled
-from policy_stage import stage
+from pluggent_host.transcript import Dispatched
+from stopping import BATCH, SKIPPED, Tools, about_gate
 from talking import WAIT_S, assert_whole, results, talking
-
-SKIPPED = (
-    "This call was not run: 'gate', a call before it in the same reply, {}, and what stands behind it runs"
-    " only if it succeeds. Look at that result first."
-)
-BATCH = (call("before"), call("gate"), call("behind"))
-
-
-class Tools:
-    """Three tools; ``gate`` stops what is behind it, and does what ``does`` says."""
-
-    def __init__(self, does: Any = None, **marks: Any) -> None:
-        self.ran: list[str] = []
-        self.does = does
-        self.marks = {"effects": (), "stops_batch": True, **marks}
-
-    def all(self) -> list[Any]:
-        @tool(effects=())
-        async def before() -> str:
-            """Run."""
-            self.ran.append("before")
-            return "before"
-
-        @tool(**self.marks)
-        async def gate(context: ToolContext) -> Any:
-            """Run, or not."""
-            self.ran.append("gate")
-            if isinstance(self.does, BaseException):
-                raise self.does
-            return self.does(context) if callable(self.does) else self.does
-
-        @tool(effects=("shell",))
-        async def behind() -> str:
-            """Run."""
-            self.ran.append("behind")
-            return "behind"
-
-        return [before, gate, behind]
-
-
-def about_gate(decision: object) -> object:
-    class Policy:
-        @hookimpl
-        def decide_tool_call(self, event: Any) -> Any:
-            return decision if event.tool.name == "gate" else None
-
-    return Policy()
-
 
 # ---- what stops
 
@@ -126,7 +74,7 @@ async def test_nothing_behind_a_call_that_nobody_approved_is_run_and_the_turn_en
 
 async def test_nothing_behind_a_call_that_timed_out_is_run() -> None:
     hang = asyncio.Event()
-    tools = Tools(lambda _: hang.wait(), timeout_s=0.01)
+    tools = Tools()
 
     @tool(effects=(), stops_batch=True, timeout_s=0.01)
     async def gate() -> None:
@@ -343,132 +291,3 @@ async def test_an_exclusive_call_that_is_asked_about_only_when_its_turn_comes_is
         await session.say("go")
 
     assert tools.ran == ["behind", "gate", "before"]
-
-
-# ---- what is on record
-
-
-async def test_a_skipped_call_is_on_record_with_a_kind_of_its_own() -> None:
-    tools = Tools(ValueError("no"))
-
-    async with talking(BATCH, "ok", tools=tools.all()) as session:
-        await session.say("go")
-        outcomes = [entry.outcome for entry in session.records() if isinstance(entry, Settled)]
-
-    assert outcomes == ["", ToolErrorKind.FAILED, ToolErrorKind.SKIPPED]
-
-
-async def test_a_skipped_call_does_not_count_against_the_limits_of_its_tool() -> None:
-    tools = Tools(ValueError("no"))
-    config = HostSettings(limits=Limits(per_tool={"behind": ToolLimits(calls=1)}))
-
-    async with talking(BATCH, call("behind", "again"), "ok", tools=tools.all(), config=config) as session:
-        await session.say("go")
-
-    assert tools.ran == ["before", "gate", "behind"]
-
-
-async def test_a_skipped_call_has_had_no_effect_that_undoing_would_name() -> None:
-    tools = Tools(ValueError("no"))
-
-    async with talking(BATCH, "ok", tools=tools.all()) as session:
-        await session.say("go")
-        exchange = await session.undo()
-
-    assert exchange is not None
-    assert exchange.effects == ()
-
-
-# ---- the operator
-
-
-@pytest.mark.parametrize("named", ["*", "gate", "app:tools:tool/gate", "app:tools:tool/g*"])
-async def test_the_operator_can_name_tools_that_stop(named: str) -> None:
-    tools = Tools(ValueError("no"), stops_batch=False)
-
-    async with talking(BATCH, "ok", tools=tools.all(), config=HostSettings(stops_batch=(named,))) as session:
-        await session.say("go")
-
-    assert tools.ran == ["before", "gate"]
-
-
-async def test_where_every_call_stops_an_unknown_tool_does_too() -> None:
-    tools = Tools()
-
-    async with talking(
-        (call("before"), call("nothing"), call("behind")), "ok", tools=tools.all(),
-        config=HostSettings(stops_batch=("*",)),
-    ) as session:  # fmt: skip
-        await session.say("go")
-
-    assert tools.ran == ["before"]
-
-
-async def test_a_tool_named_by_the_operator_that_no_session_has_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="stops_batch: 'gaet' is no tool of this session"):
-        async with stage(tools=Tools().all(), config=HostSettings(stops_batch=("gaet",))):
-            pass
-
-
-def test_a_definition_that_says_it_stops_is_another_definition() -> None:
-    def plain() -> None:
-        """Do."""
-
-    digests = {definition_digest(function_tool(tool(stops_batch=stops)(plain)).spec) for stops in (False, True)}
-
-    assert len(digests) == 2
-
-
-# ---- a pause
-
-
-PAUSING = HostSettings(on_ask="pause", timeouts=Timeouts(hook_s=5.0))
-
-
-@pytest.mark.parametrize("agreed", [True, False])
-async def test_what_stands_behind_a_call_that_waits_for_a_person_waits_with_it(agreed: bool) -> None:
-    tools = Tools()
-
-    async with talking(BATCH, "ok", tools=tools.all(), plugins=[about_gate(Ask("may I?"))], config=PAUSING) as session:
-        paused = await session.say("go")
-        ran = list(tools.ran)
-        await session.resume({each.call_id: agreed for each in paused.pending if each.asks})
-
-        assert [(each.name, bool(each.asks)) for each in paused.pending] == [("gate", True), ("behind", False)]
-        assert_whole(session.history)
-    assert ran == ["before"]
-    assert tools.ran == (["before", "gate", "behind"] if agreed else ["before"])
-
-
-async def test_a_refusal_on_resume_stops_calls_that_a_person_has_approved() -> None:
-    class Asks:
-        @hookimpl
-        def decide_tool_call(self, event: Any) -> Any:
-            return Ask("may I?") if event.tool.name != "before" else None
-
-    tools = Tools()
-    async with talking(BATCH, "ok", tools=tools.all(), plugins=[Asks()], config=PAUSING) as session:
-        paused = await session.say("go")
-        answers = {each.call_id: each.name == "behind" for each in paused.pending}
-        await session.resume(answers)
-
-        assert results(session.history)[2] == SKIPPED.format("was denied")
-    assert [each.name for each in paused.pending] == ["gate", "behind"]
-    assert tools.ran == ["before"]
-
-
-async def test_a_policy_that_denies_it_on_resume_stops_what_is_behind_it() -> None:
-    class Changes:
-        decision: Any = Ask("may I?")
-
-        @hookimpl
-        def decide_tool_call(self, event: Any) -> Any:
-            return self.decision if event.tool.name == "gate" else None
-
-    tools, policy = Tools(), Changes()
-    async with talking(BATCH, "ok", tools=tools.all(), plugins=[policy], config=PAUSING) as session:
-        paused = await session.say("go")
-        policy.decision = Deny("not any more")
-        await session.resume({paused.pending[0].call_id: True})
-
-    assert tools.ran == ["before"]

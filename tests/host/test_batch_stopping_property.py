@@ -83,7 +83,7 @@ class World:
                 raise ValueError("no")
             return one.name
 
-        marks = {"effects": one.effects, "concurrent": one.concurrent, "exclusive": one.exclusive}
+        marks: dict[str, Any] = {"effects": one.effects, "concurrent": one.concurrent, "exclusive": one.exclusive}
         return tool(name=one.name, stops_batch=one.stops, **marks)(run)
 
     @hookimpl

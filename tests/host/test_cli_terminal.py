@@ -9,7 +9,7 @@ from cli_support import Cli, nobody_reads, signalled, wait_for_line
 from fake_distributions import install
 
 CTRL_C, CTRL_D = "\x03", "\x04"
-QUESTION = "Allow this once? [y/N] "
+QUESTION = "Allow this once? [y/N, or s: its like in this session, a: always] "
 TOOLS = """
 import asyncio, pathlib
 from pluggent_hookspecs import hookimpl, tool

@@ -4,8 +4,20 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from pluggent_hookspecs import ConfigError, Deny, SessionError, SessionOpened, ToolContext, ToolOutput, hookimpl, tool
+from pluggent_hookspecs import (
+    Command,
+    ConfigError,
+    Deny,
+    SessionError,
+    SessionOpened,
+    ToolContext,
+    ToolOutput,
+    hookimpl,
+    tool,
+)
+from pluggent_host import SyncHost
 from pluggent_host.commanding import LentHost
+from pluggent_host.testing.fakes import ScriptedModel
 from talking import WAIT_S, hosting
 from tool_sources import Brings, Changing
 
@@ -166,7 +178,7 @@ async def test_cancelling_whoever_waits_cancels_the_call():
     began, ended = asyncio.Event(), asyncio.Event()
 
     @tool(effects=())
-    async def forever() -> str:
+    async def forever() -> None:
         """Never end."""
         began.set()
         try:
@@ -189,7 +201,7 @@ async def test_closing_ends_calls_that_still_run():
     began, ended = asyncio.Event(), asyncio.Event()
 
     @tool(effects=())
-    async def forever() -> str:
+    async def forever() -> None:
         """Never end."""
         began.set()
         try:
@@ -206,6 +218,28 @@ async def test_closing_ends_calls_that_still_run():
     assert ended.is_set()
     with pytest.raises(SessionError, match="the command has ended"):
         await operations.tools()
+
+
+def test_a_command_runs_in_one_way():
+    async def run_with(options, operations):
+        return 0
+
+    assert Command("x", "X.", run_with=run_with).run is None
+    with pytest.raises(TypeError, match="'x' needs one of run and run_with"):
+        Command("x", "X.")
+    with pytest.raises(TypeError, match="'x' needs one of run and run_with"):
+        Command("x", "X.", lambda _: 0, run_with=run_with)
+
+
+async def test_a_host_says_which_tools_a_session_would_offer():
+    async with hosting(tools=[add], plugins=[Brings(reboot)]) as host:
+        assert [tool.name for tool in await host.tools()] == ["add", "reboot"]
+        assert [tool.capability for tool in await host.tools(slow)] == ["app:brings:tool/reboot", "app:tools:tool/slow"]
+
+
+def test_a_host_without_a_loop_says_so_too():
+    with SyncHost.open(installed=False, tools=[add], plugins=[ScriptedModel()], model="scripted/m") as host:
+        assert [tool.name for tool in host.tools()] == ["add"]
 
 
 async def test_a_host_that_nobody_needs_is_not_opened():

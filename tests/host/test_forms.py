@@ -110,7 +110,9 @@ def test_an_answer_that_does_not_fit_is_refused(schema, value):
 
 
 @pytest.mark.parametrize(
-    "content", [{}, {"x": "a", "more": 1}, {"x": float("nan")}, {1: "a"}, {"x": object()}], ids=repr
+    "content",
+    [{}, {"x": "a", "more": 1}, {"x": float("nan")}, {1: "a"}, {"x": object()}],
+    ids=["missing", "more", "not a number", "no name", "no json"],
 )
 def test_what_is_missing_or_too_much_or_no_json_is_refused(content):
     with pytest.raises(ArgumentProblems):

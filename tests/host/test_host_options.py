@@ -10,7 +10,8 @@ from pluggent_host import Host
     ("options", "said"),
     [
         ({"tools": "weather"}, "write tools="),
-        ({"limits": {"tool_rounds": 3}}, "expected Limits"),
+        ({"limits": 3}, "expected Limits"),
+        ({"limits": {"rounds": 3}}, "there is no limit 'rounds'"),
         ({"config": {"model": "a/b"}}, "expected HostSettings"),
         ({"settings": ["x"]}, "settings: expected"),
     ],

@@ -61,7 +61,7 @@ async def test_every_attempt_is_reserved_before_and_settled_after_with_what_it_u
         ("model_call", "t1.0", 1), ("tool_call", "t1.0.0", 1), ("model_call", "t1.1", 1),
     ]  # fmt: skip
     first = ledger.reserved[0]
-    assert (first.model, first.input_tokens, first.max_output_tokens) == ("scripted/m", 10, 100)
+    assert (first.model, first.max_output_tokens) == ("scripted/m", 100)
     assert ledger.reserved[1].capability == "app:tools:tool/add"
     assert [(event.reservation, event.usage.input, event.outcome) for event in ledger.settled] == [
         ({"number": 1}, 10, "done"), ({"number": 2}, None, "done"), ({"number": 3}, 10, "done"),

@@ -1,5 +1,6 @@
 """Limits of single tools, and the warning that a model gets before a turn is ended."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pluggent_hookspecs.models import FinishReason, ModelResponse
 from pluggent_host import Limits, ToolLimits, Why
 from pluggent_host.step import LAST_ROUND, NEARLY_SPENT
 from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_host.transcript import Said
 from talking import assert_whole, hosting, talking
 
 
@@ -123,19 +125,42 @@ async def test_the_model_is_told_before_the_last_request():
     assert [request.messages[-1].text for request in model.requests] == ["go", "found a", LAST_ROUND]
 
 
-async def test_the_model_is_told_when_the_tokens_are_nearly_spent_and_only_once():
+async def test_the_model_is_told_when_the_tokens_are_nearly_spent_in_every_request_from_then_on():
     def spending(number: int) -> ModelResponse:
         return ModelResponse(
             Message.assistant((), (call("search", str(number), text=str(number)),)), usage=Usage(input=30)
         )
 
-    model = ScriptedModel(*(spending(number) for number in range(3)), "my answer")
-    async with talking(model=model, tools=[search], limits=Limits(tokens=105)) as session:
+    model = ScriptedModel(*(spending(number) for number in range(4)), "my answer")
+    async with talking(model=model, tools=[search], limits=Limits(tokens=130)) as session:
         result = await session.say("go")
 
     last = [request.messages[-1].text for request in model.requests]
+    warning = NEARLY_SPENT.format("token budget")
     assert result.text == "my answer"
-    assert last == ["go", "found 0", "found 1", NEARLY_SPENT.format("token budget")]
+    assert last == ["go", "found 0", "found 1", "found 2", warning]
+    assert [message.text for message in model.requests[-1].messages].count(warning) == 1
+
+
+async def test_a_warning_is_no_part_of_the_conversation_and_stays_on_record(tmp_path: Path):
+    model = ScriptedModel(call("search", "1", text="a"), "my answer", "another", "and one more")
+    limits = Limits(tool_rounds=1)
+    async with hosting(model=model, tools=[search], limits=limits, state_dir=tmp_path) as host:
+        async with await host.session("s") as session:
+            await session.say("go")
+            await session.say("go on")
+            told = [(entry.message.text, entry.by) for entry in session.records() if isinstance(entry, Said)]
+        async with await host.session("s") as session:
+            await session.say("in another process")
+            kept = [message.text for message in session.history]
+            exchange = await session.undo()
+
+    assert model.requests[1].messages[-1].text == LAST_ROUND
+    assert all(LAST_ROUND not in [message.text for message in request.messages] for request in model.requests[2:])
+    assert kept == ["go", "", "found a", "my answer", "go on", "another", "in another process", "and one more"]
+    assert (LAST_ROUND, "host's warning") in told
+    assert exchange is not None
+    assert exchange.message.text == "in another process"
 
 
 async def test_a_paused_reply_is_gone_on_with():

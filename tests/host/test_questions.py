@@ -1,6 +1,7 @@
 """What a tool asks a person for: an operation of its own, which approves nothing."""
 
 import asyncio
+from typing import Any
 
 import attrs
 import pytest
@@ -10,6 +11,7 @@ from pluggent_hookspecs import (
     Allow,
     Ask,
     Cancelled,
+    DecisionMade,
     Declined,
     Denied,
     Deny,
@@ -17,14 +19,20 @@ from pluggent_hookspecs import (
     LimitReached,
     QuestionAnswered,
     Respond,
+    ToolContext,
     ToolError,
     ToolErrorKind,
+    ToolOutput,
     hookimpl,
+    tool,
 )
-from pluggent_host import Host, HostSettings, Limits, SyncHost, Timeouts
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_host import HostSettings, Limits
+from pluggent_host.testing.fakes import call
 from policy_stage import Danger, stage
+from talking import WAIT_S
 
+NO_OBJECT: Any = 12
+NO_JSON: Any = object()
 CITY = {
     "type": "object",
     "properties": {"city": {"type": "string", "title": "City"}, "days": {"type": "integer", "default": 3}},
@@ -82,6 +90,22 @@ async def test_what_a_person_typed_is_for_the_tool_alone():
     assert "Xanadu" not in repr(on.recorder.events) + repr(on.session.records()) + repr(outcome)
 
 
+async def test_a_sink_keeps_that_a_question_was_asked_and_answered():
+    kept = []
+
+    class Sink:
+        @hookimpl
+        def write_record(self, event):
+            kept.append(event)
+
+    await run(eliciting(), Danger(), "done", plugins=[Sink(), Person(Accepted({"city": "Oslo"}))])
+
+    (asked,) = [event for event in kept if isinstance(event, DecisionMade) and event.operation == "question"]
+    (answered,) = [event for event in kept if isinstance(event, QuestionAnswered)]
+    assert kept.index(asked) < kept.index(answered)
+    assert (answered.by, answered.fields) == ("app:person", ("city", "days"))
+
+
 @pytest.mark.parametrize("answer", [Declined("not your business"), Cancelled("went away")])
 async def test_a_person_may_say_no_or_leave(answer):
     outcome, on = await run(eliciting(), Danger(), "done", plugins=[Person(answer)])
@@ -118,7 +142,7 @@ async def test_an_approver_is_not_asked_and_an_answer_approves_nothing():
 
 
 async def test_an_accepted_that_is_none_answers_nothing():
-    outcome, on = await run(eliciting(), Danger(), "done", plugins=[Person(Accepted(12))])
+    outcome, on = await run(eliciting(), Danger(), "done", plugins=[Person(Accepted(NO_OBJECT))])
 
     assert outcome == [Cancelled("nobody was there to answer")]
     assert on.recorder.of(HookFailed)[0].problem == "answered with something that does not fit at $"
@@ -131,7 +155,7 @@ async def test_an_accepted_that_is_none_answers_nothing():
         "yes",
         True,
         Accepted({"days": 1}),
-        Accepted({"city": object()}),
+        Accepted({"city": NO_JSON}),
         Accepted({"city": "x", "y": 1}),
         ValueError(),
     ],
@@ -235,19 +259,79 @@ async def test_a_tool_asks_a_person_only_so_often_in_a_turn():
     assert isinstance(outcome[0], LimitReached)
 
 
-async def test_the_clock_of_the_call_stands_still_while_a_person_thinks():
-    class Slow:
-        @hookimpl
-        async def answer_question(self, event):
-            thought = asyncio.Event()  # for longer than the call may take
-            asyncio.get_running_loop().call_later(0.05, thought.set)
-            await thought.wait()
-            return Accepted({"city": "Oslo"})
+class Slow:
+    """A person who thinks for longer than the calls may take."""
 
-    outcome, on = await run(eliciting(), Danger(), "done", plugins=[Slow()], timeout_s=0.02)
+    @hookimpl
+    async def answer_question(self, event):
+        thought = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.4, thought.set)
+        await thought.wait()
+        return Accepted({"city": "Oslo"})
+
+
+async def test_the_clock_of_the_call_stands_still_while_a_person_thinks():
+    outcome, on = await run(eliciting(), Danger(), "done", plugins=[Slow()], timeout_s=0.3)
 
     assert outcome == [Accepted({"city": "Oslo", "days": 3})]
     assert on.read_by_model() == ["used"]
+
+
+async def test_so_do_the_clocks_of_all_calls_above():
+    @tool(effects=(), timeout_s=0.3)
+    async def inner(context: ToolContext) -> str:
+        """Ask."""
+        return type(await context.elicit("Where?", CITY)).__name__
+
+    user, outcome = using(lambda context: context.call_tool("inner", {}), timeout_s=0.3)
+    async with stage(call("user"), "done", tools=[user, inner], plugins=[Slow(), Passing()]) as on:
+        result = await on.session.say("go")
+
+    assert outcome == [ToolOutput("Accepted")]
+    assert result.text == "done"
+
+
+class Passing:
+    """A layer around every call that only passes it on."""
+
+    @hookimpl
+    async def around_tool_call(self, event, call_next):
+        return await call_next()
+
+
+async def test_a_turn_that_is_cancelled_asks_nobody_any_more():
+    began, left = asyncio.Event(), asyncio.Event()
+
+    class Away:
+        @hookimpl
+        async def answer_question(self, event):
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                left.set()
+
+    user, outcome = using(eliciting())
+    async with stage(call("user"), "done", tools=[user], plugins=[Away()]) as on:
+        turn = asyncio.create_task(on.session.say("go"))
+        await asyncio.wait_for(began.wait(), WAIT_S)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    assert left.is_set()
+    assert outcome == []
+
+
+async def test_a_denied_question_can_end_the_turn():
+    class Policy:
+        @hookimpl
+        def decide_question(self, event):
+            return Deny("enough", ends_turn=True)
+
+    user, _ = using(eliciting())
+    async with stage(call("user"), "never said", tools=[user], plugins=[Policy()]) as on:
+        assert (await on.session.say("go")).why == "denied"
 
 
 async def test_in_a_dry_run_nobody_is_asked():
@@ -257,65 +341,3 @@ async def test_in_a_dry_run_nobody_is_asked():
         await on.session.say("go")
 
     assert outcome == [Cancelled("in a dry run nobody is asked")]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_an_application_answers_with_a_function(is_async):
-    def answer(event):
-        return Accepted({"city": event.source})
-
-    async def later(event):
-        return answer(event)
-
-    user, outcome = using(eliciting())
-    model = ScriptedModel(call("user"), "done")
-    async with (
-        Host.open(
-            model="scripted/m", plugins=[model], tools=[user], installed=False, answerer=later if is_async else answer
-        ) as host,
-        await host.session() as session,
-    ):
-        await session.say("go")
-
-    assert outcome == [Accepted({"city": "weather server", "days": 3})]
-
-
-def test_an_application_without_a_loop_may_block_while_it_answers():
-    user, outcome = using(eliciting())
-    model = ScriptedModel(call("user"), "done")
-    with SyncHost.open(
-        model="scripted/m",
-        plugins=[model],
-        tools=[user],
-        installed=False,
-        answerer=lambda _: Accepted({"city": "Oslo"}),
-    ) as host:
-        host.session().say("go")
-
-    assert outcome == [Accepted({"city": "Oslo", "days": 3})]
-
-
-async def test_a_program_that_was_not_listed_is_not_asked_and_one_that_was_has_a_time_limit(tmp_path):
-    from fake_distributions import importable, install  # the site is importable only here
-    from pluggent_host.discovery import discover
-
-    source = """
-import asyncio
-from pluggent_hookspecs import Accepted, hookimpl
-
-class Plugin:
-    @hookimpl
-    async def answer_question(self, event):
-        await asyncio.Event().wait()
-"""
-    install(tmp_path, "acme-desk", {"hooks/desk": "acme_desk:Plugin"}, modules={"acme_desk": source})
-    config = HostSettings(timeouts=Timeouts(approver_s=0.01))
-    with importable(tmp_path):
-        installed = discover([str(tmp_path)])
-        unlisted, on = await run(eliciting(), Danger(), "done", installed=installed, config=config)
-        listed = config._replace(grants=config.grants._replace(approvers=("acme-desk",)))
-        late, later = await run(eliciting(), Danger(), "done", installed=installed, config=listed)
-
-    assert unlisted == late == [Cancelled("nobody was there to answer")]
-    assert on.recorder.of(HookFailed) == []
-    assert later.recorder.of(HookFailed)[0].problem == "was too late"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from importlib import import_module
 
 import pytest
 from cli_support import Cli
@@ -171,9 +172,7 @@ async def chosen(site, *choices, **options):
     model = ScriptedModel()
     async with Host.open(model="scripted/m", plugins=[model], installed=discover([str(site)]), **options) as host:
         names = await offered(host, *choices)
-        import acme_sources  # it can be imported only while the site is there
-
-        return names, acme_sources.asked
+        return names, import_module("acme_sources").asked
 
 
 @pytest.mark.parametrize(

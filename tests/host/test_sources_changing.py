@@ -141,3 +141,46 @@ async def test_two_sessions_that_see_a_change_at_once_ask_once():
 
         assert {tool.name for tool in one.tools} == {tool.name for tool in other.tools} == {"new"}
     assert source.asked == 2
+
+
+async def test_a_name_that_a_source_took_later_stays_with_it_when_an_earlier_one_comes_to_have_it_too():
+    early, late = Changing(), Changing(Named("find", "mine"))
+    async with talking("a", "b", plugins=[Brings(Named("plain"), early, late)]) as session:
+        early.now(Named("find", "yours"))
+        await session.say("x")
+        assert {tool.name: tool.spec.description for tool in session.tools}["find"] == "mine"
+
+        late.now()
+        await session.say("y")
+        assert {tool.name: tool.spec.description for tool in session.tools}["find"] == "yours"
+
+
+async def test_a_choice_by_name_keeps_meaning_the_tool_that_it_meant():
+    early, late = Changing("find"), Changing()
+    plugins = [Brings(early), type("Other", (Brings,), {})(late)]
+    async with hosting("a", plugins=plugins) as host, await host.session(tools=["find"]) as session:
+        late.now(Named("find", "an impostor"))
+        await session.say("x")
+
+        assert [tool.capability for tool in session.tools if tool.name == "find"] == ["app:brings:tool/find"]
+
+
+async def test_a_call_whose_source_is_gone_is_refused_and_the_turn_goes_on():
+    source = Changing("old")
+    replies = (call("change"), call("old")), "done"
+
+    async with talking(*replies, tools=[changing(source, OSError("gone"))], plugins=[Brings(source)]) as session:
+        result = await session.say("go")
+
+        assert result.text == "done"
+        assert "or is gone, so it was not run" in results(session.history)[1]
+
+
+async def test_nothing_is_asked_again_while_nothing_changes():
+    source = Changing("old")
+    replies = call("old"), call("old", n=1), "done"
+    async with talking(*replies, plugins=[Brings(source)]) as session:
+        await session.say("go")
+        await session.say("again")
+
+    assert source.asked == 1

@@ -197,7 +197,7 @@ def test_a_little_less_than_the_limit_is_fine():
 
     effect = after(Replied(CALL, so_far), ToolsSettled(RESULT, spent=so_far), limits=limits)[1]
 
-    assert effect == AskModel(1, NEARLY_SPENT.format("time"))
+    assert effect == AskModel(1, warning=NEARLY_SPENT.format("time"))
 
 
 def test_unknown_usage_and_cost_reach_no_limit():

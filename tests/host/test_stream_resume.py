@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pluggent_hookspecs import Ask, DecisionMade, TextShown, ToolFinished, ToolStarted, TurnEnded, hookimpl, tool
-from pluggent_hookspecs.errors import ProviderError, SessionError
+from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind, SessionError
 from pluggent_host import Approval, HostSettings, Session, SyncHost, Why
 from pluggent_host.testing.fakes import ScriptedModel, call
 from talking import assert_whole, hosting, results, shape, talking
@@ -32,10 +32,8 @@ def options(**more: Any) -> dict[str, Any]:
 
 
 async def seen(session: Session, answers: dict[str, bool | Approval] | None = None) -> tuple[list[Any], Any]:
-    told: list[Any] = []
     async with session.stream_resume(answers) as events:
-        async for event in events:
-            told.append(event)
+        told = [event async for event in events]
     return told, events.result
 
 
@@ -112,7 +110,9 @@ async def test_leaving_the_stream_early_cancels_the_turn_and_leaves_the_conversa
 
 
 async def test_a_resumed_turn_that_fails_raises_at_the_end_of_its_events() -> None:
-    async with talking(call("write", "1", text="a"), ProviderError("unavailable", "down"), **options()) as session:
+    async with talking(
+        call("write", "1", text="a"), ProviderError(ProviderErrorKind.UNAVAILABLE, "down"), **options()
+    ) as session:
         await session.say("go")
         with pytest.raises(ProviderError, match="down"):
             await seen(session, {"1": True})

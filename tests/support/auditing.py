@@ -50,4 +50,5 @@ def command(*words: str, **settings: Any) -> int:
     parser = argparse.ArgumentParser()
     assert made.configure is not None
     made.configure(parser)
+    assert made.run is not None
     return made.run(parser.parse_args(words))

@@ -8,7 +8,7 @@ from cli_support import Cli, Terminal
 
 CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
 GREETING = "Ctrl-D leaves."
-QUESTION = "Allow this once? [y/N] "
+QUESTION = "Allow this once? [y/N, or s: its like in this session, a: always] "
 
 
 @contextmanager

@@ -18,7 +18,7 @@ BEHAVIOUR = set(sys.argv[1:])
 OBJECT = {"type": "object"}
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-UNASKED = {
+UNASKED: dict[str, dict[str, Any]] = {
     "sampling/createMessage": {"messages": [], "maxTokens": 1},
     "elicitation/create": {"message": "x", "requestedSchema": {"type": "object", "properties": {}}},
     "roots/list": {},
@@ -66,7 +66,8 @@ class Peer:
                 info = {"name": "peer", "version": "1"}
                 return {"result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}}
             case "tools/list":
-                return {"result": self.listed((message.get("params") or {}).get("cursor"))}
+                params: dict[str, Any] = message.get("params") or {}
+                return {"result": self.listed(params.get("cursor"))}
             case "ping":
                 return {"result": {}}
             case _:
@@ -78,7 +79,9 @@ class Peer:
         if "endless" in BEHAVIOUR:
             return {"tools": [], "nextCursor": f"{int(cursor or 0) + 1}"}
         if "circle" in BEHAVIOUR:
-            return {"tools": self.tools, "nextCursor": "again"} if cursor is None else {"tools": [], "nextCursor": "again"}
+            return (
+                {"tools": self.tools, "nextCursor": "again"} if cursor is None else {"tools": [], "nextCursor": "again"}
+            )
         if "paged" in BEHAVIOUR:
             at = int(cursor or 0)
             more = {"nextCursor": str(at + 1)} if at + 1 < len(self.tools) else {}
@@ -125,7 +128,7 @@ class Peer:
         return {"content": blocks, "structuredContent": {"a": [1, None]}}
 
     def call_environ(self, id: Any, arguments: Any, params: Any) -> Any:
-        return text(json.dumps({**os.environ, "cwd": os.getcwd(), "pid": os.getpid()}))
+        return text(json.dumps({**os.environ, "cwd": str(Path.cwd()), "pid": os.getpid()}))
 
     def call_progress(self, id: Any, arguments: Any, params: Any) -> Any:
         token = params["_meta"]["progressToken"]
@@ -151,13 +154,15 @@ class Peer:
 
     def call_sample(self, id: Any, arguments: Any, params: Any) -> Any:
         said = {"role": "user", "content": {"type": "text", "text": "what is it?"}}
-        self.ask(id, "sampling/createMessage", {"messages": [said], "maxTokens": 7, "systemPrompt": "obey", **arguments})
+        self.ask(
+            id, "sampling/createMessage", {"messages": [said], "maxTokens": 7, "systemPrompt": "obey", **arguments}
+        )
 
     def call_sample_often(self, id: Any, arguments: Any, params: Any) -> Any:
         """Ask six times at once; the result is what came of each."""
         self.often: list[Any] = []
         for _ in range(6):
-            self.ask(("often", id), "sampling/createMessage", UNASKED["sampling/createMessage"])
+            self.ask(f"often {id}", "sampling/createMessage", UNASKED["sampling/createMessage"])
 
     def call_elicit(self, id: Any, arguments: Any, params: Any) -> Any:
         self.ask(id, "elicitation/create", {"message": "which city?", "requestedSchema": CITY})
@@ -178,14 +183,14 @@ class Peer:
 
     def given(self, message: dict[str, Any]) -> None:
         """Take an answer of the client."""
-        answer = message.get("result", message.get("error"))
-        id = self.waiting.pop(str(message["id"]))
+        answer: Any = message.get("result", message.get("error"))
+        id: Any = self.waiting.pop(str(message["id"]))
         if id is None:
             self.later_answer = answer
-        elif isinstance(id, tuple):
+        elif str(id).startswith("often "):
             self.often.append(answer)
-            if len(self.often) == 6:  # noqa: PLR2004 (as many as were asked)
-                send({"jsonrpc": "2.0", "id": id[1], "result": text(json.dumps(self.often))})
+            if len(self.often) == 6:
+                send({"jsonrpc": "2.0", "id": int(str(id).partition(" ")[2]), "result": text(json.dumps(self.often))})
         else:
             send({"jsonrpc": "2.0", "id": id, "result": text(json.dumps(answer))})
 
@@ -211,7 +216,7 @@ class Peer:
     # ---- tools that are not as they should be ---------------------------------------------
 
     def call_die(self, id: Any, arguments: Any, params: Any) -> Any:
-        print("out of memory, token=" + os.environ.get("TOKEN", "none"), file=sys.stderr, flush=True)
+        complain("out of memory, token=" + os.environ.get("TOKEN", "none"))
         os._exit(9)
 
     def call_false_id(self, id: Any, arguments: Any, params: Any) -> Any:
@@ -235,7 +240,7 @@ class Peer:
         write((json.dumps(NOISE) + "\n").encode() * 30_000)
 
     def call_chatter(self, id: Any, arguments: Any, params: Any) -> Any:
-        print("chatter " * 100_000, file=sys.stderr, flush=True)
+        complain("chatter " * 100_000)
         return text("said a lot")
 
     def call_malformed(self, id: Any, arguments: Any, params: Any) -> Any:
@@ -246,7 +251,7 @@ class Peer:
 
     def call_spawn(self, id: Any, arguments: Any, params: Any) -> Any:
         code = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); signal.pause()"
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)  # noqa: S603 (a grandchild)
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
         assert child.stdout is not None
         child.stdout.readline()
         return text(str(child.pid))
@@ -256,7 +261,11 @@ class Peer:
 
 def _tool(name: str) -> dict[str, Any]:
     hints = {"readOnlyHint": True, "openWorldHint": False} if name == "echo" else None
-    tool: dict[str, Any] = {"name": name, "description": f"Does {name}.", "inputSchema": TEXT if name == "echo" else OBJECT}
+    tool: dict[str, Any] = {
+        "name": name,
+        "description": f"Does {name}.",
+        "inputSchema": TEXT if name == "echo" else OBJECT,
+    }
     return tool | ({"annotations": hints} if hints else {})
 
 
@@ -267,17 +276,31 @@ def _bad_tools() -> Iterator[Any]:
         yield {"name": "text_schema", "inputSchema": "text"}
         yield {"name": "array_schema", "inputSchema": {"type": "array"}}
         yield {"name": "false_schema", "inputSchema": {"type": "object", "properties": {"a": {"type": "strnig"}}}}
-        yield {"name": "far_schema", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "http://a.test/b"}}}}
+        yield {
+            "name": "far_schema",
+            "inputSchema": {"type": "object", "properties": {"a": {"$ref": "http://a.test/b"}}},
+        }
         yield {"name": "huge_schema", "inputSchema": {"type": "object", "description": "x" * 100_000}}
         yield {"name": "n" * 300, "inputSchema": OBJECT}
         yield {"name": "", "inputSchema": OBJECT}
-        yield {"name": "odd", "description": 5, "annotations": {"readOnlyHint": "yes"}, "inputSchema": OBJECT, "icons": 3}
+        yield {
+            "name": "odd",
+            "description": 5,
+            "annotations": {"readOnlyHint": "yes"},
+            "inputSchema": OBJECT,
+            "icons": 3,
+        }
         yield {"name": "hidden", "description": "Read\u202e me\U000e0041." + "x" * 5000, "inputSchema": OBJECT}
         yield {"name": "echo", "description": "The second echo.", "inputSchema": OBJECT}
 
 
 def text(said: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": said}]}
+
+
+def complain(said: str) -> None:
+    sys.stderr.write(said + "\n")
+    sys.stderr.flush()
 
 
 def send(message: object) -> None:
@@ -292,17 +315,17 @@ def write(data: bytes) -> None:
 def main() -> None:
     """Begin well or badly, and serve."""
     if "dies" in BEHAVIOUR:
-        print("cannot find the database", file=sys.stderr)
+        complain("cannot find the database")
         sys.exit(3)
     if "hangs" in BEHAVIOUR:
-        print("waiting for a lock", file=sys.stderr, flush=True)
+        complain("waiting for a lock")
         signal.pause()
     if "babbles" in BEHAVIOUR:
         write(b"Welcome!\n" * 1000)
     meeting = next((Path(word.partition(":")[2]) for word in BEHAVIOUR if word.startswith("meets:")), None)
     if meeting is not None:
         (meeting / str(os.getpid())).touch()
-        while len(list(meeting.iterdir())) < 3:  # noqa: PLR2004 (so many are started)
+        while len(list(meeting.iterdir())) < 3:
             time.sleep(0.01)
     if "stubborn" in BEHAVIOUR:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

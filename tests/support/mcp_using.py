@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pluggent_hookspecs import Tool, ToolOutput
+from pluggent_hookspecs import ProvideEvent, Tool, ToolOutput
 from pluggent_mcp.plugin import Mcp
 from pluggent_mcp.settings import Server, Settings
 
@@ -67,7 +67,8 @@ class Used:
     """The tools of an open plugin, by the names that the model sees, and what became of each source."""
 
     def __init__(self, plugin: Mcp) -> None:
-        self.sources = {source.prefix.removesuffix("__"): source for source in plugin.provide_tools(None)}  # type: ignore[arg-type] # pyright: ignore[reportArgumentType, reportAttributeAccessIssue, reportUnknownMemberType]
+        sources = plugin.provide_tools(ProvideEvent("0"))
+        self.sources = {source.prefix.removesuffix("__"): source for source in sources}
         self.tools: dict[str, Tool] = {}
         self.failures: dict[str, str] = {}
 
@@ -81,7 +82,8 @@ class Used:
             else:
                 self.tools |= {tool.spec.name: tool for tool in tools}
 
-    async def call(self, name: str, context: Context | None = None, /, **arguments: Any) -> ToolOutput:
+    async def call(self, name: str, context: Context | None = None, /, **arguments: Any) -> Any:
+        """Return the output of a call."""
         output = await self.tools[name].call(arguments, context or Context())
         assert isinstance(output, ToolOutput)
         return output
@@ -89,7 +91,7 @@ class Used:
     async def revised(self, name: str, before: int) -> None:
         """Wait until the tools of *name* have changed since revision *before*, and ask anew."""
         async with asyncio.timeout(WAIT_S):
-            while self.sources[name].revision == before:
+            while self.sources[name].revision == before:  # noqa: ASYNC110 (a number tells nobody that it grows)
                 await asyncio.sleep(0)
         await self.ask()
 

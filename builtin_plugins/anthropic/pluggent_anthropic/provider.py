@@ -29,23 +29,24 @@ class Messages(HttpProvider[Server]):
         pages = Pages(faults)
         while (after := pages.next) is not None:
             query = {"limit": str(PAGE), **({"after_id": after} if after else {})}
-            async with self._http().get(path, headers, faults, query) as answer:
+            async with self.http().get(path, headers, faults, query) as answer:
                 await answer.check()
                 pages.take(await answer.read())
         return pages.models
 
-    def _asked(self, request: ModelRequest) -> Asked:
+    def asked(self, request: ModelRequest) -> Asked:
+        """Return what asks for a stream of *request*."""
         path = f"{self._version()}/messages"
-        body = encode_request(request, self._server, Faults(self._name, self._target), stream=self._server.stream)
+        body = encode_request(request, self.server, Faults(self.name, self.target), stream=self.server.stream)
         headers, faults = self._headers(request.model, path, body.betas)
         return Asked(path, body.data, headers, faults, Events(request, faults))
 
     def _version(self) -> str:
-        return "" if self._target.endswith("/v1") else "/v1"
+        return "" if self.target.endswith("/v1") else "/v1"
 
     def _headers(self, model: str, path: str, betas: Sequence[str]) -> tuple[dict[str, str], Faults]:
         """Return the headers of a request, and its Faults, which know what is secret in them."""
-        server = self._server
+        server = self.server
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         headers["anthropic-version"] = server.version
         headers |= {name.lower(): value for name, value in server.headers.items()}
@@ -54,6 +55,6 @@ class Messages(HttpProvider[Server]):
             headers["anthropic-beta"] = ",".join(wanted)
         key = ""
         if server.api_key is not None:
-            key = read_key(server.api_key, Faults(self._name, self._target))
+            key = read_key(server.api_key, Faults(self.name, self.target))
             headers |= {"x-api-key": key} if server.auth == "x-api-key" else {"authorization": f"Bearer {key}"}
-        return headers, Faults(self._name, self._target, model, hidden(server, key), path)
+        return headers, Faults(self.name, self.target, model, hidden(server, key), path)

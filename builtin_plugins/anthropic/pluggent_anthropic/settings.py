@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.endpoint import Endpoint, check_header, check_headers, check_names, check_url, read_only
+from pluggent_provider_http.endpoint import Endpoint, check_header, check_headers, check_names, check_url
 
 from pluggent_anthropic.models import Model
 
@@ -21,6 +21,10 @@ def _check_betas(instance: object, attribute: attrs.Attribute[Any], betas: tuple
 
 def _names(value: Iterable[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _models(models: Mapping[str, Model]) -> Mapping[str, Model]:
+    return MappingProxyType(dict(models))
 
 
 def _tools(tools: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
@@ -52,12 +56,16 @@ class Server(Endpoint):
     version: str = attrs.field(default="2023-06-01", validator=check_header)
     betas: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_betas)
     max_tokens: int = attrs.field(default=0, validator=attrs.validators.ge(0))
-    models: Mapping[str, Model] = attrs.field(factory=dict[str, Model], converter=read_only)
+    models: Mapping[str, Model] = attrs.field(factory=dict[str, Model], converter=_models)
     cache: Literal["5m", "1h", "off"] = "5m"
     stream: bool = True
     thinking_display: Literal["", "summarized", "omitted"] = ""
     drop_stale_thinking: bool = True
     server_tools: tuple[Mapping[str, Any], ...] = attrs.field(default=(), converter=_tools, validator=_check_tools)
+
+
+def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    return MappingProxyType(dict(servers))
 
 
 @attrs.frozen(kw_only=True)
@@ -71,5 +79,5 @@ class Settings(Server):
     base_url: str = attrs.field(default="", validator=check_url)
     api_key: Secret | None = attrs.field(factory=lambda: Secret("env:ANTHROPIC_API_KEY"))
     servers: Mapping[str, Server] = attrs.field(
-        factory=dict[str, Server], converter=read_only, validator=check_names("anthropic")
+        factory=dict[str, Server], converter=_servers, validator=check_names("anthropic")
     )

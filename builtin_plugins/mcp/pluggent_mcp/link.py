@@ -21,7 +21,8 @@ SHORTEST_SECRET = 8
 class Link:
     """Ends once, for one reason. Keeps what the server said where no message stands.
 
-    Nothing that it shows holds a value of the server's ``env`` or ``headers``, or the query of its URL: those may be secrets.
+    Nothing that it shows holds a value of the server's ``env`` or ``headers``, or the query of its
+    URL: those may be secrets.
     """
 
     def __init__(self, name: str, server: Server, told: Callable[[], None] = lambda: None) -> None:
@@ -34,7 +35,8 @@ class Link:
         self._junk = b""
         self._said: deque[bytes] = deque()
         self._size = 0
-        self._secrets = tuple(_secrets((*server.env.values(), *server.headers.values(), urlsplit(server.url).query)))
+        given = (*server.env.values(), *server.headers.values(), urlsplit(server.url).query)
+        self._secrets = tuple(_secrets(given))
 
     def end(self, why: str) -> None:
         """Have it ended, and tell that once; the first reason stands."""

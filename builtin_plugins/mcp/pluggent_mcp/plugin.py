@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pluggent_hookspecs import PluginContext, ProvideEvent, ToolSource, hookimpl
+from pluggent_hookspecs import PluginContext, ProvideEvent, hookimpl
 
 from pluggent_mcp.naming import prefixes
 from pluggent_mcp.reading import read_servers
@@ -33,7 +33,7 @@ class Mcp:
         self._sources: tuple[Source, ...] | None = None
 
     @hookimpl
-    def provide_tools(self, event: ProvideEvent) -> Iterable[ToolSource]:
+    def provide_tools(self, event: ProvideEvent) -> Iterable[Source]:
         """Return a source for each server that is switched on. Raises ConfigError for what cannot be one."""
         return self._made()
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
 from pluggent_hookspecs import Effect
-
-V = TypeVar("V")
 
 Kind = Literal["", "stdio", "http", "streamable-http", "sse"]
 KINDS = ("", "stdio", "http", "streamable-http", "sse")
@@ -22,7 +20,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_))*(?<!_)")
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
 
 
-def _read_only(value: Mapping[str, V]) -> Mapping[str, V]:
+def _texts(value: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(dict(value))
 
 
@@ -89,10 +87,10 @@ class Server:
     type: Kind = attrs.field(default="", validator=attrs.validators.in_(KINDS))
     command: str = ""
     args: tuple[str, ...] = attrs.field(default=(), converter=_several)
-    env: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_read_only, repr=False)
+    env: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_texts, repr=False)
     cwd: str = ""
     url: str = attrs.field(default="", validator=_check_url, repr=False)
-    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_read_only, repr=False)
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_texts, repr=False)
     enabled: bool = True
     disabled: bool = False
     """As other hosts write it; either word switches the server off."""
@@ -105,7 +103,7 @@ class Server:
     effects: Mapping[str, tuple[str, ...]] = attrs.field(
         factory=dict[str, tuple[str, ...]], converter=_effect_lists, validator=_check_effects
     )
-    pins: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_read_only, validator=_check_pins)
+    pins: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_texts, validator=_check_pins)
     resources: bool = False
     """Whether the model may list and read the server's resources."""
     prompts: bool = False
@@ -143,6 +141,10 @@ class Server:
         return self.enabled and not self.disabled
 
 
+def _servers(value: Mapping[str, Server]) -> Mapping[str, Server]:
+    return MappingProxyType(dict(value))
+
+
 def _check_servers(_: object, __: object, servers: Mapping[str, Server]) -> None:
     if problems := list(name_problems(servers)):
         raise ValueError("; ".join(problems))
@@ -166,7 +168,7 @@ class Settings:
     """
 
     mcpServers: Mapping[str, Server] = attrs.field(  # noqa: N815 (the name that other hosts gave it)
-        factory=dict[str, Server], converter=_read_only, validator=_check_servers
+        factory=dict[str, Server], converter=_servers, validator=_check_servers
     )
     file: str = ""
     """A JSON file with ``mcpServers``, such as ``.mcp.json``; none is looked for."""

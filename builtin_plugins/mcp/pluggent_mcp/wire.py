@@ -21,7 +21,7 @@ from pluggent_mcp.link import Link
 BURST = 1_000
 REFILL = 500.0
 """Messages a second that a server may send unasked, above what it saved up (``BURST``); more are not looked at."""
-MOST_DROPPED = 10_000
+MOST_DROPPED = 5_000
 """Messages that were not looked at, after which a server is taken to be out of its mind."""
 
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")

@@ -48,14 +48,14 @@ class ChatCompletions(HttpProvider[Server]):
         """Return the whole reply, asked for whole."""
         path, body = self._written(request, stream=False)
         headers, faults = self._headers(request.model, _COMPLETIONS)
-        async with self._http().post(path, body, headers, faults) as answer:
+        async with self.http().post(path, body, headers, faults) as answer:
             await answer.check()
             data = await answer.read()
         return read_reply(data, request, self.dialect, faults)
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
-        return self._at_once(request) if request.tools and not self.dialect.stream_tools else self._streamed(request)
+        return self._at_once(request) if request.tools and not self.dialect.stream_tools else self.streamed(request)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists, in its order. Raises ProviderError.
@@ -64,21 +64,22 @@ class ChatCompletions(HttpProvider[Server]):
         deployments can be made of.
         """
         headers, faults = self._headers("", _MODELS)
-        async with self._http().get(_MODELS, headers, faults) as answer:
+        async with self.http().get(_MODELS, headers, faults) as answer:
             await answer.check()
             return read_models(await answer.read(), faults)
 
     async def _at_once(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         yield deltas(await self.complete(request))
 
-    def _asked(self, request: ModelRequest) -> Asked:
+    def asked(self, request: ModelRequest) -> Asked:
+        """Return what asks for a stream of *request*."""
         path, body = self._written(request, stream=True)
         headers, faults = self._headers(request.model, _COMPLETIONS)
         return Asked(path, body, headers, faults, Chunks(request, self.dialect, faults))
 
     def _written(self, request: ModelRequest, *, stream: bool) -> tuple[str, bytes]:
         """Return where a request goes below the base URL, and its body."""
-        faults = Faults(self._name, self._target)
+        faults = Faults(self.name, self.target)
         if MODEL in self._after and request.model in ("", ".", ".."):
             problem = f"the request cannot be sent: a model {request.model!r} cannot stand in the path of base_url"
             raise faults.error(ProviderErrorKind.BAD_REQUEST, problem)
@@ -87,7 +88,7 @@ class ChatCompletions(HttpProvider[Server]):
 
     def _headers(self, model: str, path: str) -> tuple[dict[str, str], Faults]:
         """Return the headers of a request, and its Faults, which know what is secret in them."""
-        server = self._server
+        server = self.server
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         headers |= {name.lower(): value for name, value in server.headers.items()}
         if server.organization is not None:
@@ -96,10 +97,10 @@ class ChatCompletions(HttpProvider[Server]):
             headers["openai-project"] = server.project
         key = ""
         if server.api_key is not None and server.auth != "none":
-            key = read_key(server.api_key, Faults(self._name, self._target))
+            key = read_key(server.api_key, Faults(self.name, self.target))
             named, value = ("api-key", key) if server.auth == "api-key" else ("authorization", f"Bearer {key}")
             headers[named] = value
-        return headers, Faults(self._name, self._target, model, hidden(server, key), path)
+        return headers, Faults(self.name, self.target, model, hidden(server, key), path)
 
 
 def _around_model(base_url: str) -> tuple[str, str]:

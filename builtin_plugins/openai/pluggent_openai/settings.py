@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.endpoint import Endpoint, check_header, check_names, check_url, read_only
+from pluggent_provider_http.endpoint import Endpoint, check_header, check_names, check_url
 
 from pluggent_openai.compat import dialect_for
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 MODEL = "{model}"
 """Stands in the path of a base URL for the model that is asked."""
+
+
+def _read_only(compat: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(compat))
 
 
 def _check_compat(server: Server, _: object, compat: Mapping[str, Any]) -> None:
@@ -39,7 +44,11 @@ class Server(Endpoint):
     auth: Literal["bearer", "api-key", "none"] = attrs.field(
         default="bearer", validator=attrs.validators.in_(("bearer", "api-key", "none"))
     )
-    compat: Mapping[str, Any] = attrs.field(factory=dict[str, Any], converter=read_only, validator=_check_compat)
+    compat: Mapping[str, Any] = attrs.field(factory=dict[str, Any], converter=_read_only, validator=_check_compat)
+
+
+def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    return MappingProxyType(dict(servers))
 
 
 @attrs.frozen(kw_only=True)
@@ -53,5 +62,5 @@ class Settings(Server):
     base_url: str = attrs.field(default="", validator=check_url)
     api_key: Secret | None = attrs.field(factory=lambda: Secret("env:OPENAI_API_KEY"))
     servers: Mapping[str, Server] = attrs.field(
-        factory=dict[str, Server], converter=read_only, validator=check_names("openai")
+        factory=dict[str, Server], converter=_servers, validator=check_names("openai")
     )

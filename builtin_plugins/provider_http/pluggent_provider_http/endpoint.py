@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import attrs
 from pluggent_hookspecs import Secret
-
-T = TypeVar("T")
 
 _MAX_RESPONSE_BYTES: int = 33_554_432
 
@@ -61,9 +59,8 @@ def is_sendable(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
-def read_only(values: Mapping[str, T]) -> Mapping[str, T]:
-    """Return, as a converter of attrs, a copy that nobody can change."""
-    return MappingProxyType(dict(values))
+def _read_only(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(headers))
 
 
 def check_names(*taken: str) -> Callable[[object, attrs.Attribute[Any], Mapping[str, Any]], None]:
@@ -95,7 +92,7 @@ class Endpoint:
     base_url: str = attrs.field(validator=check_url)
     api_key: Secret | None = None
     headers: Mapping[str, str] = attrs.field(
-        factory=dict[str, str], converter=read_only, validator=check_headers, repr=False
+        factory=dict[str, str], converter=_read_only, validator=check_headers, repr=False
     )
     connect_s: float = attrs.field(default=10.0, validator=check_positive)
     first_byte_s: float = attrs.field(default=120.0, validator=check_positive)

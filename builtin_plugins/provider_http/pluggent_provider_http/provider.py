@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -34,8 +35,8 @@ class Asked:
     reply: ReplyEvents
 
 
-class HttpProvider(Generic[ServerT]):
-    """The base of a provider for one server; a subclass says what is sent and what the answer means.
+class HttpProvider(ABC, Generic[ServerT]):
+    """The base of a provider for one server; a subclass says in ``asked`` what is sent and what the answer means.
 
     *client* is an httpx2 client of the application's own, which is used and never closed;
     *transport* is what clients made here send with. Requests go below *base_url*, which is that
@@ -52,7 +53,7 @@ class HttpProvider(Generic[ServerT]):
         base_url: str = "",
     ) -> None:
         self._name = name
-        self._server = server
+        self.server = server
         self._target = target_of(server.base_url)
         self._endpoint = attrs.evolve(server, base_url=base_url) if base_url else server
         self._max_event_bytes = min(MAX_EVENT_BYTES, server.max_response_bytes)
@@ -76,7 +77,7 @@ class HttpProvider(Generic[ServerT]):
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
-        return self._streamed(request)
+        return self.streamed(request)
 
     async def close(self) -> None:
         """Close the connections that were opened in this event loop."""
@@ -86,14 +87,15 @@ class HttpProvider(Generic[ServerT]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
 
-    def _asked(self, request: ModelRequest) -> Asked:
+    @abstractmethod
+    def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream. Raises ProviderError."""
-        raise NotImplementedError
 
-    async def _streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
-        asked = self._asked(request)
+    async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        """Ask for a stream and yield what it brings; what ``stream`` does."""
+        asked = self.asked(request)
         reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
-        async with self._http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
+        async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
             await answer.check()
             async for data in answer:
                 if batch := reader.feed(data):
@@ -108,7 +110,8 @@ class HttpProvider(Generic[ServerT]):
             if reader.failure is not None:
                 raise reader.failure
 
-    def _http(self) -> Client:
+    def http(self) -> Client:
+        """Return what sends requests below the base URL; made when it is first wanted."""
         if self._client is None:
             # Here and not above: the HTTP library takes 0.1 s to import, and only requests need it.
             from pluggent_provider_http.client import Client

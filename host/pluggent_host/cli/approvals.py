@@ -1,7 +1,7 @@
 """``pluggent approvals``: what waits for a person in any session, and answering it.
 
 Listing and showing take no lock and load no plugin; see awaiting.py. Approving wants a person at a
-terminal who has read the request there; denying wants nobody.
+terminal who has read the request there, or an approver's key; denying wants nobody.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pluggent_hookspecs.errors import ConfigError, SessionError
 
 from pluggent_host.awaiting import SHORT, Call, Waiting, all_waiting, named, problem_of, waiting_in
 from pluggent_host.cli import exits
+from pluggent_host.cli.approvals_kept import forget, key_holder, new_key, patterns, standing
 from pluggent_host.cli.consent import agreed, check_outside, who
 from pluggent_host.cli.output import Console, Row, warning, wrapped
 from pluggent_host.cli.parsing import Parser, command_parser, examples
@@ -27,7 +28,7 @@ from pluggent_host.config import state_dir
 from pluggent_host.quoting import quoted
 from pluggent_host.stored import FOLDER
 
-ACTIONS = ("list", "show", "approve", "deny", "expire")
+ACTIONS = ("list", "show", "approve", "deny", "expire", "standing", "forget", "new-key")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _LONG = "7d"
 
@@ -36,22 +37,32 @@ def parser() -> Parser:
     """Return the parser of this command."""
     made = command_parser(
         "approvals",
-        "[OPTIONS] [list | show SESSION [CALL] | approve SESSION CALL … | deny SESSION CALL … | expire]",
+        "[OPTIONS] [list | show SESSION [CALL] | approve SESSION CALL … | deny SESSION CALL … | expire\n"
+        "                           | standing | forget ID | new-key NAME FILE]",
         "Look at tool calls that wait for an approval, and answer them. A CALL is named by its id or by the\n"
         f"first {SHORT} characters of its request, which say exactly what will run. An answer is kept with the\n"
         "session; pluggent resume goes on with it, and every policy decides once more before anything runs.",
         examples(
             "pluggent approvals                                 everything that waits, in all sessions",
             "pluggent approvals show trip",
-            "pluggent approvals approve trip 023a10b829c2316c   asks you at the terminal; nothing else can approve",
+            "pluggent approvals approve trip 023a10b829c2316c   asks you at the terminal",
+            "pluggent approvals approve trip --all --always --where 'path=/srv/reports/*'",
+            "pluggent approvals approve trip --all --key env:ACME_APPROVER   where no person is at a terminal",
             'pluggent approvals deny trip --all --reason "not before Monday"',
             "pluggent approvals expire --older-than 2d          deny what nobody has answered for two days",
+            "pluggent approvals standing                        what holds always; forget ID takes it back",
+            "pluggent approvals new-key ann ann.key             make a key, and say what to write in the settings",
         ),
     )
     made.add_argument("words", metavar="ACTION", nargs="*", help=f"one of {', '.join(ACTIONS)}, and what belongs to it")
     made.add_argument("--all", action="store_true", help="answer every call of the session that waits")
     made.add_argument("--for-session", action="store_true", help="approve the same ask about the same tool for the"
                       " rest of the session")  # fmt: skip
+    made.add_argument("--always", action="store_true", help="approve the same ask about the same tool in every session")
+    made.add_argument("--where", metavar="NAME=PATTERN", action="append", default=[], help="only where an argument is"
+                      " like this; * is anything but /, ** anything")  # fmt: skip
+    made.add_argument("--key", metavar="REFERENCE", default="", help="approve with a key of [approvers] instead of at a"
+                      " terminal: env:NAME or file:PATH")  # fmt: skip
     made.add_argument("--reason", metavar="TEXT", default="", help="why; the model reads it with a denial")
     made.add_argument("--older-than", metavar="AGE", type=age, default=age(_LONG), help="what expires: 30m, 12h, 7d"
                       f" (default {_LONG})")  # fmt: skip
@@ -85,6 +96,12 @@ def run(options: argparse.Namespace, console: Console) -> int:
             return _answer(folder, waiting, calls, options, console)
         case "expire":
             return _expire(folder, options.older_than, console)
+        case "standing":
+            return standing(folder, rest, console)
+        case "forget":
+            return forget(folder, rest, console)
+        case "new-key":
+            return new_key(rest, console)
         case _:
             if rest:
                 raise ConfigError("pluggent approvals list", [f"takes no name, got {rest[0]!r}"])
@@ -95,10 +112,17 @@ def _check_options(what: str, options: argparse.Namespace) -> None:
     given = {
         "--all": options.all and what not in ("approve", "deny"),
         "--for-session": options.for_session and what != "approve",
+        "--always": options.always and what != "approve",
+        "--where": options.where and what != "approve",
+        "--key": options.key and what != "approve",
         "--reason": options.reason and what not in ("approve", "deny"),
     }
     if wrong := [name for name, is_wrong in given.items() if is_wrong]:
         raise ConfigError(f"pluggent approvals {what}".rstrip(), [f"takes no {name}" for name in wrong])
+    if options.for_session and options.always:
+        raise ConfigError("pluggent approvals approve", ["give --for-session or --always, not both"])
+    if options.where and not (options.for_session or options.always):
+        raise ConfigError("pluggent approvals approve", ["--where goes with --for-session or --always"])
 
 
 # ---- looking ----------------------------------------------------------------------------
@@ -178,6 +202,10 @@ def _lines(call: Call, width: int) -> list[str]:
         lines += wrapped(f"{quoted(plugin)} asks: {quoted(why)}", width)
     if not call.asks:
         lines.append("asks for nothing itself: it runs after what stands before it")
+    for names in call.approvers:
+        lines.append(f"can be approved only by {quoted(' or '.join(names))}")
+    if call.reach != "always":
+        lines.append(f"can be approved for {'this call alone' if call.reach == 'once' else 'the session at most'}")
     if call.workspace:
         lines.append(f"in the folder {quoted(call.workspace)}")
     if call.answer:
@@ -225,30 +253,44 @@ def _chosen(folder: Path, what: str, words: Sequence[str], *, everything: bool) 
 
 def _approve(folder: Path, words: Sequence[str], options: argparse.Namespace, console: Console) -> int:
     check_outside("pluggent approvals approve")
+    patterns(options.where)  # what is typed wrong is said before anybody is asked
     waiting, calls = _chosen(folder, "approve", words, everything=options.all)
+    if options.key:
+        return _answer(folder, waiting, calls, options, console, by=key_holder(options, console))
     lines: list[str] = []
     for call in calls:
         lines += ["", *(f"  {line}" for line in _lines(call, console.width - 2))]
     what = "this" if len(calls) == 1 else f"these {len(calls)} calls"
-    more = ", and the same asks for the rest of the session" if options.for_session else ""
-    if not agreed("pluggent approvals approve", [*lines, ""], f"Approve {what}{more}? [y/N] "):
+    if not agreed("pluggent approvals approve", [*lines, ""], f"Approve {what}{_more(options)}? [y/N] "):
         console.note("nothing was approved")
         return exits.FAILED
-    return _answer(folder, waiting, calls, options, console, approve=True)
+    return _answer(folder, waiting, calls, options, console, by=who())
+
+
+def _more(options: argparse.Namespace) -> str:
+    if not (options.for_session or options.always):
+        return ""
+    such = f" with {', '.join(map(quoted, options.where))}" if options.where else ""
+    where = "in every session" if options.always else "for the rest of the session"
+    return f", and the same asks{such} {where}"
 
 
 def _answer(
     folder: Path, waiting: Waiting, calls: Sequence[Call], options: argparse.Namespace, console: Console,
-    *, approve: bool = False,
+    *, by: str = "",
 ) -> int:  # fmt: skip
+    """Write down that *by* approves *calls*; without a name they are denied."""
     # Here and not above: listing needs none of what is behind a transcript that is written to.
     from pluggent_hookspecs.decisions import Approval
 
     from pluggent_host.answering import answer_stored
 
-    approval = Approval(approve, "session" if options.for_session else "once", options.reason)
-    answer_stored(folder, waiting.session, [call.digest for call in calls], approval, who())
-    word = "approved" if approve else "denied"
+    approval = Approval(
+        bool(by), "always" if options.always else "session" if options.for_session else "once", options.reason,
+        where=patterns(options.where),
+    )  # fmt: skip
+    answer_stored(folder, waiting.session, [call.digest for call in calls], approval, by or who())
+    word = "approved" if by else "denied"
     left = len(waiting.open) - len(calls)
     if console.json:
         answered = [{"call_id": call.call_id, "digest": call.digest} for call in calls]

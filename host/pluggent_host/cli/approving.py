@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import termios
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 
+from pluggent_hookspecs.decisions import REACHES, Approval, Reach
 from pluggent_hookspecs.events import ApprovalEvent
 
 from pluggent_host.cli.assembling import Setup
-from pluggent_host.cli.consent import write
+from pluggent_host.cli.consent import who, write
 from pluggent_host.cli.keys import foreground_terminal
 from pluggent_host.cli.output import Console, Ink, width, wrapped
 from pluggent_host.cli.reading import read_some
@@ -18,6 +20,16 @@ from pluggent_host.inside import is_inside
 from pluggent_host.quoting import quoted
 
 QUESTION = "Allow this once? [y/N] "
+_QUESTIONS: Mapping[Reach, str] = MappingProxyType(
+    {
+        "once": QUESTION,
+        "session": "Allow this once? [y/N, or s: its like in this session] ",
+        "always": "Allow this once? [y/N, or s: its like in this session, a: always] ",
+    }
+)
+_REACHES: Mapping[str, Reach] = MappingProxyType(
+    {"y": "once", "yes": "once", "s": "session", "session": "session", "a": "always", "always": "always"}
+)
 _DIGEST_SHOWN = 12
 
 
@@ -70,8 +82,11 @@ class ConsoleApprover:
         self.lent = lent
         self.one_at_a_time = asyncio.Lock()
 
-    async def __call__(self, event: ApprovalEvent) -> bool | None:
-        """Return True for a typed ``y`` or ``yes``, False for anything else, None if nobody can be asked."""
+    async def __call__(self, event: ApprovalEvent) -> Approval | None:
+        """Return an approval for what was typed: y, s or a, anything else refuses; None if nobody can be asked.
+
+        What the policies that ask do not allow, such as *always*, refuses too.
+        """
         async with self.one_at_a_time:
             await self._shown(event.digest)
             with self.lent(), foreground_terminal() as terminal:
@@ -80,14 +95,14 @@ class ConsoleApprover:
                 write(terminal, self._request(event))
                 # What was typed before the question was shown is no answer to it.
                 termios.tcflush(terminal, termios.TCIFLUSH)
-                write(terminal, self.ink("bold", QUESTION))
+                write(terminal, self.ink("bold", _QUESTIONS[event.reach]))
                 answer = b""
                 try:
                     answer = await read_some(terminal)
                 finally:
                     if not answer.endswith(b"\n"):  # Ctrl-D, or interrupted
                         write(terminal, "\n")
-                return answer.strip().lower() in (b"y", b"yes")
+                return _approval(answer.decode("utf-8", "replace").strip().lower(), event)
 
     def _request(self, event: ApprovalEvent) -> str:
         """Return what the person reads before answering: the whole request, escaped by the host."""
@@ -95,5 +110,14 @@ class ConsoleApprover:
         lines += [f"  {line}" for line in event.rendered.split("\n")]
         for plugin, why in event.asks:
             lines += [f"  {line}" for line in wrapped(f"{quoted(plugin)} asks: {quoted(why)}", width() - 2)]
+        for names in event.approvers:
+            lines += [f"  {line}" for line in wrapped(f"only {quoted(' or '.join(names))} may approve it", width() - 2)]
         lines.append(self.ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
         return "\n".join([*lines, ""])
+
+
+def _approval(typed: str, event: ApprovalEvent) -> Approval:
+    reach = _REACHES.get(typed)
+    if reach is None or REACHES.index(reach) > REACHES.index(event.reach):
+        return Approval(agreed=False)
+    return Approval(agreed=True, reach=reach, by=who())

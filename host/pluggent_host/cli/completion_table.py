@@ -111,6 +111,9 @@ OPTIONS: Mapping[str, Options] = MappingProxyType({
     "approvals": {
         "--all": ("", "answer every call of the session that waits"),
         "--for-session": ("", "approve the same ask about the same tool for the rest of the session"),
+        "--always": ("", "approve the same ask about the same tool in every session"),
+        "--where": ("NAME=PATTERN", "only where an argument is like this; * is anything but /, ** anything"),
+        "--key": ("REFERENCE", "approve with a key of [approvers] instead of at a terminal: env:NAME or file:PATH"),
         "--reason": ("TEXT", "why; the model reads it with a denial"),
         "--older-than": ("AGE", "what expires: 30m, 12h, 7d (default 7d)"),
     },

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import TypeAlias
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, TypeAlias
 
 from pluggent_hookspecs.commands import Command, HostOperations
+from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import PluggentError, PluginError, PluginLoadError
-from pluggent_hookspecs.events import ApprovalEvent, ProvideEvent
+from pluggent_hookspecs.events import ApprovalEvent, ProvideEvent, QuestionEvent, Scope
+from pluggent_hookspecs.questions import Elicited
 
 from pluggent_host.calling import said
 from pluggent_host.catalog import PluginRecord
@@ -24,8 +26,12 @@ from pluggent_host.cli.failures import record as record_states
 from pluggent_host.cli.logs import log_to
 from pluggent_host.cli.output import Console, console_for
 from pluggent_host.cli.parsing import Parser, root_parser
+from pluggent_host.cli.questioning import console_answerer
 from pluggent_host.loading import load, new_manager
 from pluggent_host.version import VERSION
+
+if TYPE_CHECKING:  # a host costs what a command without one must not
+    from pluggent_host.host import Host
 
 OWN_ORIGIN = "cli"
 """The origin of calls that whoever typed the command asked for; those of others are not put to a terminal unasked."""
@@ -61,31 +67,42 @@ async def _run_with_host(setup: Setup, console: Console, run_with: RunWith, opti
     # Here and not above: a command that needs no host does not pay for one.
     from pluggent_host.commanding import LentHost
 
-    approver = _approver(setup, console)
-    host = partial(
-        open_host, setup, approver=approver, state_dir=setup.state_dir, workspace=working_directory()
-    )  # fmt: skip
+    def host() -> AbstractAsyncContextManager[Host]:
+        return open_host(
+            setup, approver=person.approve, answerer=person.answer, state_dir=setup.state_dir,
+            workspace=working_directory(),
+        )  # fmt: skip
+
     operations = LentHost(host)
+    person = _Person(setup, console, operations.origin_of)
     try:
         return int(await run_with(options, operations) or 0)
     finally:
         await operations.aclose()
 
 
-def _approver(setup: Setup, console: Console) -> Callable[[ApprovalEvent], Awaitable[bool | None]] | None:
-    """Return who asks the person at the terminal: on behalf of whoever typed the command, unless told otherwise."""
+class _Person:
+    """Whoever sits at the terminal. Is asked about what he asked for himself; about all, if the operator says so."""
 
-    async def shown(_: str) -> None:
-        """Nothing else is shown of a request."""
+    def __init__(self, setup: Setup, console: Console, origin_of: Callable[[str], str]) -> None:
+        async def shown(_: str) -> None:
+            """Nothing else is shown of a request."""
 
-    ask = console_approver(setup, console.err_ink, shown)
-    if ask is None or (setup.settings.on_ask == "console" and "on_ask" in setup.origins):
-        return ask
+        self._approver = console_approver(setup, console.err_ink, shown)
+        self._answerer = console_answerer(self._approver)
+        self._always = setup.settings.on_ask == "console" and "on_ask" in setup.origins
+        self._origin_of = origin_of
 
-    async def approve(event: ApprovalEvent) -> bool | None:
-        return await ask(event) if event.scope.origin == OWN_ORIGIN else None
+    async def approve(self, event: ApprovalEvent) -> bool | Approval | None:
+        """Ask whether *event* may go on; None if it is not for this person."""
+        return None if self._approver is None or not self._concerns(event.scope) else await self._approver(event)
 
-    return approve
+    async def answer(self, event: QuestionEvent) -> Elicited | None:
+        """Ask what *event* asks for; None if it is not for this person."""
+        return None if self._answerer is None or not self._concerns(event.scope) else await self._answerer(event)
+
+    def _concerns(self, scope: Scope) -> bool:
+        return self._always or self._origin_of(scope.session_id) == OWN_ORIGIN
 
 
 def _loaded(setup: Setup, record: PluginRecord, name: str) -> Command:

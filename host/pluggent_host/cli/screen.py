@@ -22,6 +22,7 @@ from pluggent_hookspecs.observations import (
 
 from pluggent_host.cli.answers import Answer
 from pluggent_host.cli.calls import Call, Calls, text_of
+from pluggent_host.cli.consent import who
 from pluggent_host.cli.output import Console, cut, harmless
 from pluggent_host.quoting import quoted
 
@@ -98,9 +99,9 @@ class Screen:
 
     def _verdict(self, event: DecisionMade) -> str:
         ink = self._console.err_ink
-        who = "you" if event.by == _CONSOLE else quoted(event.by)
+        by_whom = "you" if event.by in (_CONSOLE, who()) else quoted(event.by)
         reason = f": {quoted(event.reason)}" if event.reason else ""
-        by = "" if event.by == "host" else f" by {who}"
+        by = "" if event.by == "host" else f" by {by_whom}"
         match event.verdict:
             case "allow":
                 return ink("green", "allowed") + self._dim(by + reason)
@@ -109,11 +110,11 @@ class Screen:
             case "respond":
                 return ink("yellow", f"answered{by}") + self._dim(reason)
             case "ask":
-                return ink("yellow", "needs approval") + self._dim(f" ({who}{reason})")
+                return ink("yellow", "needs approval") + self._dim(f" ({by_whom}{reason})")
             case "refused":
                 return ink("red", f"REFUSED{by}")
             case _:
-                return ink("red", f"DENIED by {who}") + reason
+                return ink("red", f"DENIED by {by_whom}") + reason
 
     def _result(self, call: Call) -> None:
         if not self._results or call.output is None or (call.verdict in ("deny", "refused") and not call.ran):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, assert_never
 
 from pluggent_hookspecs import events as e
 from pluggent_hookspecs.messages import ToolCall
@@ -42,7 +42,7 @@ def fired_as_often(stage: Stage) -> None:
     """Every hook fired once for each operation of the path, in the right place; nothing else was executed."""
     path, log = stage.path, stage.log
     fired = Counter((each.hook, scope_of(each.value).origin) for each in log.of("fired"))
-    wanted = path.fires()
+    wanted = Counter({key: due for key, due in path.fires().items() if key[0] != "transform_delta" or not stage.held})
     differ = {key: (fired[key], wanted[key]) for key in sorted({*fired, *wanted}) if fired[key] != wanted[key]}
     told = "; ".join(f"{hook} ({origin}) {was} times, not {due}" for (hook, origin), (was, due) in differ.items())
     assert not differ, f"{path.name}: these hooks fired otherwise than the operations went: {told}{_why(stage)}"
@@ -74,6 +74,8 @@ def recorded_before(stage: Stage) -> None:
                 allowed.update(_MARK.findall(made.arguments_json.decode()))
             case "ran", mark:
                 assert mark in allowed, f"{stage.path.name}: '{mark}' ran before a sink had the decision about it"
+            case "questioned", _:
+                assert open_calls["question"], f"{stage.path.name}: a person was asked before a sink knew of it"
             case "asked", _:
                 assert open_calls["model_call"], f"{stage.path.name}: a model was asked before a sink knew of it"
             case ("wrote" | "read") as what, _:
@@ -120,22 +122,41 @@ def stopped(stage: Stage, event: Any) -> None:
     """What the probe refused, or failed on, when it was given *event*, had no effect and was seen by nobody."""
     match event:
         case e.InputEvent() | e.ToolSelectionEvent():
-            later = stage.log.after("hit", until=ENTERED)
-            _nothing(stage, later, "the turn went on")
+            _nothing(stage, stage.log.after("hit", until=ENTERED), "the turn went on")
         case e.ModelRequestEvent():
-            later = [each for each in stage.log.after("hit") if each.what == "asked"]
-            same = [each for each in later if each.value.messages == event.request.messages]
+            same = _later(stage, "asked", lambda request: request.messages == event.request.messages)
             _nothing(stage, same, "the model was asked")
         case e.ToolCallEvent():
             _not_run(stage, _MARK.findall(event.arguments_json.decode()))
+        case e.ReserveEvent():
+            _unpaid(stage, event)
+        case e.ApprovalEvent():
+            stopped(stage, _asked_about(stage))
+        case DecisionMade():
+            _unrecorded(stage, event)
+        case e.MemoryWriteEvent() | e.MemoryReadEvent() | e.QuestionEvent():
+            _left_alone(stage, event)
+        case _:
+            _withheld(stage, event)
+
+
+def _left_alone(stage: Stage, event: e.MemoryWriteEvent | e.MemoryReadEvent | e.QuestionEvent) -> None:
+    match event:
         case e.MemoryWriteEvent():
             keys = {item.key for item in event.items} | {key for _, key in event.delete}
-            later = [each for each in stage.log.after("hit") if each.what == "wrote"]
-            _nothing(stage, [each for each in later if keys & {key for key, _ in each.value}], "memory was written to")
+            same = _later(stage, "wrote", lambda written: not keys.isdisjoint(key for key, _ in written))
+            _nothing(stage, same, "memory was written to")
         case e.MemoryReadEvent():
             what = event.key or event.text or (event.query and event.query.prefix)
-            later = [each for each in stage.log.after("hit") if each.what == "read" and each.value == what]
-            _nothing(stage, later, "memory was read")
+            _nothing(stage, _later(stage, "read", lambda read: read == what), "memory was read")
+        case e.QuestionEvent():
+            _nothing(stage, _later(stage, "questioned", lambda _: True), "a person was asked")
+        case _:
+            assert_never(event)
+
+
+def _withheld(stage: Stage, event: Any) -> None:
+    match event:
         case e.ModelResponseEvent():
             _calls_not_run(stage, event.response.message.tool_calls)
             unseen(stage, _first(event.response.message.text))
@@ -146,14 +167,12 @@ def stopped(stage: Stage, event: Any) -> None:
             unseen(stage, _first(str(event.output.for_model)))
         case e.MemoryResultEvent():
             unseen(stage, [item.text for item in event.items])
-        case e.ReserveEvent():
-            _unpaid(stage, event)
-        case DecisionMade():
-            _unrecorded(stage, event)
-        case e.ApprovalEvent():
-            stopped(stage, _asked_about(stage))
         case _:
             raise AssertionError(f"the path matrix does not know what {type(event).__name__} would do: see stopped()")
+
+
+def _later(stage: Stage, what: str, same: Callable[[Any], bool]) -> list[Noted]:
+    return [each for each in stage.log.after("hit") if each.what == what and same(each.value)]
 
 
 def _nothing(stage: Stage, later: Iterable[Noted], what: str) -> None:
@@ -162,8 +181,7 @@ def _nothing(stage: Stage, later: Iterable[Noted], what: str) -> None:
 
 
 def _not_run(stage: Stage, marks: Iterable[str]) -> None:
-    later = [each for each in stage.log.after("hit") if each.what == "ran" and each.value in set(marks)]
-    _nothing(stage, later, "the tool was run")
+    _nothing(stage, _later(stage, "ran", set(marks).__contains__), "the tool was run")
 
 
 def _calls_not_run(stage: Stage, calls: Iterable[ToolCall]) -> None:

@@ -20,7 +20,8 @@ from pluggent_host.testing.fakes import Reply
 class Operation:
     """One kind of operation: the hooks that fire for one of it, and what it executes, if it gets so far.
 
-    ``executes`` is ``asked`` (a provider), ``ran`` (a tool), ``wrote`` or ``read`` (a store), or empty.
+    ``executes`` is ``asked`` (a provider), ``ran`` (a tool), ``wrote`` or ``read`` (a store),
+    ``questioned`` (a person), or empty.
     """
 
     name: str
@@ -76,6 +77,7 @@ TOOL_CONFIRMED = Operation("tool call, decided again", ("decide_tool_call",))
 OUTPUT = Operation("something shown", ("transform_output", "decide_output"))
 WRITE = Operation("memory write", ("transform_memory_write", "decide_memory_write"), "wrote")
 READ = Operation("memory read", ("decide_memory_read", "transform_memory_result"), "read")
+QUESTION = Operation("question to a person", ("decide_question", "answer_question"), "questioned")
 APPROVAL = Operation("approval", ("resolve_approval",))
 
 ROUND = (OFFER, MODEL)
@@ -91,6 +93,16 @@ NO_OPERATION: Mapping[str, str] = {
 }
 """Hooks that belong to no operation, with the reason."""
 
+_REQUESTS = {
+    "input": "decide_input",
+    "model_call": "decide_model_request",
+    "tool_call": "decide_tool_call",
+    "memory_write": "decide_memory_write",
+    "memory_read": "decide_memory_read",
+    "question": "decide_question",
+}
+"""What sinks are told of before it is executed: the operation's name, and the hook that decides about it."""
+
 Doing: TypeAlias = Mapping[str, tuple[Operation, ...]]
 
 
@@ -104,7 +116,9 @@ class EntryPath:
     makes further plugins of the path (given the log); ``nested`` is what the tool ``probe_nested``
     does; ``settings`` are fields of HostSettings. ``installed``: the suite's plugins come by entry
     point instead of in code; ``functions``: its tools are functions instead of objects; ``durable``:
-    its sessions have to be kept. ``cut`` and ``whole`` are how the model streams.
+    its sessions have to be kept. ``cut`` and ``whole`` are how the model streams. ``repeats`` are
+    operations that it shares with another path, which tests them against what refuses and changes
+    them; on this one they have to fire.
     """
 
     name: str
@@ -119,6 +133,7 @@ class EntryPath:
     installed: bool = False
     functions: bool = False
     durable: bool = False
+    repeats: tuple[Operation, ...] = ()
     other: tuple[Reply, ...] = ()
     cut: int | None = None
     whole: bool = False
@@ -141,9 +156,12 @@ class EntryPath:
 
     def decided(self) -> tuple[str, ...]:
         """Return the kinds of operations that are decided about on this path, as records name them."""
-        names = {"input": "decide_input", "model_call": "decide_model_request", "tool_call": "decide_tool_call"}
-        names |= {"memory_write": "decide_memory_write", "memory_read": "decide_memory_read"}
-        return tuple(name for name, hook in names.items() if self.times(hook))
+        return tuple(name for name, hook in _REQUESTS.items() if self.times(hook))
+
+    def about(self) -> tuple[str, ...]:
+        """Return those of its hooks that this path tests against what they refuse and change."""
+        fired = {hook for _, each in self.operations() for hook in each.hooks if each not in self.repeats}
+        return tuple(name for name in HOOKS if name in fired)
 
     def hooks(self) -> tuple[str, ...]:
         """Return the hooks that fire on this path, in the order of the contract."""

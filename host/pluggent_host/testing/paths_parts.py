@@ -1,5 +1,7 @@
 """What the entry paths are played with: replies, small plugins that ask, answer and retry, and nested work."""
 
+# ruff: noqa: ARG001 (every part of a path is given the same)
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
@@ -11,12 +13,14 @@ from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.memory import MemoryAccess, MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
+from pluggent_hookspecs.questions import Accepted
 from pluggent_hookspecs.tools import ToolContext
 
 from pluggent_host.session import Session
 from pluggent_host.testing.fakes import Reply, call
 from pluggent_host.testing.paths_probes import plugin
 from pluggent_host.testing.paths_stage import Log, Stage
+from pluggent_host.turn_stream import TurnStream
 
 # ---- replies ----------------------------------------------------------------------------
 
@@ -33,8 +37,8 @@ def saying(text: str, *made: ToolCall) -> ModelResponse:
 
 
 def fails(request: ModelRequest) -> Reply:
-    """Be a provider that is not there."""
-    return ProviderError(ProviderErrorKind.UNAVAILABLE, "not there", provider="paths")
+    """Be a provider that cannot be used, in a way that nobody tries again on his own."""
+    return ProviderError(ProviderErrorKind.AUTHENTICATION, "no entry", provider="paths")
 
 
 # ---- going a path -----------------------------------------------------------------------
@@ -45,11 +49,11 @@ async def said(on: Stage, session: Session, text: str, **options: Any) -> Any:
     return await on.enter(session.say(text, **options))
 
 
-async def streamed(on: Stage, session: Session, text: str) -> None:
-    """Say *text*, and keep every event that is streamed, and the result."""
+async def streamed(on: Stage, stream: TurnStream[Any]) -> None:
+    """Go through *stream*; keep every event of it, and the result."""
 
     async def follow() -> Any:
-        async with session.stream(text) as events:
+        async with stream as events:
             async for event in events:
                 on.log.note("streamed", event)
         return events.result
@@ -90,6 +94,12 @@ async def nested_memory(context: ToolContext, on: Stage) -> str:
     return await remembered(on, context.memory("paths"))
 
 
+async def nested_question(context: ToolContext, on: Stage) -> str:
+    """Ask a person for data."""
+    answer = await context.elicit("which town?", {"type": "object", "properties": {"town": {"type": "string"}}})
+    return type(answer).__name__
+
+
 async def nested_all(context: ToolContext, on: Stage) -> str:
     """Ask the model, call another tool, and use memory."""
     answer = await nested_model(context, on)
@@ -114,12 +124,30 @@ def asking(hook: str) -> Callable[[Log], tuple[object, ...]]:
 
 def approving(hook: str) -> Callable[[Log], tuple[object, ...]]:
     """Return what makes a policy that asks in *hook*, and somebody who agrees to all."""
-    return lambda log: (*asking(hook)(log), plugin("Agreeable", band="host-last", resolve_approval=lambda _: True))
+
+    def agree(event: object) -> bool:
+        return True
+
+    return lambda log: (*asking(hook)(log), plugin("Agreeable", band="host-last", resolve_approval=agree))
+
+
+def knowing(log: Log) -> tuple[object, ...]:
+    """Return a plugin that puts questions to somebody who knows."""
+
+    def answer(event: object) -> Accepted:
+        log.note("questioned", event)
+        return Accepted({"town": "Oslo"})
+
+    return (plugin("Knowing", band="host-last", answer_question=answer),)
 
 
 def responding(hook: str, value: object) -> Callable[[Log], tuple[object, ...]]:
     """Return what makes a policy that answers in *hook* with *value*."""
-    return lambda _: (plugin("Responder", **{hook: lambda _: Respond(value)}),)
+
+    def respond(event: object) -> Respond:
+        return Respond(value)
+
+    return lambda _: (plugin("Responder", **{hook: respond}),)
 
 
 def answering(hook: str, value: object) -> Callable[[Log], tuple[object, ...]]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import attrs
 import pluggent_hookspecs
 
+from pluggent_host.catalog import PluginRecord
 from pluggent_host.discovery import Discovery, Distribution, EntryPoint, discover
 from pluggent_host.settings import HostSettings
 from pluggent_host.testing.paths_operations import EntryPath
@@ -51,6 +52,7 @@ def play(
 
 async def _opened(stage: Stage) -> None:
     async with stage.opener.open_host(**stage.options) as host:
+        stage.chains = host.chains
         await stage.path.way(stage, host)
 
 
@@ -110,7 +112,11 @@ def _install(options: dict[str, Any], plugins: Iterable[object]) -> None:
     options["config"] = config._replace(selection=selection)
     accepted = options.get("acknowledged")
     if accepted is not None:
-        options["acknowledged"] = lambda record: record.id in made or accepted(record)
+
+        def acknowledged(record: PluginRecord) -> bool:
+            return record.id in made or bool(accepted(record))
+
+        options["acknowledged"] = acknowledged
 
 
 def _name(plugin: object) -> str:

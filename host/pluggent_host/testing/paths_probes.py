@@ -4,10 +4,13 @@
 what a transform makes of its event. A new hook is known here by its kind and its event alone.
 """
 
+# ruff: noqa: ARG001 (every part of a path is given the same)
+
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
@@ -18,6 +21,7 @@ from pluggent_hookspecs.markers import HookKind, hookimpl
 from pluggent_hookspecs.memory import MemoryItem
 from pluggent_hookspecs.messages import Message, Text
 from pluggent_hookspecs.observations import DecisionMade, Observation
+from pluggent_hookspecs.questions import Declined
 
 from pluggent_host.chains import HOLDING
 from pluggent_host.testing.paths_operations import EVERYWHERE, NO_OPERATION
@@ -75,11 +79,14 @@ def holding() -> object:
 
 def listener(log: Log) -> object:
     """Return what is told of everything: an observer and a sink."""
-    return plugin(
-        "Listener",
-        observe=lambda event: log.note("observed", event, "observe"),
-        write_record=lambda event: log.note("recorded", event, "write_record"),
-    )
+
+    def observe(event: Observation) -> None:
+        log.note("observed", event, "observe")
+
+    def write_record(event: Observation) -> None:
+        log.note("recorded", event, "write_record")
+
+    return plugin("Listener", observe=observe, write_record=write_record)
 
 
 def witness(log: Log) -> object:
@@ -110,7 +117,8 @@ def _watching(log: Log, hook: str) -> Callable[..., Any]:
 
     if HOOKS[hook].kind is HookKind.AROUND:
         return around
-    return {"transform_delta": delta, "reserve": reserve}.get(hook, note)
+    special: dict[str, Callable[..., Any]] = {"transform_delta": delta, "reserve": reserve}
+    return special.get(hook, note)
 
 
 def scope_of(event: Any) -> e.Scope:
@@ -120,6 +128,10 @@ def scope_of(event: Any) -> e.Scope:
 
 
 # ---- acting up --------------------------------------------------------------------------
+
+
+def _nothing(event: object) -> None:
+    """Say nothing."""
 
 
 def _raise(event: object) -> object:
@@ -144,25 +156,26 @@ def _deny(event: object) -> Deny:
     return Deny("refused by the probe")
 
 
-def _refuse(event: object) -> bool:
-    return False
+def _refuse(event: object) -> object:
+    return Declined() if isinstance(event, e.QuestionEvent) else False
 
 
 def _rubbish(event: object) -> object:
     return object()
 
 
-_FAILS: Mapping[str, Act] = {"raises": _raise, "rubbish": _rubbish}
+_LATE = {"late": (_never,)}
+_FAILS = {"fails": (_raise, _rubbish)}
 
-FAULTS: Mapping[HookKind, Mapping[str, Act]] = {
-    HookKind.TRANSFORM: {**_FAILS, "late": _never},
-    HookKind.DECIDE: {"deny": _deny, "async-deny": slowly(_deny), **_FAILS, "late": _never},
-    HookKind.AROUND: {"raises": _raise, "rubbish": slowly(_rubbish)},
-    HookKind.FIRST: {"deny": _refuse, "async-deny": slowly(_refuse)},
-    HookKind.LEDGER: {"deny": _deny, "async-deny": slowly(_deny), "raises": _raise, "late": _never},
+FAULTS: Mapping[HookKind, Mapping[str, tuple[Act, ...]]] = {
+    HookKind.TRANSFORM: _FAILS,
+    HookKind.DECIDE: {"deny": (_deny, slowly(_deny)), **_FAILS, **_LATE},
+    HookKind.AROUND: {"fails": (_raise, slowly(_rubbish))},
+    HookKind.FIRST: {"deny": (_refuse, slowly(_refuse))},
+    HookKind.LEDGER: {"deny": (_deny, slowly(_deny)), "fails": (_raise,), **_LATE},
     HookKind.SINK: _FAILS,
 }
-"""What can come of a hook, by kind and name, that must keep its operation from having an effect.
+"""What can come of a hook, by kind and name, that must keep its operation from having an effect: each in turn.
 
 Not here: an around hook has the operation's own time, an approver in code has all the time of
 the world and may fail (the next one is asked), and of a reservation every JSON value is good.
@@ -175,7 +188,9 @@ NOT_REFUSING = ("transform_delta", "settle", "observe", "write_record")
 class Probe:
     """Acts in one hook, the *at*-th time that it fires (0: every time). ``hit`` says on which event it did."""
 
-    def __init__(self, log: Log, hook: str, act: Act, at: int = 0, *, matters: Callable[[Any], bool] | None = None):
+    def __init__(
+        self, log: Log, hook: str, act: Act, at: int = 0, *, matters: Callable[[Any], bool] | None = None
+    ) -> None:
         self._log = log
         self._hook = hook
         self._act = act
@@ -190,9 +205,9 @@ class Probe:
         if HOOKS[self._hook].kind is HookKind.AROUND:
             hooks[self._hook] = self._around
         if self._hook == "reserve":
-            hooks["settle"] = lambda _: None
+            hooks["settle"] = _nothing
         if self._hook == "transform_delta":
-            hooks["transform_model_response"] = lambda event: changed("transform_model_response", event)
+            hooks["transform_model_response"] = partial(changed, "transform_model_response")
         return plugin("Probe", **hooks)
 
     def _acts(self, event: Any) -> bool:
@@ -220,8 +235,9 @@ def decides_on(operation: str) -> Callable[[Observation], bool]:
     """Return what tells the records that let an *operation* go on, which sinks are told before it does."""
 
     def tells(event: Observation) -> bool:
-        allowed = isinstance(event, DecisionMade) and event.verdict in ("allow", "approved", "respond")
-        return allowed and event.operation == operation
+        if not isinstance(event, DecisionMade):
+            return False
+        return event.operation == operation and event.verdict in ("allow", "approved", "respond")
 
     return tells
 

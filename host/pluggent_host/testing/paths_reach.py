@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import attrs
+from pluggent_hookspecs.hooks import HOOKS
+from pluggent_hookspecs.markers import HookKind
 
 from pluggent_host.chains import HOLDING, Chains, Impl
 from pluggent_host.testing.paths_operations import EntryPath
@@ -21,7 +24,7 @@ class Reach:
 
     def __init__(self) -> None:
         self._chains: list[Chains] = []
-        self._called: set[tuple[str, str]] = set()
+        self._called = Counter[tuple[str, str]]()
 
     def watching(self, build: Callable[..., Chains]) -> Callable[..., Chains]:
         """Return *build*, which makes chains, so that every implementation in them is watched."""
@@ -41,17 +44,18 @@ class Reach:
         function = impl.function
 
         def called(*arguments: Any) -> Any:
-            self._called.add((hook, impl.plugin))
+            self._called[hook, impl.plugin] += 1
             return function(*arguments)
 
         return called
 
     def missed(self, path: EntryPath, ours: Collection[object]) -> list[str]:
-        """Return the hooks of plugins, except *ours*, that *path* has to fire and that were not called."""
+        """Return the hooks of plugins, except *ours*, that were not called as often as *path* has to."""
         return sorted(
-            f"{path.name}: {impl.plugin} was not asked in {hook}"
+            f"{path.name}: {impl.plugin} was asked in {hook} {called} times of {due}"
             for hook, impl in self._expected(path)
-            if (hook, impl.plugin) not in self._called and not any(_belongs(impl, each) for each in ours)
+            if (called := self._called[hook, impl.plugin]) < (due := _due(path, hook))
+            and not any(_belongs(impl, each) for each in ours)
         )
 
     def _expected(self, path: EntryPath) -> Iterator[tuple[str, Impl]]:
@@ -59,6 +63,12 @@ class Reach:
             for hook in path.hooks():
                 if hook not in _CONDITIONAL or (hook == "transform_delta" and not _held(chains, path)):
                     yield from ((hook, impl) for impl in chains[hook])
+
+
+def _due(path: EntryPath, hook: str) -> int:
+    # A layer that lies around one that calls again is called once for all of that.
+    counts = HOOKS[hook].kind in (HookKind.TRANSFORM, HookKind.DECIDE) and hook != "transform_delta"
+    return path.times(hook) if counts else 1
 
 
 def _held(chains: Chains, path: EntryPath) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.markers import hookimpl
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
@@ -17,6 +18,7 @@ from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse, Provid
 from pluggent_hookspecs.observations import Discarded, TextShown
 from pluggent_hookspecs.tools import ToolContext, ToolOutput, ToolSpec, tool
 
+from pluggent_host.chains import HOLDING, Chains
 from pluggent_host.codec import to_json
 from pluggent_host.explaining import as_document as as_explanation, explain
 from pluggent_host.exporting import as_document, as_markdown
@@ -28,7 +30,7 @@ from pluggent_host.testing.paths_operations import EntryPath
 from pluggent_host.turn_result import TurnResult
 
 ENTERED = "entered"
-EXECUTED = ("asked", "ran", "wrote", "read")
+EXECUTED = ("asked", "ran", "wrote", "read", "questioned")
 
 
 @attrs.frozen(eq=False)
@@ -84,7 +86,20 @@ class Stage:
     options: dict[str, Any]
     returned: list[str] = attrs.field(factory=list[str])
     ours: tuple[object, ...] = ()
+    chains: Chains | None = None
     watching: tuple[str, ...] = ("app:witness", "paths-witness")
+
+    @property
+    def held(self) -> bool:
+        """Whether a plugin holds streams until the whole reply has passed it, so that no delta is shown before."""
+        impls = [] if self.chains is None else [impl for hook in HOLDING for impl in self.chains[hook]]
+        return self.options["config"].stream != "provisional" and any(impl.incremental is None for impl in impls)
+
+    def open_sync(self) -> SyncHost:
+        """Open a host for code without a loop."""
+        host = self.opener.open_sync_host(**self.options)
+        self.chains = host.chains
+        return host
 
     @property
     def state_dir(self) -> Path:
@@ -117,7 +132,7 @@ class Stage:
         return None if isinstance(value, Exception) else value
 
     def public(self) -> str:
-        """Return everything that reached anybody: callers, models, observers, records, files, and what is made of them."""
+        """Return everything that reached anybody: callers, models, observers, sinks, files, what is made of files."""
         told = [repr(each.value) for each in self._told()]
         return "\n".join([*self.returned, *told, *self._kept()])
 
@@ -143,25 +158,30 @@ class Stage:
 
 
 class Model(ScriptedModel):
-    """The model of a path. ``whole``: it can only complete, its stream is one batch made of that."""
+    """A model of a path: it streams as the path says, as one batch, or broken off after some."""
 
     def __init__(self, log: Log, name: str, path: EntryPath) -> None:
-        super().__init__(*(path.replies if name == "paths" else path.other), cut=path.cut)
+        super().__init__(*(path.replies if name == "paths" else path.other))
         self.name = name
         self._log = log
-        self._whole = path.whole
+        self._path = path
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         self._log.note("asked", request)
         return await super().complete(request)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
-        if self._whole:
+        if self._path.whole:
             yield deltas(await self.complete(request))
             return
         self._log.note("asked", request)
         async with aclosing(super().stream(request)) as batches:
+            shown = 0
             async for batch in batches:
+                if shown == self._path.cut:
+                    # Of a kind that nobody tries again on his own.
+                    raise ProviderError(ProviderErrorKind.BAD_REQUEST, "cut off", provider=self.name)
+                shown += 1
                 yield batch
 
 
@@ -238,13 +258,19 @@ _MARKED: Mapping[str, Json] = {
     "required": ["mark"],
     "additionalProperties": False,
 }
+_MADE: Mapping[str, Mapping[str, Any]] = {
+    "tool": {},
+    "writing": {"effects": ("network_write",)},
+    "alone": {"exclusive": True},
+    "showing": {},
+    "failing": {"idempotent": True},
+    "nested": {},
+    "deep": {},
+}
+_PURE: Mapping[str, Any] = {"effects": ()}
 _SPECS = {
-    name: ToolSpec(f"probe_{name}", "Do something.", _MARKED, **{"effects": (), **more})
-    for name, more in {
-        "tool": {}, "writing": {"effects": ("network_write",)}, "alone": {"exclusive": True}, "showing": {},
-        "failing": {"idempotent": True}, "nested": {}, "deep": {},
-    }.items()
-}  # fmt: skip
+    name: ToolSpec(f"probe_{name}", "Do something.", _MARKED, **{**_PURE, **more}) for name, more in _MADE.items()
+}
 """Made once: reading functions for each of hundreds of hosts takes longer than all the rest."""
 
 

@@ -12,6 +12,7 @@ from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.testing import paths_parts as parts, paths_ways as ways
+from pluggent_host.testing.fakes import Reply, call
 from pluggent_host.testing.paths_operations import (
     APPROVAL,
     MODEL,
@@ -22,6 +23,7 @@ from pluggent_host.testing.paths_operations import (
     MODEL_REPLACED,
     OFFER,
     OUTPUT,
+    QUESTION,
     READ,
     RESUMED,
     ROUND,
@@ -59,7 +61,9 @@ PAUSING = {"on_ask": "pause"}
 # ---- turns ------------------------------------------------------------------------------
 
 TURNS = (
-    EntryPath("say", (SAY, "Host.session", "Host.open"), {"api": CALL_TURN}, ways.saying_once(), ONE_CALL, functions=True),
+    EntryPath(
+        "say", (SAY, "Host.session", "Host.open"), {"api": CALL_TURN}, ways.saying_once(), ONE_CALL, functions=True
+    ),
     EntryPath(
         "chat",
         (SAY,),
@@ -95,7 +99,9 @@ STREAMED = (TURN, *ROUND, STREAM, OUTPUT, TOOL, *ROUND, STREAM, OUTPUT)
 STREAMS = (
     EntryPath("stream", (STREAMING,), {"stream": STREAMED}, ways.stream, ONE_CALL),
     EntryPath("stream-whole", (STREAMING,), {"stream": STREAMED}, ways.stream, ONE_CALL, whole=True),
-    EntryPath("stream-held", (STREAMING,), {"stream": CALL_TURN}, ways.stream, ONE_CALL, plugins=lambda _: (holding(),)),
+    EntryPath(
+        "stream-held", (STREAMING,), {"stream": CALL_TURN}, ways.stream, ONE_CALL, plugins=lambda _: (holding(),)
+    ),
     EntryPath(
         "stream-provisional", (STREAMING,), {"stream": STREAMED}, ways.stream, ONE_CALL,
         plugins=lambda _: (holding(),), settings={"stream": "provisional"},
@@ -116,7 +122,7 @@ STREAMS = (
 BATCH_OF_3 = (TURN, *ROUND, TOOL, TOOL, TOOL, *ROUND, OUTPUT)
 
 
-def batch(*names: str) -> tuple[object, ...]:
+def batch(*names: str) -> tuple[Reply, ...]:
     """Return a reply that makes a call of each tool, and the one after it."""
     return tuple(calls(name, mark) for name, mark in zip(names, ("one", "two", "three"), strict=False)), "reply-2"
 
@@ -126,7 +132,9 @@ CALLS = (
     EntryPath("call_tool-blocking", (CALL,), {"api": (TOOL,)}, ways.calling("blocking"), functions=True),
     EntryPath("call_tool-failing", (CALL,), {"api": (TOOL,)}, ways.calling("failing")),
     EntryPath("call_tool-showing", (CALL,), {"api": (TOOL, OUTPUT)}, ways.calling("showing")),
-    EntryPath("batch", (SAY,), {"api": BATCH_OF_3}, ways.saying_once(), batch("tool", "blocking", "tool"), functions=True),
+    EntryPath(
+        "batch", (SAY,), {"api": BATCH_OF_3}, ways.saying_once(), batch("tool", "blocking", "tool"), functions=True
+    ),
     EntryPath(
         "batch-serial", (SAY,), {"api": (*BATCH_OF_3, TOOL_CONFIRMED, TOOL_CONFIRMED)}, ways.saying_once(),
         batch("writing", "writing", "writing"),
@@ -136,7 +144,7 @@ CALLS = (
     EntryPath("showing-tool", (SAY,), {"api": (*SILENT_CALL, OUTPUT)}, ways.saying_once(), batch("showing")),
     EntryPath(
         "refused-calls", (SAY,), {"api": (TURN, *ROUND, TOOL_REFUSED, TOOL_REFUSED, *ROUND, OUTPUT)},
-        ways.saying_once(), ((calls("nothing", "one"), parts.call("probe_tool", "call_two", wrong=1)), "reply-2"),
+        ways.saying_once(), ((calls("nothing", "one"), call("probe_tool", "call_two", wrong=1)), "reply-2"),
     ),
     EntryPath(
         "dry-run", (SAY,), {"api": (TURN, *ROUND, TOOL_DRY, *ROUND, OUTPUT)},
@@ -164,6 +172,10 @@ BELOW = (
         ways.saying_once(), NESTED_CALL, nested=parts.nested_memory,
     ),
     EntryPath(
+        "nested-question", ("ToolContext.elicit",), {"api": SILENT_CALL, "tool": (QUESTION,)}, ways.saying_once(),
+        NESTED_CALL, nested=parts.nested_question, plugins=parts.knowing,
+    ),
+    EntryPath(
         "call_tool-nested", (CALL, "ToolContext.call_tool", "ToolContext.call_model", "ToolContext.memory"),
         {"api": (TOOL,), "tool": (MODEL, TOOL, *MEMORY)}, ways.calling("nested", "outer"), ("answer-inner",),
         nested=parts.nested_all,
@@ -174,11 +186,16 @@ BELOW = (
 # ---- people -----------------------------------------------------------------------------
 
 WAITING = {"api": (TURN, *ROUND, TOOL_PENDING, APPROVAL), "resume": (RESUMED, TOOL_RESUMED, *ROUND, OUTPUT)}
+WATCHED = {**WAITING, "resume": (*WAITING["resume"], STREAM)}
 ASKED_CALL = batch("tool")
 PEOPLE = (
     EntryPath(
         "resume", (SAY, RESUME), WAITING, ways.resume, ASKED_CALL, plugins=parts.asking("decide_tool_call"),
         settings=PAUSING,
+    ),
+    EntryPath(
+        "resume-stream", (SAY, "Session.stream_resume"), WATCHED, ways.stream_resume, ASKED_CALL,
+        plugins=parts.asking("decide_tool_call"), settings=PAUSING,
     ),
     EntryPath(
         "resume-reopened", (SAY, RESUME), WAITING, ways.resume_elsewhere, ASKED_CALL,
@@ -188,7 +205,7 @@ PEOPLE = (
         EntryPath(
             f"approved-{hook.removeprefix('decide_').replace('_', '-')}", (SAY,),
             {"api": (*SILENT_CALL, *(APPROVAL,) * times)}, ways.saying_once(), ASKED_CALL,
-            plugins=parts.approving(hook),
+            plugins=parts.approving(hook), repeats=tuple(each for each in SILENT_CALL if hook not in each.hooks),
         )
         for hook, times in (
             ("decide_input", 1), ("decide_model_request", 2), ("decide_model_response", 2),
@@ -279,6 +296,10 @@ WITHOUT_LOOP = (
     EntryPath(
         "sync-resume", ("SyncSession.resume",), WAITING, ways.sync_resume, ASKED_CALL, opens=True,
         plugins=parts.asking("decide_tool_call"), settings=PAUSING,
+    ),
+    EntryPath(
+        "sync-resume-stream", ("SyncSession.stream_resume",), WATCHED, ways.sync_stream_resume, ASKED_CALL,
+        opens=True, plugins=parts.asking("decide_tool_call"), settings=PAUSING,
     ),
     EntryPath(
         "sync-memory", ("SyncHost.memory", *SYNC_MEMORY), {"api": MEMORY}, ways.sync_memory, opens=True,

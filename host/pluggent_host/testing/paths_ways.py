@@ -6,10 +6,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
-from pluggent_hookspecs.messages import Message
+from pluggent_hookspecs.messages import Message, Part
 
 from pluggent_host.attachments import file, image
 from pluggent_host.host import Host
+from pluggent_host.sync import SyncTurnStream
 from pluggent_host.testing.paths_parts import remembered, said, streamed
 from pluggent_host.testing.paths_stage import Stage
 
@@ -40,7 +41,7 @@ async def chat(on: Stage, host: Host) -> None:
 async def stream(on: Stage, host: Host) -> None:
     """Watch a turn."""
     async with await host.session() as session:
-        await streamed(on, session, "said-1")
+        await streamed(on, session.stream("said-1"))
 
 
 async def resume(on: Stage, host: Host) -> None:
@@ -50,6 +51,14 @@ async def resume(on: Stage, host: Host) -> None:
         on.keep(session.pending)
         if session.paused:
             await on.enter(session.resume({each.call_id: True for each in session.pending}))
+
+
+async def stream_resume(on: Stage, host: Host) -> None:
+    """Watch how a turn that was paused goes on."""
+    async with await host.session() as session:
+        await said(on, session, "said-1")
+        if session.paused:
+            await streamed(on, session.stream_resume({each.call_id: True for each in session.pending}))
 
 
 async def resume_elsewhere(on: Stage, host: Host) -> None:
@@ -110,39 +119,39 @@ async def files(on: Stage, host: Host) -> None:
     """Say a picture and a document."""
     (on.folder / "picture.png").write_bytes(PNG)
     (on.folder / "notes.txt").write_bytes(b"notes")
-    content = ["said-1", image(on.folder / "picture.png"), file(on.folder / "notes.txt")]
+    content: list[str | Part] = ["said-1", image(on.folder / "picture.png"), file(on.folder / "notes.txt")]
     async with await host.session() as session:
         await on.enter(session.say(content))
 
 
 def sync_say(on: Stage) -> None:
     """Say something without a loop."""
-    with on.opener.open_sync_host(**on.options) as host, host.session() as session:
+    with on.open_sync() as host, host.session() as session:
         on.enter_sync(lambda: session.say("said-1"))
 
 
 def sync_stream(on: Stage) -> None:
     """Watch a turn without a loop."""
-    with on.opener.open_sync_host(**on.options) as host, host.session() as session:
+    with on.open_sync() as host, host.session() as session:
+        on.enter_sync(lambda: _followed(on, session.stream("said-1")))
 
-        def follow() -> Any:
-            with session.stream("said-1") as events:
-                for event in events:
-                    on.log.note("streamed", event)
-            return events.result
 
-        on.enter_sync(follow)
+def _followed(on: Stage, stream: SyncTurnStream[Any]) -> Any:
+    with stream as events:
+        for event in events:
+            on.log.note("streamed", event)
+    return events.result
 
 
 def sync_call_tool(on: Stage) -> None:
     """Call a tool by hand, without a loop."""
-    with on.opener.open_sync_host(**on.options) as host, host.session() as session:
+    with on.open_sync() as host, host.session() as session:
         on.enter_sync(lambda: session.call_tool("probe_tool", {"mark": "mark-one"}))
 
 
 def sync_resume(on: Stage) -> None:
     """Answer a turn that was paused, without a loop."""
-    with on.opener.open_sync_host(**on.options) as host, host.session() as session:
+    with on.open_sync() as host, host.session() as session:
         on.enter_sync(lambda: session.say("said-1"))
         if session.pending:
             on.enter_sync(lambda: session.resume({each.call_id: True for each in session.pending}))
@@ -150,13 +159,22 @@ def sync_resume(on: Stage) -> None:
 
 def sync_memory(on: Stage) -> None:
     """Use memory without a loop."""
-    with on.opener.open_sync_host(**on.options) as host:
+    with on.open_sync() as host:
         store = host.memory("paths")
         on.enter_sync(lambda: store.save([MemoryItem("paths", "key-new", "item-new")]))
         on.enter_sync(lambda: store.delete("paths", "key-gone"))
         on.enter_sync(lambda: store.get("paths", "key-one"))
         on.enter_sync(lambda: store.list(MemoryQuery("paths", prefix="key-two")))
         on.enter_sync(lambda: store.search("paths", "key-three"))
+
+
+def sync_stream_resume(on: Stage) -> None:
+    """Watch how a turn that was paused goes on, without a loop."""
+    with on.open_sync() as host, host.session() as session:
+        on.enter_sync(lambda: session.say("said-1"))
+        if session.pending:
+            answers = {each.call_id: True for each in session.pending}
+            on.enter_sync(lambda: _followed(on, session.stream_resume(answers)))
 
 
 def run_sync(on: Stage) -> None:

@@ -91,12 +91,12 @@ def add(a: int, b: int) -> int:
 
 async def test_a_turn_that_has_used_up_its_tokens_ends_and_says_which_limit() -> None:
     model = ScriptedModel(call("add", a=1, b=2), "never said")
-    budget = Budget(settings(Limit(per=("turn",), tokens=30), default_output_tokens=20))
+    budget = Budget(settings(Limit(per=("turn",), tokens=60), default_output_tokens=20))
     async with hosted(model, budget, tools=[add]) as host:
         result = await (await host.session()).say("hi")
 
     assert result.why == "denied"
-    assert "of 30 tokens, 15 used, 0 reserved for calls that are running, 15 left" in result.detail
+    assert "of 60 tokens, 15 used, 0 reserved for calls that are running, 45 left" in result.detail
     assert "It ends with this turn." in result.detail
     assert len(model.requests) == 1
 

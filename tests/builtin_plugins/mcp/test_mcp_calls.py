@@ -55,9 +55,7 @@ async def test_only_allowed_tools_are_offered_and_block_wins():
 
 async def test_annotations_are_believed_of_a_trusted_server_alone_and_the_operator_knows_better():
     effects = {"e*": ("network_write",), "environ": ()}
-    async with using(
-        plain=peer(), trusted=peer(trusted=True), told=peer(trusted=True, effects=effects)
-    ) as used:
+    async with using(plain=peer(), trusted=peer(trusted=True), told=peer(trusted=True, effects=effects)) as used:
         found = {name: tool.spec.effects for name, tool in used.tools.items()}
 
     assert found["plain__echo"] is None

@@ -14,18 +14,17 @@ from pluggent_mcp.settings import Server
 @pytest.mark.parametrize("options", [{}, {"json_response": True}, {"stateless_http": True}], ids=str)
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
 async def test_tools_are_listed_and_called_over_streamable_http(options, protocol):
-    async with listening(made().streamable_http_app(**options)) as url:
-        async with using(web=Server(url=f"{url}/mcp", protocol=protocol)) as used:
-            output = await used.call("web__add", a=1, b=2)
+    app = made().streamable_http_app(**options)
+    async with listening(app) as url, using(web=Server(url=f"{url}/mcp", protocol=protocol)) as used:
+        output = await used.call("web__add", a=1, b=2)
 
     assert (output.for_model, output.data) == ("3", {"result": 3})
 
 
 async def test_the_old_transport_is_spoken_where_it_is_asked_for():
-    async with listening(made().sse_app()) as url:
-        async with using(web=Server(url=f"{url}/sse", type="sse")) as used:
-            context = Context()
-            assert (await used.call("web__progress", context)).for_model == "done"
+    async with listening(made().sse_app()) as url, using(web=Server(url=f"{url}/sse", type="sse")) as used:
+        context = Context()
+        assert (await used.call("web__progress", context)).for_model == "done"
 
     assert context.progressed == [(1, 2, "half")]
 
@@ -125,15 +124,19 @@ async def test_a_connection_that_breaks_in_a_call_leaves_its_outcome_open():
 
 
 JSON = "application/json"
+GREETING = (
+    b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
+    b'"serverInfo":{"name":"o","version":"1"}}}'
+)
+LIST = b'{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"act","inputSchema":{"type":"object"}}]}}'
 OLD = {
-    "initialize": (200, JSON, b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":'
-                   b'{"tools":{}},"serverInfo":{"name":"o","version":"1"}}}'),
+    "initialize": (200, JSON, GREETING),
     "notifications/initialized": (202, JSON, b""),
     "notifications/cancelled": (202, JSON, b""),
-    "tools/list": (200, JSON, b'{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"act","inputSchema":'
-                   b'{"type":"object"}}]}}'),
+    "tools/list": (200, JSON, LIST),
     "tools/call": (200, JSON, b'{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"acted"}]}}'),
-}  # fmt: skip
+}
+"""What a server of the first era answers, by method; ids are what the SDK counts."""
 
 
 @asynccontextmanager

@@ -33,9 +33,9 @@ async def test_everything_over_a_pipe(program, tmp_path):
 
 
 async def test_everything_over_http(program, tmp_path):
-    async with serving(program("mcp-server-everything")) as url:
-        async with using(every=Server(url=url, resources=True, prompts=True)) as used:
-            await check_everything(used, tmp_path)
+    command = program("mcp-server-everything")
+    async with serving(command) as url, using(every=Server(url=url, resources=True, prompts=True)) as used:
+        await check_everything(used, tmp_path)
 
 
 async def check_everything(used, folder):
@@ -76,6 +76,8 @@ async def serving(command):
         command, "streamableHttp", env={**os.environ, "PORT": str(port)},
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
+    assert child.stderr is not None
+    drained = None
     try:
         async with asyncio.timeout(WAIT_S):
             while b"listening" not in (line := await child.stderr.readline()):
@@ -85,7 +87,8 @@ async def serving(command):
     finally:
         child.kill()
         await child.wait()
-        await drained
+        if drained is not None:
+            await drained
 
 
 async def test_files_below_the_folder_are_read_and_others_are_not(program, tmp_path):
@@ -100,9 +103,7 @@ async def test_files_below_the_folder_are_read_and_others_are_not(program, tmp_p
 
 
 async def test_what_is_remembered_is_found_by_the_next_process(program, tmp_path):
-    server = Server(
-        command=program("mcp-server-memory"), env={"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
-    )
+    server = Server(command=program("mcp-server-memory"), env={"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")})
     entity = {"name": "Ann", "entityType": "person", "observations": ["likes snow"]}
     async with using(memory=server) as used:
         await used.call("memory__create_entities", entities=[entity])

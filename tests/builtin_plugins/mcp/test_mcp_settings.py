@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from mcp_using import PEER
-from pluggent_hookspecs import ConfigError
+from pluggent_hookspecs import ConfigError, ProvideEvent
 from pluggent_host.plugin_settings import settings_for
 from pluggent_mcp.naming import prefixes, tool_name
 from pluggent_mcp.plugin import Mcp
@@ -41,7 +41,7 @@ FIELDS = (
 
 def sources(plugin):
     """Return the plugin's sources."""
-    return list(plugin.provide_tools(None))
+    return list(plugin.provide_tools(ProvideEvent("0")))
 
 
 def test_every_mistake_in_a_file_is_named_at_once_with_its_place(tmp_path):
@@ -79,8 +79,21 @@ def test_a_file_that_holds_no_servers_is_told(text, tmp_path):
 
 def test_what_is_well_written_means_the_same_in_both_places():
     table = {
-        "a": {"command": "x", "args": ["-v"], "env": {"A": "1"}, "cwd": "/", "effects": {"*": ["shell"]}, "trusted": True},
-        "b": {"type": "http", "url": "https://a.test/mcp", "headers": {"X": "1"}, "start_timeout_s": 5, "disabled": True},
+        "a": {
+            "command": "x",
+            "args": ["-v"],
+            "env": {"A": "1"},
+            "cwd": "/",
+            "effects": {"*": ["shell"]},
+            "trusted": True,
+        },
+        "b": {
+            "type": "http",
+            "url": "https://a.test/mcp",
+            "headers": {"X": "1"},
+            "start_timeout_s": 5,
+            "disabled": True,
+        },
         "c": {"type": "sse", "url": "https://a.test/sse", "allow": ["a*"], "block": ["b"], "prefix": "see"},
     }
 
@@ -88,7 +101,7 @@ def test_what_is_well_written_means_the_same_in_both_places():
     read, problems = servers_in({"mcpServers": table})
 
     assert problems == []
-    assert settings.mcpServers == read
+    assert settings == Settings(mcpServers=read)
     assert [server.kind for server in read.values()] == ["stdio", "http", "sse"]
 
 

@@ -199,7 +199,7 @@ def test_the_table_of_options_is_that_of_the_parsers():
 
 
 def test_every_value_of_an_option_is_of_a_kind_that_is_known():
-    free = {"TEXT", "N", "USD", "SECONDS", "AGE", "PROVIDER/MODEL", ""}
+    free = {"TEXT", "N", "USD", "SECONDS", "AGE", "PROVIDER/MODEL", "NAME=PATTERN", "REFERENCE", ""}
     kinds = {takes for own in OPTIONS.values() for takes, _ in own.values()}
 
     assert kinds - free - set(completing.OFFERS) - set(completing.PATHS) == set()

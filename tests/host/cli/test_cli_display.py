@@ -155,14 +155,14 @@ def test_waiting_is_shown_at_the_terminal_when_the_answer_goes_elsewhere(cli):
 
 def test_a_question_is_put_below_and_nothing_is_drawn_over_it(cli):
     with cli.at_terminal("run", "-m", "speaker/x", "--no-save", 'then call send_mail {"to":"bob"}') as terminal:
-        terminal.then("Allow this once? [y/N] ")
+        terminal.then("a: always] ")
         terminal.type("y\n")
         done = terminal.end()
 
     screen = left(done.out)
     assert screen.startswith('Let me see.\n\nI will call a tool\n→ send_mail(to="bob")  needs approval')
     assert screen.endswith("approved by you\n← sent to bob\nThe tool said: sent to bob")
-    assert "Allow this once? [y/N] y\n" in screen
+    assert "a: always] y\n" in screen
 
 
 @pytest.mark.parametrize("option", ["--plain", "--color=never"])

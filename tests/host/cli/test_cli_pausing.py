@@ -105,7 +105,7 @@ def test_an_approval_for_the_session_answers_the_same_ask_later(cli):
 def test_at_a_terminal_resume_asks_for_what_is_still_open(cli):
     pause(cli)
     with cli.at_terminal("resume", "s", "--color", "never") as terminal:
-        terminal.wait_for("Allow this once? [y/N] ")
+        terminal.wait_for("Allow this once? [y/N, or s: its like in this session, a: always] ")
         terminal.type("y\n")
         done = terminal.end()
 

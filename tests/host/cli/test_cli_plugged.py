@@ -9,7 +9,7 @@ from fake_distributions import install
 COMMANDS = """
 import asyncio, json, sys
 from contextlib import asynccontextmanager
-from pluggent_hookspecs import Command, hookimpl, tool
+from pluggent_hookspecs import Command, ToolContext, hookimpl, tool
 
 @tool(effects=())
 def add(a: int, b: int) -> int:
@@ -30,10 +30,17 @@ async def forever() -> str:
     finally:
         print("cancelled", flush=True)
 
+@tool(effects=())
+async def inner(context: ToolContext) -> str:
+    '''Ask for what needs a person.'''
+    answer = await context.elicit("Which?", {"type": "object", "properties": {"name": {"type": "string"}}})
+    called = await context.call_tool("reboot", {})
+    return f"{type(answer).__name__} {called.for_model}"
+
 class Tools:
     @hookimpl
     def provide_tools(self, event):
-        return [add, reboot, forever]
+        return [add, reboot, forever, inner]
 
     @asynccontextmanager
     async def open(self, context):
@@ -73,7 +80,7 @@ def cli(tmp_path):
 
 
 def test_a_command_lists_tools_and_calls_one(cli):
-    assert cli("lend") == (0, "acme:tool/add acme:tool/forever acme:tool/reboot\nclosed\n", "")
+    assert cli("lend") == (0, "acme:tool/add acme:tool/forever acme:tool/inner acme:tool/reboot\nclosed\n", "")
     assert cli("lend", "add", '{"a": 1, "b": 2}') == (0, "3\nclosed\n", "")
 
 
@@ -129,6 +136,22 @@ def test_whoever_typed_the_command_is_asked_at_the_terminal(cli):
 
     assert done.code == 0
     assert "rebooted" in done.out
+
+
+def test_what_is_asked_below_a_tool_goes_to_the_same_person(cli):
+    with cli.at_terminal("lend", "inner", "--origin", "cli") as terminal:
+        terminal.then("it out): ")
+        terminal.type("this\n")
+        terminal.then("Send this?")
+        terminal.type("y\n")
+        terminal.then("Allow this once?")
+        terminal.type("y\n")
+        mine = terminal.end()
+    with cli.at_terminal("lend", "inner") as terminal:
+        others = terminal.end()
+
+    assert "Accepted rebooted" in mine.out
+    assert "Cancelled Denied" in others.out
 
 
 def test_calls_on_behalf_of_others_are_not_put_to_the_terminal_unless_the_operator_says_so(cli):

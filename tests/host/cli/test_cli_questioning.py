@@ -1,6 +1,7 @@
 """A tool asks the person at the terminal for data: one prompt a field, checked, and nothing without a yes."""
 
 import pytest
+from chatting import GREETING, prompted
 from cli_support import Cli
 from fake_distributions import install
 from pluggent_host.cli.questioning import DECLINE, HELP, SEND, read_value
@@ -43,7 +44,7 @@ def cli(tmp_path):
 
 
 def test_a_person_fills_in_one_field_after_the_other_and_agrees(cli):
-    with cli.at_terminal(*CALL) as terminal:
+    with cli.at_terminal(*CALL, NO_COLOR="1") as terminal:
         shown = terminal.then(PROMPT)
         terminal.type("Oslo\n")
         terminal.then("days [3]: ")
@@ -61,7 +62,7 @@ def test_a_person_fills_in_one_field_after_the_other_and_agrees(cli):
     assert "    1. Celsius (c)\n    2. f\n" in shown
     assert HELP in " ".join(shown.split())
     assert done.code == 0
-    assert "Accepted {'city': 'Oslo', 'days': 3, 'unit': 'c'}" in done.out
+    assert "Accepted {'city': 'Oslo', 'unit': 'c', 'days': 3}" in done.out
 
 
 def test_what_does_not_fit_is_asked_for_again(cli):
@@ -142,15 +143,22 @@ def test_where_nobody_is_there_it_is_cancelled_at_once(cli):
     assert cli(*CALL).out == "Cancelled {}\n"
 
 
-@pytest.mark.parametrize("command", [("run", "book"), ("chat",)])
-def test_a_turn_asks_too(cli, command):
-    with cli.at_terminal(*command) as terminal:
-        if command == ("chat",):
-            terminal.then("> ")
-            terminal.type("book\r")
+def test_a_run_asks_too(cli):
+    with cli.at_terminal("run", "book") as terminal:
         terminal.then(PROMPT)
         terminal.type("\x04")
-        terminal.then("Cancelled")
+
+        assert "Cancelled {}" in terminal.end().out
+
+
+def test_a_chat_asks_too_and_goes_on(cli):
+    with cli.at_terminal("chat") as terminal:
+        terminal.then(GREETING)
+        terminal.type("book\r")
+        terminal.then(PROMPT)
+        terminal.type("\x04")
+        terminal.then("Cancelled {}")
+        prompted(terminal)
 
 
 @pytest.mark.parametrize(

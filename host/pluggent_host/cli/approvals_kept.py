@@ -1,0 +1,135 @@
+"""Approvals beyond one call: what holds always, for which arguments, and who may give one without a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pluggent_hookspecs.errors import ConfigError, SessionError
+
+from pluggent_host.cli import exits
+from pluggent_host.cli.assembling import prepare
+from pluggent_host.cli.output import Console, warning
+from pluggent_host.cli.sessions import moment
+from pluggent_host.cli.words import one_name
+from pluggent_host.quoting import quoted
+
+_SHORTEST_KEY = 32
+"""Characters of a key: fewer could be tried out."""
+
+
+def standing(folder: Path, words: Sequence[str], console: Console) -> int:
+    """List the approvals that hold in every session."""
+    if words:
+        raise ConfigError("pluggent approvals standing", [f"takes no name, got {words[0]!r}"])
+    # Here and not above: listing what waits needs none of it.
+    from pluggent_host.standing import Approvals
+
+    kept = Approvals(folder)
+    found, problems = kept.all(), kept.problems()
+    if console.json:
+        listed = [
+            {
+                "id": each.id, "capability": each.capability, "definition": each.definition,
+                "asks": [{"plugin": plugin, "why": why} for plugin, why in each.asks], "where": dict(each.where),
+                "workspace": each.workspace, "by": each.by, "at_s": each.at_s,
+            }
+            for each in found
+        ]  # fmt: skip
+        console.document({"standing": listed, "problems": list(problems)})
+        return exits.OK
+    for each in found:
+        console.line(f"{console.ink('bold', each.id)}  {console.ink('cyan', quoted(each.capability))}")
+        for plugin, why in each.asks:
+            console.line(f"  {quoted(plugin)} asks: {quoted(why)}")
+        for name, pattern in each.where.items():
+            console.line(f"  where {quoted(name)} is {quoted(pattern)}")
+        if each.workspace:
+            console.line(f"  in the folder {quoted(each.workspace)}")
+        console.line(f"  approved by {quoted(each.by)}, {moment(each.at_s)}")
+    if not found:
+        console.line("nothing is approved beyond its session")
+    for problem in problems:
+        console.error(warning(console, problem))
+    return exits.OK
+
+
+def forget(folder: Path, words: Sequence[str], console: Console) -> int:
+    """Let an approval hold no longer."""
+    id = one_name("approvals forget", words)
+    # Here and not above: see standing.
+    from pluggent_host.standing import Approvals
+
+    if not Approvals(folder).forget(id):
+        raise SessionError(f"no approval is called {id!r}; those that hold: pluggent approvals standing")
+    if console.json:
+        console.document({"forgotten": id})
+    else:
+        console.line(f"{console.ink('bold', quoted(id))} holds no longer; what was approved with it stays done")
+    return exits.OK
+
+
+def patterns(given: Sequence[str]) -> Mapping[str, str]:
+    """Return the patterns of ``--where`` by name. Raises ConfigError for what is none."""
+    from pluggent_hookspecs.decisions import Approval  # here and not above: see standing
+
+    pairs = [each.partition("=") for each in given]
+    if wrong := [each for each, (name, equals, _) in zip(given, pairs, strict=True) if not (name and equals)]:
+        raise ConfigError("--where", [f"expected NAME=PATTERN, got {each!r}" for each in wrong])
+    where = {name: pattern for name, _, pattern in pairs}
+    if len(where) < len(pairs):
+        raise ConfigError("--where", ["is given twice for the same argument"])
+    try:
+        return Approval(agreed=True, where=where).where
+    except ValueError as error:
+        raise ConfigError("--where", [str(error).removeprefix("where: ")]) from error
+
+
+def key_holder(options: argparse.Namespace, console: Console) -> str:
+    """Return whose key ``--key`` is, as the record has it. Raises ConfigError if it is nobody's."""
+    from pluggent_hookspecs.secrets import Secret  # here and not above: see standing
+
+    try:
+        key = Secret(options.key).reveal()
+    except ValueError as error:
+        raise ConfigError("--key", ["give it as env:NAME or file:PATH, never as itself"]) from error
+    if len(key) < _SHORTEST_KEY:
+        raise ConfigError("--key", ["is too short for a key; make one: pluggent approvals new-key NAME FILE"])
+    # The settings of a working directory that nobody has accepted yet name no approvers.
+    known = prepare(options, console).settings.approvers
+    own = _digest(key)
+    holders = [name for name, digest in known.items() if hmac.compare_digest(digest, own)]
+    if not holders:
+        raise ConfigError("--key", ["is the key of nobody in [approvers] of the settings"])
+    return f"key:{holders[0]}"
+
+
+def new_key(words: Sequence[str], console: Console) -> int:
+    """Make a key in a file of its own and say what to write in the settings."""
+    if len(words) != 2:  # noqa: PLR2004 (NAME and FILE)
+        raise ConfigError("pluggent approvals new-key", ["needs a NAME and a FILE"])
+    name, path = words[0], Path(words[1]).expanduser()
+    key = secrets.token_urlsafe(48)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 (a descriptor, not a path)
+            file.write(f"{key}\n")
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be made: {error.strerror}"]) from error
+    if console.json:
+        console.document({"name": name, "file": str(path), "digest": _digest(key)})
+        return exits.OK
+    console.line(f"made {console.ink('bold', quoted(str(path)))}; keep it where no tool of a host can read it")
+    console.line("in the settings:")
+    console.line("  [approvers]")
+    console.line(f'  {name} = "{_digest(key)}"')
+    return exits.OK
+
+
+def _digest(key: str) -> str:
+    return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"

@@ -1,0 +1,88 @@
+"""The path matrix on compositions as applications make them: with what is installed, and with doors of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pluggent_hookspecs import Message, hookimpl
+from pluggent_host import Host
+from pluggent_host.testing.paths import EVERY_PATH, PATHS, PathMatrix
+from pluggent_host.testing.paths_operations import EntryPath
+from pluggent_host.testing.paths_probes import witness
+from pluggent_host.testing.paths_stage import Stage
+
+FIRES = "test_every_hook_fires_once_for_each_operation"
+
+
+class Polite:
+    """A plugin of the application that takes part in everything, and changes little."""
+
+    @hookimpl
+    async def transform_input(self, event: Any) -> Message:
+        return Message.user(event.message.content)
+
+    @hookimpl
+    def decide_tool_call(self, event: Any) -> None:
+        return None
+
+    @hookimpl
+    async def around_model_call(self, event: Any, call_next: Any) -> Any:
+        return await call_next()
+
+    @hookimpl
+    def decide_memory_read(self, event: Any) -> None:
+        return None
+
+    @hookimpl
+    def decide_output(self, event: Any) -> None:
+        return None
+
+
+class Composed(PathMatrix):
+    """An application with plugins of its own beside those that are installed, and its own way to open hosts."""
+
+    opened = 0
+
+    def composition(self) -> Mapping[str, Any]:
+        return {"plugins": [Polite()], "system": "Be polite.", "acknowledged": bool}
+
+    def open_host(self, **options: Any) -> AbstractAsyncContextManager[Host]:
+        type(self).opened += 1
+        return Host.open(**options)
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[EntryPath], Stage]:
+    folder = tmp_path_factory.mktemp("paths")
+    return cache(lambda path: Composed().play(path, folder, lambda log: (witness(log),)))
+
+
+@EVERY_PATH
+def test_the_paths_are_the_same_with_plugins_of_the_application(path: EntryPath, watched: Any) -> None:
+    suite = Composed()
+
+    suite.test_every_hook_fires_once_for_each_operation(path, watched)
+    suite.test_every_decision_is_recorded_before_it_has_an_effect(path, watched)
+    suite.test_every_attempt_is_reserved_and_settled(path, watched)
+
+
+@EVERY_PATH
+def test_the_hooks_of_the_application_are_reached(
+    path: EntryPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Composed().test_every_hook_of_the_application_is_reached(path, tmp_path, monkeypatch)
+
+    assert Composed.opened > 0 or path.opens
+
+
+def test_paths_are_gone_with_the_doors_of_the_application(tmp_path: Path) -> None:
+    before = Composed.opened
+
+    Composed().play(PATHS["say"], tmp_path)
+
+    assert Composed.opened == before + 1
