@@ -366,9 +366,10 @@ class Batch:
             content = (*content, Text(f"\n\n{slot.note}"))
         message = clean_message(Message.tool(slot.call, content, is_error=output.is_error))
         outcome = ToolErrorKind.OUTCOME_UNKNOWN if operation.unsure else operation.kind or ""
-        slot.output, slot.message = output, message
+        slot.output = output
         told = notable(slot, served=turn.may_serve(operation.capability()))
         turn.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole, told))
+        slot.message = message  # not before it is durable
         if slot.dispatched and slot.decided is not None:
             turn.settled(operation, slot.decided.event, outcome)
         turn.tell(

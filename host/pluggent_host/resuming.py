@@ -85,6 +85,8 @@ class ResumedTurn(Turn):
         except BaseException:
             batch.close()
             raise
+        # What was asked about before the pause counts, too.
+        self._asks = int(str(self._waiting.paused.progress["asks"])) + run.settled.asks
         if run.pending:
             self.conversation.waiting = self._waiting
         else:

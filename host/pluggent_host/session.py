@@ -278,8 +278,9 @@ class Session:
         """Take back the last message said and everything after it; return what that was, None if nothing is left.
 
         Durable like all else. What was spent stays counted, what tools did stays done: look at
-        ``effects``. A history that the session was given is not taken back. Raises SessionError
-        in the middle of a turn.
+        ``effects``. Approvals for the session that were given in it hold no longer, those for always
+        do. A history that the session was given is not taken back. Raises SessionError in the middle
+        of a turn.
         """
         async with self._alone():
             self._conversation.withdraw("withdrawn")
@@ -289,7 +290,8 @@ class Session:
             if exchange is not None:
                 undone = Undone(exchange.turn_id)
                 self._conversation.append(undone)
-                self._conversation.messages = rebuild((*entries, undone)).messages
+                left = rebuild((*entries, undone))
+                self._conversation.messages, self._conversation.standing = left.messages, left.standing
             return exchange
 
     async def aclose(self) -> None:

@@ -76,9 +76,9 @@ def segments(slots: Sequence[Slot]) -> list[list[Slot]]:
 
 def stops(tool: BoundTool, named: Sequence[str]) -> bool:
     """Whether *tool* stops the calls behind it: by its own word, or because the operator has *named* it."""
-    return tool.spec.stops_batch or any(
-        fnmatchcase(tool.capability, name) or fnmatchcase(tool.spec.name, name) for name in named
-    )
+    if tool.spec.stops_batch or not named:
+        return tool.spec.stops_batch
+    return any(fnmatchcase(tool.capability, name) or fnmatchcase(tool.spec.name, name) for name in named)
 
 
 def with_shown(output: ToolOutput, shown: Message | None) -> ToolOutput:

@@ -260,6 +260,8 @@ class _Book:
         self.used: set[str] = set()
         """What was approved in this pause and has run: the same approval once more is none."""
         self.standing: list[Standing] = []
+        self.stood: dict[str, int] = {}
+        """How many approvals for the session there were when a turn began: undoing it takes back the others."""
         self.starts: dict[str, int] = {}
         """Where in the messages those of a turn begin."""
 
@@ -279,6 +281,7 @@ class _Book:
             case Said(turn_id, message):
                 self._flush()
                 self.starts.setdefault(turn_id, len(self.messages))
+                self.stood.setdefault(turn_id, len(self.standing))
                 self.said = self.said or message
                 self.messages.append(message)
                 self.open = message.tool_calls if message.role is Role.ASSISTANT else ()
@@ -316,6 +319,7 @@ class _Book:
             case Undone(turn_id):
                 self._flush()
                 del self.messages[self.starts.get(turn_id, len(self.messages)) :]
+                del self.standing[self.stood.get(turn_id, len(self.standing)) :]
                 self.starts = {turn: start for turn, start in self.starts.items() if start < len(self.messages)}
             case Decided(decision):
                 self.allowed |= {decision.call_id} if decision.verdict in _GO else set()

@@ -17,7 +17,8 @@ from typing import Any, get_args
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
 
-from pluggent_host.codec import from_plain, line_of, to_plain
+from pluggent_host.codec import from_plain, line_of
+from pluggent_host.lines import Lines, plain_entry
 from pluggent_host.pausing import Resolved
 from pluggent_host.sealed import OTHERS_WRITE, SealedRecords, check_folder, check_owner, is_sealed, seal_of
 from pluggent_host.standing import FILE as APPROVALS, Standing
@@ -50,6 +51,7 @@ class FileTranscript:
         self.path = folder / f"{session_id}{SUFFIX}"
         self._id = session_id
         self._fd = -1
+        self._lines = Lines()
         self._seals = SealedRecords(folder / APPROVALS)
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -133,9 +135,10 @@ class FileTranscript:
         return tuple(self._read())
 
     def _line(self, entry: Entry) -> bytes:
-        plain = {"t": type(entry).__name__, **to_plain(entry)}
-        if isinstance(entry, SEALED):
-            plain["seal"] = seal_of(self._seals.sealing_key(), self._id, plain)
+        if not isinstance(entry, SEALED):
+            return self._lines.of(entry)
+        plain = plain_entry(entry)
+        plain["seal"] = seal_of(self._seals.sealing_key(), self._id, plain)
         return line_of(plain)
 
     def _read(self) -> Iterator[Entry]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, Asks
+from attack_place import PAUSING, Asks, Workplace
 from fake_distributions import importable, install
 from pluggent_hookspecs import Ask, Deny, Message, ToolContext, errors, hookimpl, tool
 from pluggent_host import Approval, Limits, Why
@@ -261,3 +261,22 @@ async def test_an_approval_answers_the_policy_that_asked_and_not_its_next_versio
     result = await host(tmp_path / "two", version, below, "fine", answer=True)
 
     assert (result.why, done) == (Why.PAUSED, [])
+
+
+@pytest.mark.parametrize("pausing", [False, True], ids=["there", "later"])
+async def test_a_person_is_asked_no_more_often_than_the_limit_says_whether_he_is_there_or_not(
+    pausing: bool, tmp_path: Path
+):
+    asked: set[str] = set()
+
+    def approve(event: object) -> bool | None:
+        asked.add(event.digest)  # type: ignore[attr-defined] # an ApprovalEvent
+        return None if pausing else True
+
+    calls = [call("write", str(n), text=str(n)) for n in range(6)]
+    async with Workplace(tmp_path).open(*calls, limits=Limits(asks=2), approver=approve) as on:
+        result = await on.session.say("go")
+        while result.why is Why.PAUSED:
+            result = await on.session.resume({each.call_id: True for each in result.pending})
+
+    assert (result.why, result.limit, len(asked)) == (Why.LIMIT, "asks", 2)

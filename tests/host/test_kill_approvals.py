@@ -111,9 +111,10 @@ def copied(remains: Path, tmp_path: Path) -> Path:
 def test_every_part_was_killed_at_many_steps_and_went_on(remains: Path):
     counts = [len(left(remains, part)) for part in PARTS]
 
-    assert counts[0] > 15
-    assert counts[1] >= 4
-    assert min(counts[2:]) > 15
+    assert counts[0] > 5
+    assert counts[1] > 3
+    assert counts[2] > 40
+    assert counts[3] > 10
     *_, alive = left(remains, "resume")
     assert written(alive) == collections.Counter({1, 2, 4} if remains.name == "calls" else {1, 2})
 

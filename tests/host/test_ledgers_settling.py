@@ -20,7 +20,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_host import HostSettings, Limits, Why
-from pluggent_host.settings import Timeouts
+from pluggent_host.settings import Timeouts, ToolLimits
 from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, shape, talking
 
@@ -322,3 +322,28 @@ async def test_a_layer_that_answers_in_place_of_the_refusal_does_not_save_the_tu
 
     async with talking(call("work"), "never", tools=[work], plugins=[Strict(), Soothing()]) as session:
         assert (await session.say("go")).why is Why.DENIED
+
+
+async def test_a_call_that_a_ledger_refused_is_not_counted_against_the_limits_of_its_tool() -> None:
+    class Once(Ledger):
+        refusals = 1
+
+        @hookimpl
+        def reserve(self, event: ReserveEvent) -> Any:
+            if event.operation == "tool_call" and self.refusals:
+                self.refusals -= 1
+                return Deny("spent")
+            return None
+
+    @tool(effects=())
+    def work() -> str:
+        """Work."""
+        return "worked"
+
+    limits = Limits(per_tool={"work": ToolLimits(calls=1)})
+    replies = (call("work", "1"), call("work", "2"), "ok")
+    async with talking(*replies, tools=[work], plugins=[Once()], limits=limits) as session:
+        await session.say("go")
+
+        told = [message.text for message in session.history if message.tool_call_id]
+    assert told == ["Denied: spent", "worked\n\n(That was the last call of 'work' that this turn allows.)"]

@@ -360,3 +360,15 @@ def test_one_name_is_no_list_of_names():
         Ask("x", approvers="boss")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="reach"):
         attrs.evolve(Ask("x"), reach="forever")  # type: ignore[arg-type]
+
+
+async def test_undoing_an_exchange_takes_back_what_was_approved_for_the_session_in_it(office: Office):
+    office.answer = Approval(agreed=True, reach="session")
+    async with office.host(call("send", to="ann"), "done", call("send", to="bob"), "done") as host:
+        session = await host.session("s")
+        await session.say("go")
+        await session.undo()
+        await session.say("go")
+
+    assert [event.asks for event in office.asked] == [(("app:office", "it sends"),)] * 2
+    assert await says(office, "cat") == 0

@@ -45,6 +45,9 @@ class Peer:
         """Read and answer."""
         for line in sys.stdin:
             message = json.loads(line)
+            if "strict" in BEHAVIOUR and message.get("method") == "server/discover":
+                complain("expected initialize")
+                sys.exit(1)
             if message.get("method") == "tools/call":
                 name = message["params"]["name"]
                 self.call(message["id"], name, message["params"].get("arguments") or {}, message["params"])
@@ -249,6 +252,10 @@ class Peer:
     def call_nan(self, id: Any, arguments: Any, params: Any) -> Any:
         return {"content": [], "structuredContent": {"a": float("nan")}}
 
+    def call_held_up(self, id: Any, arguments: Any, params: Any) -> Any:
+        """Return what the pattern of its schema takes a backtracking matcher ages to refuse."""
+        return {"content": [], "structuredContent": {"text": "a" * 60 + "!"}}
+
     def call_spawn(self, id: Any, arguments: Any, params: Any) -> Any:
         code = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); signal.pause()"
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
@@ -260,6 +267,9 @@ class Peer:
 
 
 def _tool(name: str) -> dict[str, Any]:
+    if name == "held_up":
+        slow = {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a|aa)+$"}}}
+        return {"name": name, "inputSchema": OBJECT, "outputSchema": slow}
     hints = {"readOnlyHint": True, "openWorldHint": False} if name == "echo" else None
     tool: dict[str, Any] = {
         "name": name,

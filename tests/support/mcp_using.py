@@ -13,6 +13,8 @@ from pluggent_mcp.settings import Server, Settings
 
 PEER = Path(__file__).with_name("mcp_peer.py")
 WAIT_S = 20.0
+OPENED: Any = None
+"""The context with which the plugin is opened: it wants nothing of it."""
 
 
 def peer(*behaviour: str, **settings: Any) -> Server:
@@ -100,7 +102,7 @@ class Used:
 async def using(**servers: Server) -> AsyncGenerator[Used]:
     """Open a plugin with *servers*, ask it for its tools, and close it."""
     plugin = Mcp(Settings(mcpServers=servers))
-    async with plugin.open(None):  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] (it wants nothing of its context)
+    async with plugin.open(OPENED):
         used = Used(plugin)
         await asyncio.wait_for(used.ask(), WAIT_S)
         yield used

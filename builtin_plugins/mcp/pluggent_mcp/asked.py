@@ -44,7 +44,7 @@ from pluggent_hookspecs import (
     Message,
     ModelParameters,
     Part,
-    ProviderError,
+    PluggentError,
     Role,
     Text,
     ToolContext,
@@ -53,8 +53,12 @@ from pluggent_hookspecs import (
 )
 from pydantic import FileUrl
 
+from pluggent_mcp.offered import shown
+
 MOST_SAMPLINGS = 5
 """How often a server may ask the model during one call."""
+LONGEST_QUESTION = 4_000
+"""Characters of a question to a person."""
 REFUSED = -1
 """The code that MCP gives a person's refusal."""
 
@@ -118,9 +122,10 @@ class Asked:
                 tuple(self._conversation(params)), parameters=_parameters(params),
                 ask=f"the MCP server '{self._server}' wants to ask the model",
             )  # fmt: skip
-        except (Denied, LimitReached, ToolError):
+        except (Denied, LimitReached):
             return ErrorData(code=REFUSED, message="User rejected sampling request")
-        except (ProviderError, ValueError):
+        except (PluggentError, ValueError):
+            # Why is nothing that the server needs to know.
             return ErrorData(code=INTERNAL_ERROR, message="the model could not be asked")
         stop = "maxTokens" if reply.finish_reason == FinishReason.LENGTH else "endTurn"
         text = TextContent(text=reply.message.text)
@@ -141,13 +146,15 @@ class Asked:
             return ElicitResult(action="cancel")
         schema: dict[str, Any] = dict(params.requested_schema)
         try:
-            answer = await call.context.elicit(params.message, schema, source=f"MCP server '{self._server}'")
+            answer = await call.context.elicit(
+                shown(params.message, LONGEST_QUESTION), schema, source=f"MCP server '{self._server}'"
+            )
         except Denied:
             return ElicitResult(action="decline")
-        except LimitReached:
-            return ElicitResult(action="cancel")
         except ToolError as error:
             return ErrorData(code=INVALID_PARAMS, message=error.message)
+        except PluggentError:
+            return ElicitResult(action="cancel")
         match answer:
             case Accepted(content=content):
                 return ElicitResult(action="accept", content=_plain(content))

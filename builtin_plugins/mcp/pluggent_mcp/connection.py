@@ -9,9 +9,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import attrs
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, RootsListChangedNotification
+from mcp_types import CONNECTION_CLOSED, CallToolResult, RootsListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import ToolContext, ToolError, ToolErrorKind, ToolOutput
 
@@ -19,6 +20,7 @@ from pluggent_mcp import content
 from pluggent_mcp.asked import Asked
 from pluggent_mcp.life import Life
 from pluggent_mcp.offered import Offered, shown
+from pluggent_mcp.quiet import speaking
 from pluggent_mcp.references import resolved
 from pluggent_mcp.settings import Server
 
@@ -26,17 +28,23 @@ STABLE_S = 60.0
 """Who lived this long is started again at once."""
 LONGEST_WAIT_S = 60.0
 LAST_WORDS_S = 1.0
+LONGEST_MESSAGE = 500
+"""Characters of what a server says about its progress."""
 GOODBYE_S = 0.4
 """How long a goodbye over HTTP may take, and a task that was cancelled."""
 CLOSED = "Connection closed"
 BROKEN = "SSE stream"
 """What the SDK says of a connection, and of the stream of one answer, that ended."""
 FORGOTTEN = "Session terminated"
-"""What the SDK says where a server answers 404: it knows our session no more, and has done nothing."""
+"""What the SDK says where a server answers 404."""
 
 
 class ServerError(ToolError):
     """A server cannot be used; the message says which, why, and what it wrote last."""
+
+
+class ForgottenError(ServerError):
+    """The server knows our session no more, and has done nothing."""
 
 
 class Connection:
@@ -67,6 +75,11 @@ class Connection:
         if life is None or life.over:
             life = self._life = self._begun(life)
         await life.settled.wait()
+        if life.took_offence:
+            if self.server.protocol == "auto":
+                self.server = attrs.evolve(self.server, protocol="legacy")
+                self._failures, self._not_before = 0, 0.0
+            return await self.life()
         if life.over:
             raise self._error(life.link.explained)
         if self._offered is not None and life.offered != self._offered:
@@ -116,10 +129,12 @@ class Connection:
         """Call *tool*, if it still is what it was. Raises ToolError."""
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            context.progress(progress, total, message or "")
+            context.progress(progress, total, shown(message or "", LONGEST_MESSAGE))
 
         async def once(client: Client) -> ToolOutput:
-            return content.output(await client.call_tool(tool.name, dict(arguments), progress_callback=progressed))
+            result = await client.call_tool(tool.name, dict(arguments), progress_callback=progressed)
+            self._check(tool, result)
+            return content.output(result)
 
         return await self.use(once, context, tool)
 
@@ -128,20 +143,25 @@ class Connection:
     ) -> ToolOutput:
         """Do *once* for the call of *context*; again if the server had forgotten us and done nothing."""
         with self._asked.during(context):
-            life = await self._ready(context, tool)
             try:
+                return await self._once(once, context, tool)
+            except ForgottenError:
+                return await self._once(once, context, tool)
+
+    async def _once(
+        self, once: Callable[[Client], Awaitable[ToolOutput]], context: ToolContext, tool: Offered | None
+    ) -> ToolOutput:
+        life = await self._ready(context, tool)
+        try:
+            with speaking(life.link):
                 return await once(life.client)
-            except MCPError as error:
-                if error.error.message != FORGOTTEN:
-                    raise await self._failed(life, error) from error
+        except MCPError as error:
+            if error.error.message == FORGOTTEN:
                 life.link.end("it has forgotten the session")
-            except (ValueError, RuntimeError, OSError) as error:
-                raise await self._failed(life, error) from error
-            life = await self._ready(context, tool)
-            try:
-                return await once(life.client)
-            except (MCPError, ValueError, RuntimeError, OSError) as error:
-                raise await self._failed(life, error) from error
+                raise ForgottenError(f"MCP server '{self.name}': {life.link.explained}") from error
+            raise await self._failed(life, error) from error
+        except (ValueError, RuntimeError, OSError) as error:
+            raise await self._failed(life, error) from error
 
     async def _ready(self, context: ToolContext, tool: Offered | None) -> Life:
         life = await self.life()
@@ -149,6 +169,13 @@ class Connection:
             self._unchanged(life, tool)
         await self._announce(life, context.workspace)
         return life
+
+    def _check(self, tool: Offered, result: CallToolResult) -> None:
+        if tool.result is None or result.is_error or result.structured_content is None:
+            return
+        problem = next(iter(tool.result.iter_errors(result.structured_content)), None)
+        if problem is not None:
+            raise ValueError(f"it does not fit the schema that the server gave for it: {problem.message}")
 
     def _unchanged(self, life: Life, tool: Offered) -> None:
         now = life.offered.get(tool.name)

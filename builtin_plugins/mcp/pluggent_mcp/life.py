@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+from asyncio.subprocess import Process as Child
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, cast
@@ -25,6 +26,7 @@ from pluggent_mcp.asked import Asked
 from pluggent_mcp.link import LONGEST_LINE, Link
 from pluggent_mcp.offered import ListingError, Offered, offered_by
 from pluggent_mcp.process import StartError, started, stop
+from pluggent_mcp.quiet import SPEAKING, keep_aside
 from pluggent_mcp.remote import transport
 from pluggent_mcp.settings import Server
 from pluggent_mcp.stdio import spoken_to
@@ -44,13 +46,19 @@ class Life:
         self.link = Link(name, server, ended)
         self.offered: Mapping[str, Offered] = {}
         self.settled = asyncio.Event()
+        self.took_offence = False
+        """Whether the server ended when it was asked which protocols it speaks, as some do that know only the old."""
         self._server = server
         self._asked = asked
         self._told = changed
         self._client: Client | None = None
+        self._child: Child | None = None
         self._changed = asyncio.Event()
         self._late = asyncio.get_running_loop().call_later(server.start_timeout_s, self._too_late)
-        self.task = asyncio.create_task(self._live(), name=f"pluggent-mcp-{name}", context=contextvars.Context())
+        keep_aside()
+        context = contextvars.Context()
+        context.run(SPEAKING.set, self.link)
+        self.task = asyncio.create_task(self._live(), name=f"pluggent-mcp-{name}", context=context)
 
     @property
     def over(self) -> bool:
@@ -73,17 +81,20 @@ class Life:
         self.give_up(f"it did not start within {self._server.start_timeout_s:g} s (start_timeout_s)")
 
     async def _live(self) -> None:
+        wire: Wire | None = None
         try:
             async with AsyncExitStack() as stack:
                 wire = Wire(await self._transport(stack), self.link)
                 client = await stack.enter_async_context(self._made(wire))
                 wire.version = client.protocol_version
-                self.offered = await offered_by(client, self._server, self.link)
+                self.offered = await offered_by(client, self._server, self.link, wire.outputs)
                 self._client = client
                 self._late.cancel()
                 self.settled.set()
-                await self._follow(client)
+                await self._follow(client, wire)
         except Exception as error:  # noqa: BLE001 (the SDK, a server or a socket: it ends this life and no other)
+            asked = self._child is not None and self._server.protocol == "auto"
+            self.took_offence = asked and wire is not None and wire.version is None
             self.link.end(_why(error))
         finally:
             self._late.cancel()
@@ -93,9 +104,9 @@ class Life:
     async def _transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         if self._server.kind != "stdio":
             return transport(self._server, self.link)
-        child = await started(self._server, os.environ)
+        child = self._child = await started(self._server, os.environ)
         stack.push_async_callback(stop, child, self._server.stop_timeout_s)
-        return spoken_to(child, self.link, self._server.max_message_bytes)
+        return spoken_to(child, self.link, self._server.max_message_bytes, self._server.call_timeout_s)
 
     def _made(self, wire: Wire) -> Client:
         return Client(
@@ -122,22 +133,22 @@ class Life:
         elif isinstance(message, Exception):
             self.link.log.debug("the transport says: %s", type(message).__name__)
 
-    async def _follow(self, client: Client) -> None:
+    async def _follow(self, client: Client, wire: Wire) -> None:
         """Keep the list of tools up to date until the end."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._relist, client)
+            tasks.start_soon(self._relist, client, wire)
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS and client.server_capabilities.tools is not None:
                 tasks.start_soon(self._subscribe, client)
             await self.link.ended.wait()
             tasks.cancel_scope.cancel()
 
-    async def _relist(self, client: Client) -> None:
+    async def _relist(self, client: Client, wire: Wire) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
             try:
                 async with asyncio.timeout(self._server.start_timeout_s):
-                    offered = await offered_by(client, self._server, self.link)
+                    offered = await offered_by(client, self._server, self.link, wire.outputs)
             except (ListingError, MCPError, TimeoutError, ValueError) as error:
                 self.link.end(f"it cannot say which tools it has now: {_why(error)}")
                 return

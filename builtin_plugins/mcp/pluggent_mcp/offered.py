@@ -41,20 +41,24 @@ class Offered:
     schema: Mapping[str, Any]
     hints: ToolAnnotations | None
     digest: str
+    result: jsonschema_rs.Validator | None = attrs.field(default=None, eq=False)
+    """What checks structured results, where the server says how they look."""
 
 
-async def offered_by(client: Client, server: Server, link: Link) -> dict[str, Offered]:
+async def offered_by(
+    client: Client, server: Server, link: Link, outputs: Mapping[str, dict[str, Any]]
+) -> dict[str, Offered]:
     """Return the usable tools of *server* that the operator allows, by the server's names for them.
 
-    One that is no tool, or whose schema is none, is left out and logged. Raises ListingError for a
-    list that does not end.
+    *outputs* has the schemas of results, as far as there are any. What is no tool, or has a schema
+    that is none, is left out and logged. Raises ListingError for a list that does not end.
     """
     found: dict[str, Offered] = {}
     for tool in await _listed(client, server):
         if tool.name in found:
             link.log.warning("MCP server '%s': lists '%s' twice; the first stands", link.server, tool.name[:100])
         elif allowed(server, tool.name):
-            offer = _offered(tool, link)
+            offer = _offered(tool, link, outputs.get(tool.name))
             if offer is not None and _pinned(offer, server, link):
                 found[tool.name] = offer
     return found
@@ -128,7 +132,7 @@ async def _listed(client: Client, server: Server) -> list[Tool]:
     raise ListingError(f"its list of tools has more than {MOST_PAGES} pages")
 
 
-def _offered(tool: Tool, link: Link) -> Offered | None:
+def _offered(tool: Tool, link: Link, output: dict[str, Any] | None) -> Offered | None:
     problem = _problem(tool)
     if problem:
         link.log.warning("MCP server '%s': its tool %r is left out: %s", link.server, tool.name[:100], problem)
@@ -136,7 +140,21 @@ def _offered(tool: Tool, link: Link) -> Offered | None:
     hints = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
     definition = [tool.name, tool.description, tool.input_schema, hints]
     digest = hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
-    return Offered(tool.name, tool.description or tool.title or "", tool.input_schema, tool.annotations, digest)
+    words = tool.description or tool.title or ""
+    return Offered(tool.name, words, tool.input_schema, tool.annotations, digest, _result(tool.name, output, link))
+
+
+def _result(tool: str, schema: dict[str, Any] | None, link: Link) -> jsonschema_rs.Validator | None:
+    if schema is None:
+        return None
+    try:
+        return jsonschema_rs.validator_for(_known_draft(schema), retriever=_not_fetched)
+    except ValueError as error:
+        link.log.warning(
+            "MCP server '%s': results of its tool %r are not checked, their schema is none: %s",
+            link.server, tool[:100], shown(str(error), 300),
+        )  # fmt: skip
+        return None
 
 
 def _problem(tool: Tool) -> str:

@@ -44,6 +44,7 @@ class Mcp:
         try:
             yield
         finally:
+            self._sources = None  # another host begins with servers of its own
             await asyncio.gather(*(source.aclose() for source in sources), return_exceptions=True)
 
     def _made(self) -> tuple[Source, ...]:

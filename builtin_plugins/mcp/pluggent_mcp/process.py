@@ -36,7 +36,7 @@ def environment(server: Server, environ: Mapping[str, str]) -> dict[str, str]:
     {'PATH': '/bin', 'A': '1', 'PLUGGENT_INSIDE': '1'}
     """
     inherited = {name: environ[name] for name in INHERITED if name in environ}
-    return {**inherited, **server.env, INSIDE: "1"}
+    return {**inherited, **server.env, INSIDE: environ.get(INSIDE) or "1"}
 
 
 async def started(server: Server, environ: Mapping[str, str]) -> Child:
@@ -60,21 +60,23 @@ def _check_folder(cwd: str) -> None:
 
 async def stop(child: Child, grace_s: float) -> None:
     """End *child* and all of its group: close its input, wait, SIGTERM, wait, SIGKILL."""
+    killed = False
     try:
         if child.stdin is not None:
             child.stdin.close()
         await _exited(child, grace_s)
         if _signalled(child, signal.SIGTERM):
             await _gone(child, grace_s)
+            killed = _signalled(child, signal.SIGKILL)
+        if killed:
+            await _gone(child, min(grace_s, KILLED_S))
     finally:
         # Also where the waits above are cancelled: nothing stays behind.
-        killed = _signalled(child, signal.SIGKILL)
-    if killed:
-        await _gone(child, min(grace_s, KILLED_S))
-    # Nothing public closes pipes that a grandchild in a session of its own still holds.
-    transport = getattr(child, "_transport", None)
-    if transport is not None:
-        transport.close()
+        _signalled(child, signal.SIGKILL)
+        # Nothing public closes pipes that a grandchild in a session of its own still holds.
+        transport = getattr(child, "_transport", None)
+        if transport is not None:
+            transport.close()
 
 
 async def _exited(child: Child, limit_s: float) -> None:

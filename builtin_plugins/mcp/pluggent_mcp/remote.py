@@ -14,8 +14,8 @@ from pluggent_mcp.link import Link
 from pluggent_mcp.settings import Server
 
 CONNECT_S = 10.0
-SILENCE_S = 300.0
-"""How long a stream may be silent; who waits for an answer has a limit of its own."""
+SILENCE_S = 60.0
+"""How long an answer may be silent at least; who waits for it has a limit of its own."""
 
 
 class TooLongError(httpx2.StreamError):
@@ -45,7 +45,12 @@ def http_client(server: Server, link: Link) -> httpx2.AsyncClient:
     Bodies are bounded. Event streams go on for long: of those the SDK bounds each event.
     """
 
-    async def bound(response: httpx2.Response) -> None:
+    async def sent(request: httpx2.Request) -> None:
+        if request.method == "GET":
+            # The stream of what the server says unasked may be silent for as long as it likes.
+            request.extensions["timeout"] = {**request.extensions.get("timeout", {}), "read": None}
+
+    async def received(response: httpx2.Response) -> None:
         if response.request.method == "POST":
             link.answered(response.status_code)
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
@@ -53,8 +58,8 @@ def http_client(server: Server, link: Link) -> httpx2.AsyncClient:
 
     return httpx2.AsyncClient(
         headers=dict(server.headers),
-        timeout=httpx2.Timeout(CONNECT_S, read=SILENCE_S),
-        event_hooks={"response": [bound]},
+        timeout=httpx2.Timeout(CONNECT_S, read=max(SILENCE_S, server.call_timeout_s)),
+        event_hooks={"request": [sent], "response": [received]},
     )
 
 

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import attrs
 from pluggent_hookspecs import Effect
 
+from pluggent_mcp.serving_settings import Serving
+
 Kind = Literal["", "stdio", "http", "streamable-http", "sse"]
 KINDS = ("", "stdio", "http", "streamable-http", "sse")
 LONGEST_PREFIX = 32
@@ -172,3 +174,5 @@ class Settings:
     )
     file: str = ""
     """A JSON file with ``mcpServers``, such as ``.mcp.json``; none is looked for."""
+    serve: Serving = attrs.field(factory=Serving)
+    """What ``pluggent mcp serve`` offers."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from pluggent_hookspecs import Tool
+from pluggent_hookspecs import Tool, ToolError
 
 from pluggent_mcp.naming import SEPARATOR
 from pluggent_mcp.settings import Server
@@ -20,10 +20,9 @@ class Source:
     """Knows its tools once the server is there. Its attributes are those of ToolSource."""
 
     def __init__(self, name: str, prefix: str, server: Server) -> None:
-        self.name = f"MCP server '{name}'"
+        self.name = name
         self.prefix = f"{prefix}{SEPARATOR}"
         self.required = server.required
-        self._name = name
         self._short = prefix
         self._server = server
         self._connection: Connection | None = None
@@ -36,13 +35,16 @@ class Source:
     async def tools(self) -> Iterable[Tool]:
         """Start the server if need be. Raises ToolError saying why it cannot be used, ConfigError for its settings."""
         connecting = await asyncio.to_thread(_tools)
+        if self._closed:
+            raise ToolError(f"MCP server '{self.name}' is closed")
         if self._connection is None:
-            self._connection = connecting.Connection(self._name, self._server)
+            self._connection = connecting.Connection(self.name, self._server)
         tools: list[Tool] = await connecting.tools_of(self._connection, self._short)
         return tools
 
     async def aclose(self) -> None:
-        """Stop the server."""
+        """Stop the server, for good."""
+        self._closed = True
         if self._connection is not None:
             await self._connection.aclose()
 

@@ -35,16 +35,19 @@ class _TooLongError(Exception):
 
 @asynccontextmanager
 async def spoken_to(
-    child: Child, link: Link, max_bytes: int
+    child: Child, link: Link, max_bytes: int, patience_s: float
 ) -> AsyncGenerator[tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]]:
-    """Yield the streams of messages from and to *child*. Whatever ends them is told to *link* first."""
+    """Yield the streams of messages from and to *child*. Whatever ends them is told to *link* first.
+
+    A server may leave what it is sent unread for *patience_s*.
+    """
     incoming, read = anyio.create_memory_object_stream[Incoming](0)
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](WAITING)
     async with incoming, read, write, outgoing, anyio.create_task_group() as tasks:
         listening = asyncio.Event()
         tasks.start_soon(_listen, child, link, listening)
         tasks.start_soon(_read, child, link, incoming, max_bytes, listening)
-        tasks.start_soon(_write, child, link, outgoing)
+        tasks.start_soon(_write, child, link, outgoing, patience_s)
         try:
             yield read, write
         finally:
@@ -123,12 +126,15 @@ def _message(line: bytes) -> JSONRPCMessage | None:
         return None
 
 
-async def _write(child: Child, link: Link, outgoing: ObjectReceiveStream[SessionMessage]) -> None:
+async def _write(child: Child, link: Link, outgoing: ObjectReceiveStream[SessionMessage], patience_s: float) -> None:
     assert child.stdin is not None
     try:
         async for item in outgoing:
             child.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-            await child.stdin.drain()
+            async with asyncio.timeout(patience_s):
+                await child.stdin.drain()
+    except TimeoutError:
+        link.end(f"it did not read what it was sent for {patience_s:g} s")
     except (OSError, RuntimeError):
         # It does not read any more. Whether it has ended, and how, the reader will see.
         link.log.debug("its stdin is closed")

@@ -40,6 +40,8 @@ class Wire:
         self._link = link
         self.version: str | None = None
         self._clock = clock
+        self.outputs: dict[str, dict[str, Any]] = {}
+        """The schemas of results, by tool. Not the SDK's: its checker can be held up by an expression for hours."""
         self._lists: set[str] = set()
         self._last_id = 0
         self._allowance = float(BURST)
@@ -58,6 +60,10 @@ class Wire:
     @property
     def over(self) -> bool:
         return self._link.ended.is_set()
+
+    def closed(self) -> None:
+        """Say that the transport has ended, if it did not say so, and why, itself."""
+        self._link.end("its connection ended")
 
     def sent(self, item: SessionMessage) -> None:
         """Remember a request: what was never asked cannot be answered."""
@@ -123,8 +129,13 @@ class Wire:
     def _checked(self, tool: object) -> dict[str, Any]:
         if not isinstance(tool, dict):
             raise TypeError("it is no object")
-        known = _plain(cast("dict[str, Any]", tool))
+        given = cast("dict[str, Any]", tool)
+        known = _plain(given)
         Tool.model_validate(known, by_name=False)
+        if isinstance(result := given.get("outputSchema"), dict):
+            self.outputs[known["name"]] = result
+        else:
+            self.outputs.pop(known["name"], None)
         if self.version is not None:
             whole = {"tools": [known], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
             methods.validate_server_result("tools/list", self.version, whole)
@@ -135,7 +146,7 @@ def _plain(tool: dict[str, Any]) -> dict[str, Any]:
     """Return what of *tool* is used, without what is only nice to have and of the wrong type."""
     kept: dict[str, Any] = {key: tool[key] for key in ("name", "inputSchema") if key in tool}
     kept |= {key: tool[key] for key in ("title", "description") if isinstance(tool.get(key), str)}
-    kept |= {key: tool[key] for key in ("outputSchema", "_meta") if isinstance(tool.get(key), dict)}
+    kept |= {"_meta": tool["_meta"]} if isinstance(tool.get("_meta"), dict) else {}
     if isinstance(hints := tool.get("annotations"), dict):
         given = cast("dict[str, Any]", hints)
         kept["annotations"] = {key: given[key] for key in _HINTS if isinstance(given.get(key), bool)}
@@ -169,7 +180,11 @@ class Reading:
 
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
-            item: SessionMessage | Exception = await anext(self._inner)
+            try:
+                item: SessionMessage | Exception = await anext(self._inner)
+            except StopAsyncIteration:
+                self._wire.closed()
+                raise
             if self._wire.passed(item):
                 return item
             if self._wire.over:

@@ -283,6 +283,7 @@ def _answer(
     # Here and not above: listing needs none of what is behind a transcript that is written to.
     from pluggent_hookspecs.decisions import Approval
 
+    # The same.
     from pluggent_host.answering import answer_stored
 
     approval = Approval(
@@ -307,6 +308,7 @@ def _expire(folder: Path, older_s: float, console: Console) -> int:
     # Here and not above: see _answer.
     from pluggent_hookspecs.decisions import Approval
 
+    # The same.
     from pluggent_host.answering import answer_stored
 
     now = time.time()

@@ -6,8 +6,10 @@ import logging
 import os
 
 import pytest
-from mcp_using import Context, peer, using
+from mcp_using import OPENED, Context, Used, peer, using
 from pluggent_hookspecs import Audio, File, Image, Text, ToolError, ToolErrorKind
+from pluggent_mcp.plugin import Mcp
+from pluggent_mcp.settings import Settings
 
 
 async def test_tools_bear_the_prefix_of_their_server_and_say_whose_they_are():
@@ -129,6 +131,29 @@ async def test_a_server_of_the_first_protocol_is_understood():
     async with using(one=peer("old"), two=peer("old", protocol="legacy")) as used:
         assert (await used.call("one__echo", text="old")).for_model == "old"
         assert (await used.call("two__echo", text="older")).for_model == "older"
+
+
+async def test_a_server_that_takes_offence_at_a_question_it_does_not_know_is_greeted_the_old_way():
+    async with using(one=peer("strict")) as used:
+        assert (await used.call("one__echo", text="well")).for_model == "well"
+
+
+async def test_a_plugin_that_was_closed_serves_the_next_host(tmp_path):
+    plugin = Mcp(Settings(mcpServers={"one": peer()}))
+    for _ in range(2):
+        async with plugin.open(OPENED):
+            used = Used(plugin)
+            await used.ask()
+            assert (await used.call("one__echo", text="x")).for_model == "x"
+
+
+async def test_a_source_that_was_closed_starts_nothing():
+    plugin = Mcp(Settings(mcpServers={"one": peer()}))
+    async with plugin.open(OPENED):
+        used = Used(plugin)
+    await used.ask()
+
+    assert used.failures == {"one": "MCP server 'one' is closed"}
 
 
 async def test_a_pinned_tool_whose_definition_is_another_is_left_out(caplog):

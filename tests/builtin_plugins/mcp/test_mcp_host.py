@@ -4,9 +4,10 @@ import asyncio
 import json
 import logging
 
+import pytest
 from mcp_sessions import talking
 from mcp_using import WAIT_S, told
-from pluggent_hookspecs import Accepted
+from pluggent_hookspecs import Accepted, PluginLoadError
 from pluggent_host.testing.fakes import ScriptedModel, call
 
 READS = {"*": ["network_read"]}
@@ -60,6 +61,12 @@ async def test_a_server_that_fails_takes_no_others_with_it_and_is_told(caplog):
         assert "good__echo" in {tool.name for tool in session.tools}
 
     assert "MCP server 'bad': it ended with exit code 3. Its stderr ends: cannot find the database" in caplog.text
+
+
+async def test_a_required_server_that_fails_leaves_no_tools_at_all():
+    with pytest.raises(PluginLoadError, match="cannot find the database"):
+        async with talking({"bad": told("dies", required=True), "good": told()}):
+            pytest.fail("there is a session")
 
 
 async def test_a_model_calls_the_tools_of_a_server_and_is_offered_new_ones_in_the_same_session():

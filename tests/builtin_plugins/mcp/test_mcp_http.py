@@ -1,6 +1,8 @@
 """Servers over HTTP: the SDK's own, both transports, and answers that no server should give."""
 
 import asyncio
+import json
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -83,6 +85,51 @@ async def test_what_is_no_answer_is_told_in_bounded_time(body, kind, why):
 
     async with answering(answer) as url, using(web=Server(url=url, max_message_bytes=65_536)) as used:
         assert why in used.failures["web"]
+
+
+async def test_what_the_sdk_logs_of_our_servers_is_for_debugging_alone(caplog):
+    caplog.set_level(logging.DEBUG)
+
+    async def answer(method, body, headers):
+        return 200, "application/json", b'{"token": "s3cret"}'
+
+    async with answering(answer) as url, using(web=Server(url=url)) as used:
+        assert "web" in used.failures
+
+    told = [record for record in caplog.records if record.levelno > logging.INFO]
+    assert told == []
+    assert [record for record in caplog.records if record.name == "pluggent.mcp.web" and "SDK" in record.getMessage()]
+
+
+async def test_a_stream_of_the_old_transport_that_ends_is_begun_anew():
+    begun = 0
+
+    async def serve(reader, writer):
+        nonlocal begun
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"GET"):
+            begun += 1
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: endpoint\ndata: /say\n\n")
+            streams.append(writer)
+            return
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        message = json.loads(await reader.readexactly(length))
+        writer.write(b"HTTP/1.1 202 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+        if message["method"] == "tools/call" and begun == 1:
+            streams[-1].close()
+        elif "id" in message:
+            answer = json.loads(OLD[message["method"]][2]) | {"id": message["id"]}
+            streams[-1].write(b"event: message\ndata: " + json.dumps(answer).encode() + b"\n\n")
+
+    streams: list[asyncio.StreamWriter] = []
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
+        async with using(web=Server(url=url, type="sse", protocol="legacy")) as used:
+            with pytest.raises(ToolError, match=r"its connection ended\. The call may have taken effect"):
+                await used.call("web__act")
+            assert (await used.call("web__act")).for_model == "acted"
+        streams[-1].close()
 
 
 async def test_nobody_at_the_other_end_is_told():

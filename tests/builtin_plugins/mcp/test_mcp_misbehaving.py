@@ -117,12 +117,16 @@ async def test_a_server_that_writes_much_to_stderr_is_read():
         assert (await used.call("one__chatter")).for_model == "said a lot"
 
 
-@pytest.mark.parametrize("tool", ["malformed"])
-async def test_a_result_that_is_none_is_told_and_the_connection_stays(tool):
+@pytest.mark.parametrize(
+    ("tool", "why"),
+    [("malformed", "content"), ("held_up", "it does not fit the schema that the server gave for it")],
+)
+async def test_a_result_that_is_none_is_told_and_the_connection_stays(tool, why):
     async with using(one=peer()) as used:
         error = await failed(used, f"one__{tool}")
 
         assert "its answer cannot be used" in error.message
+        assert why in error.message
         assert error.kind is ToolErrorKind.RESULT
         assert (await used.call("one__echo", text="still")).for_model == "still"
 
@@ -186,6 +190,15 @@ def runs(pid):
         return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+async def test_a_server_that_does_not_read_is_given_up():
+    async with using(one=peer(call_timeout_s=0.2, stop_timeout_s=0.1)) as used:
+        pid = json.loads(str((await used.call("one__environ")).for_model))["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        error = await failed(used, "one__echo", text="x" * 300_000)
+
+    assert "it did not read what it was sent for 0.2 s" in error.message
 
 
 async def test_a_frozen_server_times_out_and_nobody_else_does():
