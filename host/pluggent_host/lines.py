@@ -1,4 +1,4 @@
-"""An entry of a transcript as its line. A decision, one or more for every call, is written by the short way.
+"""An entry of a transcript as its line. What every call has, decisions and results, is written by the short way.
 
 It says exactly what codec.py makes of it, in a quarter of the time: codec.py asks at every field of
 every object what to do with it, and what one turn decides all says the same of where that was.
@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 from pluggent_hookspecs.events import Scope
+from pluggent_hookspecs.messages import Message, Part, Role, Text
 from pluggent_hookspecs.observations import DecisionMade, Vote
 
 from pluggent_host.codec import line_of, to_plain
-from pluggent_host.transcript import Decided, Entry
+from pluggent_host.transcript import Decided, Entry, Settled
 
 _encode = msgspec.json.Encoder().encode
 
@@ -34,19 +35,23 @@ class Lines:
         >>> Lines().of(Decided(DecisionMade(Scope("s"), "tool_call", "t1.0.1", "d", "allow", "host")))[:61]
         b'{"t":"Decided","decision":{"scope":{"session_id":"s","type":"'
         """
-        line = self._decided(entry.decision) if type(entry) is Decided else b""
-        return line or line_of(plain_entry(entry))
-
-    def _decided(self, made: DecisionMade) -> bytes:
-        """Return the line of *made*, empty where only the long way is exact."""
         try:
-            if made.changes or not (made.scope is self._scope or self._keep(made.scope)):
-                return b""  # a change may hold anything
-            written = _encode(_record(made, self._written))
+            line = self._by_the_short_way(entry)
         except (ValueError, TypeError, OverflowError):
             # Half a character, a text of a class of its own, a number that is no time.
-            return b""
-        return b'{"t":"Decided","decision":%b,"type":"Decided"}\n' % written
+            line = b""
+        return line or line_of(plain_entry(entry))
+
+    def _by_the_short_way(self, entry: Entry) -> bytes:
+        """Return the line of *entry*, empty where only the long way is exact."""
+        if type(entry) is Decided:
+            made = entry.decision
+            if made.changes or not (made.scope is self._scope or self._keep(made.scope)):
+                return b""  # a change may hold anything
+            return b'{"t":"Decided","decision":%b,"type":"Decided"}\n' % _encode(_decision(made, self._written))
+        if type(entry) is Settled and entry.told is None and _is_simple(entry.message):
+            return b'{"t":"Settled",%b\n' % _encode(_settled(entry))[1:]
+        return b""
 
     def _keep(self, scope: Scope) -> bool:
         """Note what *scope* looks like; False if it is an odd one."""
@@ -62,9 +67,13 @@ def plain_entry(entry: Entry) -> dict[str, Any]:
     return {"t": type(entry).__name__, **to_plain(entry)}
 
 
-class _Record(msgspec.Struct, gc=False):
-    """DecisionMade as it is written: in the order of its fields, UNSET where they have their default."""
+# ---- decisions -------------------------------------------------------------------------
+#
+# The fields of an object in their order, UNSET where they have their default. Given by position,
+# in no loop: this is in the way of every call.
 
+
+class _Decision(msgspec.Struct, gc=False):
     scope: msgspec.Raw
     operation: str
     operation_id: str
@@ -81,8 +90,6 @@ class _Record(msgspec.Struct, gc=False):
 
 
 class _Vote(msgspec.Struct, gc=False):
-    """Vote, likewise."""
-
     plugin: str
     verdict: str
     reason: str | UnsetType
@@ -90,9 +97,8 @@ class _Vote(msgspec.Struct, gc=False):
     type: str
 
 
-def _record(made: DecisionMade, scope: msgspec.Raw) -> _Record:
-    # Positions, and no loop over the fields: this is in the way of every call.
-    return _Record(
+def _decision(made: DecisionMade, scope: msgspec.Raw) -> _Decision:
+    return _Decision(
         scope,
         made.operation,
         made.operation_id,
@@ -119,3 +125,56 @@ def _time(elapsed_us: float) -> float | UnsetType:
     if not isfinite(elapsed_us):
         raise ValueError("not to be told from null")
     return elapsed_us or UNSET
+
+
+# ---- results ---------------------------------------------------------------------------
+
+
+class _Settled(msgspec.Struct, gc=False):
+    turn_id: str
+    call_id: str
+    message: _Result
+    outcome: str | UnsetType
+    whole: str | UnsetType
+    type: str
+
+
+class _Result(msgspec.Struct, gc=False):
+    role: str
+    content: list[_Text] | UnsetType
+    tool_call_id: str | UnsetType
+    name: str | UnsetType
+    is_error: bool | UnsetType
+    type: str
+
+
+class _Text(msgspec.Struct, gc=False):
+    text: str
+    type: str
+
+
+def _is_simple(message: Message) -> bool:
+    return message.role is Role.TOOL and not message.tool_calls and not message.extra
+
+
+def _settled(entry: Settled) -> _Settled:
+    message = entry.message
+    result = _Result(
+        "tool",
+        [_text(part) for part in message.content] or UNSET,
+        _given(message.tool_call_id),
+        _given(message.name),
+        message.is_error or UNSET,
+        "Message",
+    )
+    return _Settled(entry.turn_id, entry.call_id, result, entry.outcome or UNSET, _given(entry.whole), "Settled")
+
+
+def _text(part: Part) -> _Text:
+    if type(part) is not Text:
+        raise TypeError("no plain text")
+    return _Text(part.text, "Text")
+
+
+def _given(text: str | None) -> str | UnsetType:
+    return UNSET if text is None else text

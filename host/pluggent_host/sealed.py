@@ -200,7 +200,7 @@ def check_folder(folder: Path) -> None:
     """Raise ConfigError if *folder* belongs to somebody else, or can be written by others."""
     try:
         check_owner(folder, folder.stat(), OTHERS_WRITE)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise ConfigError(str(folder), [f"cannot be read: {error.strerror}"]) from error
@@ -213,7 +213,7 @@ def _own_bytes(path: Path, forbidden: int, limit: int) -> bytes | None:
         with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor, not a path)
             check_owner(path, os.fstat(descriptor), forbidden)
             return file.read(limit + 1)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error

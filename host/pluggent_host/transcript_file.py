@@ -107,7 +107,7 @@ class FileTranscript:
         return whole
 
     def append(self, *entries: Entry) -> None:
-        lines = b"".join(map(self._line, entries))
+        lines = b"".join([self._line(entry) for entry in entries])
         if self._fd < 0:
             raise SessionError(f"session '{self._id}' is closed")
         try:

@@ -9,8 +9,10 @@ from pluggent_host.session import Session
 
 
 @asynccontextmanager
-async def talking(servers: Mapping[str, Mapping[str, Any]], **options: Any) -> AsyncGenerator[Session]:
+async def talking(
+    servers: Mapping[str, Mapping[str, Any]], tool: str = "mcp", **options: Any
+) -> AsyncGenerator[Session]:
     """Open a host in which the installed plugin has *servers*, and a session with their tools."""
     settings = {"pluggent-mcp": {"mcpServers": servers}}
-    async with Host.open(settings=settings, tools=["mcp"], **options) as host, await host.session() as session:
+    async with Host.open(settings=settings, tools=[tool], **options) as host, await host.session() as session:
         yield session

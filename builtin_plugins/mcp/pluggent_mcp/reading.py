@@ -15,6 +15,9 @@ from pluggent_mcp.settings import Server, name_problems
 
 MAX_BYTES = 1 << 20
 
+FOREIGN = frozenset({"alwaysAllow", "autoApprove", "description", "timeout"})
+"""What other hosts read in the same file and we do not: it approves nothing here, and nothing is lost by it."""
+
 _WORDS: Mapping[type, str] = {
     str: "text",
     bool: "true or false",
@@ -58,7 +61,9 @@ def servers_in(document: Any) -> tuple[Mapping[str, Server], list[str]]:
     if not isinstance(document, dict):
         return {}, ['expected {"mcpServers": {...}}']
     table = cast("dict[str, Any]", document)
-    problems = [f"{key}: unknown{_nearest(key, ['mcpServers'])}" for key in table if key != "mcpServers"]
+    problems = [
+        f"{key}: unknown{_nearest(key, ['mcpServers'])}" for key in table if key not in ("mcpServers", "$schema")
+    ]
     listed: Any = table.get("mcpServers")
     if not isinstance(listed, dict):
         return {}, [*problems, f"mcpServers: {_expected(dict, listed)}"]
@@ -69,7 +74,7 @@ def servers_in(document: Any) -> tuple[Mapping[str, Server], list[str]]:
         wrong = [f"mcpServers.{name}{problem}" for problem in _wrong(value)]
         try:
             if not wrong:
-                found[name] = Server(**value)
+                found[name] = Server(**{key: item for key, item in value.items() if key not in FOREIGN})
         except (TypeError, ValueError) as error:
             wrong = [f"mcpServers.{name}: {error.args[0]}"]
         problems += wrong
@@ -82,6 +87,8 @@ def _wrong(value: Any) -> Iterator[str]:
         return
     known = [field.name for field in attrs.fields(Server)]
     for key, item in cast("dict[str, Any]", value).items():
+        if key in FOREIGN:
+            continue
         if key not in known:
             yield f".{key}: unknown{_nearest(key, known)}"
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, cast
+from urllib.parse import quote
 
 from mcp_types import (
     AudioContent,
@@ -19,6 +20,7 @@ from mcp_types import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import (
+    READ_ONLY,
     Audio,
     Effect,
     File,
@@ -31,8 +33,7 @@ from pluggent_hookspecs import (
     thaw,
 )
 
-_READS = frozenset({Effect.FILESYSTEM_READ, Effect.NETWORK_READ})
-_ADDS = _READS | {Effect.MEMORY, Effect.MESSAGING}
+_ADDS = READ_ONLY | {Effect.MEMORY, Effect.MESSAGING}
 _CLOSED = frozenset({Effect.FILESYSTEM_READ, Effect.FILESYSTEM_WRITE, Effect.MEMORY})
 
 
@@ -56,7 +57,7 @@ def annotations(effects: frozenset[str] | None, *, idempotent: bool = False) -> 
     """
     if effects is None:
         return None
-    reads = effects <= _READS
+    reads = effects <= READ_ONLY
     return ToolAnnotations(
         read_only_hint=reads,
         destructive_hint=not effects <= _ADDS,
@@ -93,10 +94,8 @@ def _blocks(part: Part) -> Iterator[ContentBlock]:
             yield AudioContent(data=part.data, mime_type=f"audio/{part.format}")
         case File(data=str(data)):
             name = part.filename or "file"
-            uri = name if "://" in name else f"attachment:///{name}"
-            yield EmbeddedResource(
-                resource=BlobResourceContents(uri=uri, mime_type=part.media_type, blob=data)
-            )
+            uri = name if "://" in name else f"attachment:///{quote(name)}"
+            yield EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=part.media_type, blob=data))
         case Image(url=str(url)) | File(url=str(url)):
             yield _link(url, part)
         case _:
@@ -111,9 +110,3 @@ def _link(url: str, part: Image | File) -> ContentBlock:
             return ImageContent(data=data, mime_type=kind or part.media_type)
     name = part.filename if isinstance(part, File) and part.filename else url.rpartition("/")[2]
     return ResourceLink(uri=url, name=name or url, mime_type=part.media_type)
-
-
-def schema_of(offered: Mapping[str, HostTool], name: str) -> Mapping[str, Any] | None:
-    """Return the schema of the arguments of a tool; None where there is none of that name."""
-    found = offered.get(name)
-    return None if found is None else cast("Mapping[str, Any]", thaw(found.spec.parameters))

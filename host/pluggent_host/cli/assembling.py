@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
@@ -24,6 +25,7 @@ from pluggent_host.settings import HostSettings
 
 if TYPE_CHECKING:  # a host costs what listing plugins must not
     from pluggent_host.host import Host
+    from pluggent_host.remembered import Remembered
     from pluggent_host.trust import TrustStore
 
 TRUST_FILE = "trust.json"
@@ -60,6 +62,13 @@ class Setup(NamedTuple):
     def accepts(self, record: PluginRecord) -> bool:
         """Say whether a plugin with hooks may run: ours, or one that the person has accepted."""
         return record.id in FIRST_PARTY or self.trust.store.acknowledged(record.id, record.version)
+
+    def remembered(self) -> Remembered:
+        """Return the memory of which plugins with hooks ran in this environment."""
+        # Here and not above: listing what is installed needs none of it.
+        from pluggent_host.remembered import Remembered
+
+        return Remembered(self.state_dir, sys.prefix)
 
     def catalog(self) -> Catalog:
         """Return what is installed with the state of each. Raises ConfigError for names in no plugin."""
@@ -141,16 +150,24 @@ def folder_option(option: str, given: str | None) -> Path:
 
 
 @asynccontextmanager
-async def open_host(setup: Setup, **options: Any) -> AsyncGenerator[Host]:
-    """Open a host as Host.open does, with what *setup* says; remember which plugins failed to load."""
+async def open_host(setup: Setup, *, remembering: bool = True, **options: Any) -> AsyncGenerator[Host]:
+    """Open a host as Host.open does, with what *setup* says; remember which plugins failed to load.
+
+    Raises ConfigError if a plugin with hooks that ran here before is gone; not so where nothing is
+    *remembering*.
+    """
     # Here and not above, with everything behind it: listing plugins needs no host.
     from pluggent_host.cli.failures import record
     from pluggent_host.host import Host
 
+    if remembering:
+        check_missing(setup)
     opened: Host | None = None
     options = {"config": setup.settings, "installed": setup.discovery, "acknowledged": setup.accepts, **options}
     try:
         async with Host.open(**options) as opened:
+            if remembering:
+                _remember(setup, opened.plugins)
             try:
                 yield opened
             finally:
@@ -159,6 +176,27 @@ async def open_host(setup: Setup, **options: Any) -> AsyncGenerator[Host]:
         if opened is None:
             record(setup.state_dir, _blamed(setup, error))
         raise
+
+
+def _remember(setup: Setup, plugins: Iterable[tuple[PluginRecord, str, str]]) -> None:
+    running = [record.id for record, state, _ in plugins if record.kind == "hooks" and state == "active"]
+    try:
+        setup.remembered().add(running)
+    except ConfigError as error:  # where nothing can be written, nothing is saved either
+        import logging  # here and not above: listing plugins does without
+
+        logging.getLogger("pluggent.cli").warning("which plugins ran is not remembered: %s", error)
+
+
+def check_missing(setup: Setup) -> None:
+    """Raise ConfigError for plugins with hooks that ran in this environment and are not installed any more."""
+    installed = {item.name for item in setup.discovery.distributions}
+    if missing := setup.remembered().missing(installed):
+        raise ConfigError("plugins", [
+            f"plugin '{id}' has hooks and ran here before, and is not installed any more: a policy may be missing;"
+            f" install it again, or agree that it is gone: pluggent trust --revoke --plugin {id}"
+            for id in missing
+        ])  # fmt: skip
 
 
 def _blamed(setup: Setup, error: PluginError) -> Iterable[tuple[PluginRecord, str, str]]:
@@ -197,12 +235,12 @@ async def open_tolerant(setup: Setup) -> AsyncGenerator[tuple[Host, tuple[str, .
     tolerant = setup._replace(settings=settings._replace(grants=grants, required={}))
     async with AsyncExitStack() as stack:
         try:
-            host = await stack.enter_async_context(open_host(without(tolerant, unaccepted)))
+            host = await stack.enter_async_context(open_host(without(tolerant, unaccepted), remembering=False))
         except PluggentError as error:
             # One that loads and then cannot be opened, or that stands in no order with the others.
             problems.append(f"{error}. Listed without any hooks.")
             everyone = {record.id for record in hooks}
-            host = await stack.enter_async_context(open_host(without(tolerant, everyone)))
+            host = await stack.enter_async_context(open_host(without(tolerant, everyone), remembering=False))
             yield host, tuple(sorted(everyone)), tuple(problems)
             return
         missing = set(unaccepted)

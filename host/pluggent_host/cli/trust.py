@@ -32,7 +32,7 @@ def parser() -> Parser:
             "pluggent trust --list                  what was accepted, and what has changed since",
             "pluggent trust --plugin acme-audit     accept the hooks of this package",
             "pluggent trust --revoke [FILE]         no longer",
-            "pluggent trust --revoke --plugin acme-audit",
+            "pluggent trust --revoke --plugin acme-audit   nor expect it, if it was uninstalled",
         ),
     )
     made.add_argument("file", metavar="FILE", nargs="?", help="the file to accept (default: ./pluggent.toml)")
@@ -92,7 +92,9 @@ def _file(setup: Setup, console: Console, path: Path, *, revoke: bool) -> int:
 
 def _plugin(setup: Setup, console: Console, name: str, *, revoke: bool) -> int:
     if revoke:
-        return _revoked(console, f"plugin '{quoted(name)}'", found=setup.trust.store.forget(normalised(name)))
+        accepted = setup.trust.store.forget(normalised(name))
+        expected = setup.remembered().forget(normalised(name))
+        return _revoked(console, f"plugin '{quoted(name)}'", found=accepted or expected)
     item = _installed(setup, name)
     if item.name in FIRST_PARTY:
         console.line(f"{item.name} is part of pluggent and needs no acceptance")

@@ -63,6 +63,14 @@ async def test_a_server_that_fails_takes_no_others_with_it_and_is_told(caplog):
     assert "MCP server 'bad': it ended with exit code 3. Its stderr ends: cannot find the database" in caplog.text
 
 
+async def test_a_session_that_wants_the_tools_of_one_server_starts_no_other(caplog):
+    caplog.set_level(logging.WARNING)
+    async with talking({"bad": told("dies"), "good": told()}, "good__*") as session:
+        assert {tool.name.partition("__")[0] for tool in session.tools} == {"good"}
+
+    assert "bad" not in caplog.text
+
+
 async def test_a_required_server_that_fails_leaves_no_tools_at_all():
     with pytest.raises(PluginLoadError, match="cannot find the database"):
         async with talking({"bad": told("dies", required=True), "good": told()}):

@@ -105,6 +105,12 @@ def test_what_is_well_written_means_the_same_in_both_places():
     assert [server.kind for server in read.values()] == ["stdio", "http", "sse"]
 
 
+def test_what_other_hosts_read_in_the_file_approves_nothing_and_is_no_mistake():
+    server = {"command": "x", "autoApprove": ["*"], "alwaysAllow": ["rm"], "timeout": 60_000, "description": "X."}
+
+    assert servers_in({"$schema": "x", "mcpServers": {"a": server}}) == ({"a": Server(command="x")}, [])
+
+
 def test_a_server_that_is_switched_off_by_either_word_is_none():
     servers = {
         "on": Server(command="x"),

@@ -1,0 +1,59 @@
+"""``pluggent mcp``: servers looked at, tried, called, added and removed; and this host as a server.
+
+Light on purpose: what imports the SDK is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from pluggent_hookspecs import Command, ConfigError, HostOperations, ProvideEvent, hookimpl
+
+from pluggent_mcp.commands_line import configure
+from pluggent_mcp.settings import Settings as McpSettings
+
+TAKES_COMMAND = "add"
+
+
+class McpCommands:
+    """The plugin behind the command ``mcp``; its settings are those of the servers."""
+
+    Settings = McpSettings
+
+    def __init__(self, settings: McpSettings | None = None) -> None:
+        self._settings = McpSettings() if settings is None else settings
+
+    @hookimpl
+    def provide_commands(self, event: ProvideEvent) -> list[Command]:
+        """Return the one command."""
+        return [Command("mcp", "servers of MCP for this host, and this host as one", None, configure, self._run)]
+
+    async def _run(self, options: argparse.Namespace, operations: HostOperations) -> int:
+        if options.behind is not None and options.what != TAKES_COMMAND:
+            raise ConfigError(f"pluggent mcp {options.what}", ["nothing is expected behind --"])
+        # Each where it is needed: most of them import the SDK, a second.
+        match options.what:
+            case "list":
+                from pluggent_mcp import commands_list  # see above
+
+                return commands_list.run(options, self._settings)
+            case "test":
+                from pluggent_mcp import commands_test  # see above
+
+                return await commands_test.run(options, self._settings)
+            case "tools" | "call":
+                from pluggent_mcp import commands_use  # see above
+
+                return await commands_use.run(options, operations, self._settings)
+            case "add":
+                from pluggent_mcp import commands_add  # see above
+
+                return await commands_add.add(options)
+            case "remove":
+                from pluggent_mcp import commands_add  # see above
+
+                return commands_add.remove(options)
+            case _:
+                from pluggent_mcp import commands_serve  # see above
+
+                return await commands_serve.run(options, operations, self._settings.serve)

@@ -1,0 +1,153 @@
+"""What can be typed behind ``pluggent mcp``: a parser for each command, made when it is typed. Standard library only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Add = Callable[[argparse.ArgumentParser], object]
+
+
+class Part(NamedTuple):
+    """One command: its help, examples, and the arguments that it takes."""
+
+    help: str
+    more: str
+    examples: Sequence[str]
+    configure: Add
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _list(parser: argparse.ArgumentParser) -> None:
+    _json(parser)
+
+
+def _test(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of a server; default: all that are switched on")
+    _json(parser)
+
+
+def _tools(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of a server")
+    _json(parser)
+
+
+def _call(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of a server")
+    parser.add_argument("tool", metavar="TOOL", help="as the server calls it")
+    parser.add_argument("words", nargs="*", metavar="ARGUMENT", help="KEY=VALUE, KEY:=JSON, or one JSON object")
+    _json(parser)
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="NAME", help="how to call it, and its URL if it has one")
+    parser.add_argument("--from", dest="file", metavar="FILE", help="take these servers, or all, from another host's file")
+    parser.add_argument("--env", action="append", default=[], metavar="KEY=VALUE",
+                        help="for its process; write ${NAME} for a variable that is read when it starts")  # fmt: skip
+    parser.add_argument("--header", action="append", default=[], metavar="KEY=VALUE", help="for its URL; ${NAME} as above")
+    parser.add_argument("--cwd", default="", metavar="DIR", help="where its process runs")
+    parser.add_argument("--accept", action="store_true", help="believe what it says of its tools; else that is a comment")
+    parser.add_argument("--no-start", action="store_true", help="do not start it: no effects are proposed, nothing is pinned")
+    parser.add_argument("--force", action="store_true", help="replace a server of that name")
+
+
+def _remove(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of a server in your settings")
+
+
+def _serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tools", nargs="+", metavar="PATTERN", help="what to export; default: the settings say")
+    parser.add_argument("--http", nargs="?", const="", metavar="HOST:PORT",
+                        help="Streamable HTTP instead of stdio (default: 127.0.0.1:8722)")  # fmt: skip
+    parser.add_argument("--token", metavar="REFERENCE",
+                        help="env:NAME or file:PATH of what clients have to know; none: nothing, on this machine only")  # fmt: skip
+
+
+PARTS: Mapping[str, Part] = {
+    "list": Part(
+        "the servers that are set, none of which is started", "", ("pluggent mcp list", "pluggent mcp list --json"), _list
+    ),
+    "test": Part(
+        "start servers, shake hands, list their tools, and say how long each took",
+        "What a server wrote to stderr is shown if it fails.",
+        ("pluggent mcp test", "pluggent mcp test files"),
+        _test,
+    ),
+    "tools": Part("the tools of a server, what they do, and which of them ask", "", ("pluggent mcp tools files",), _tools),
+    "call": Part(
+        "call a tool of a server",
+        "The call passes every policy that a model's call would pass, and is recorded as one.",
+        (
+            "pluggent mcp call time get_current_time timezone=Europe/Oslo",
+            'pluggent mcp call files read_file \'{"path": "notes.txt"}\'',
+            "pluggent mcp call files list_directory depth:=2     := takes the value as JSON in any case",
+        ),
+        _call,
+    ),
+    "add": Part(
+        "write a server into your settings",
+        "It is started once, to see its tools. What it says of them is written beside their names as a comment:\n"
+        "take away the # where it is true. Definitions are pinned: a tool that changes is left out until you look.",
+        (
+            "pluggent mcp add time -- mcp-server-time --local-timezone Europe/Oslo",
+            "pluggent mcp add issues https://mcp.example.com/mcp --header 'Authorization=Bearer ${ISSUES_TOKEN}'",
+            "pluggent mcp add --from .mcp.json files time",
+        ),
+        _add,
+    ),
+    "remove": Part("take a server out of your settings", "", ("pluggent mcp remove time",), _remove),
+    "serve": Part(
+        "let other hosts use tools of this one, under its policies",
+        "Over stdin and stdout, for a host that starts this command; or over HTTP.",
+        (
+            "pluggent mcp serve --tools weather 'files__*'",
+            "pluggent mcp serve --http --tools weather",
+            "pluggent mcp serve --http 0.0.0.0:8722 --token env:PLUGGENT_MCP_TOKEN --tools weather",
+        ),
+        _serve,
+    ),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add what stands behind ``pluggent mcp``: a command, and what is its own."""
+    width = max(len(name) for name in PARTS)
+    listed = "\n".join(f"  {name:<{width}}  {part.help}" for name, part in PARTS.items())
+    parser.description = f"Servers of MCP for this host, and this host as one.\n\ncommands:\n{listed}"
+    parser.epilog = "more on one:\n  pluggent mcp add --help"
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("what", metavar="COMMAND", choices=tuple(PARTS), help="one of those above")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, action=_Rest, metavar="…", help="its own arguments")
+
+
+class _Rest(argparse.Action):
+    """Reads what stands behind a command. What follows a ``--`` is kept as ``behind``, None where there is no ``--``."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,  # noqa: ARG002 (argparse's signature)
+    ) -> None:
+        part = PARTS[namespace.what]
+        words = list(values)
+        at = words.index("--") if "--" in words else len(words)
+        namespace.behind = words[at + 1 :] if at < len(words) else None
+        own = _parser(type(parser), f"{parser.prog} {namespace.what}", part)
+        own.parse_args(words[:at], namespace)
+
+
+def _parser(kind: type[argparse.ArgumentParser], name: str, part: Part) -> argparse.ArgumentParser:
+    said = part.help[0].upper() + part.help[1:] + "."
+    examples = "\n".join(("examples:", *(f"  {line}" for line in part.examples)))
+    made = kind(prog=name, usage=None, description="\n".join((said, *filter(None, (part.more,)))), epilog=examples)
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
+    if "-h" not in made.format_help():
+        made.add_argument("-h", "--help", action="help", help="show this help")
+    part.configure(made)
+    return made

@@ -1,0 +1,177 @@
+"""MCP over this process's own stdin and stdout, which then belong to the protocol alone.
+
+The SDK's own transport reads stdin in a thread that nothing can end before the client closes it,
+and reads lines of any length. Here two daemon threads do what may block, so that a signal ends
+the process whatever the client does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import attrs
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from mcp.server.lowlevel.server import Server
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+READ_BYTES = 65_536
+
+Incoming = SessionMessage | Exception
+
+
+@attrs.frozen
+class Wire:
+    """Descriptors of the client's pipes."""
+
+    incoming: int
+    outgoing: int
+
+
+def claim() -> Wire:
+    """Take stdin and stdout away from everybody else, for good: what is printed from now on goes to stderr."""
+    wire = Wire(os.dup(0), os.dup(1))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return wire
+
+
+async def serve(server: Server[Any], wire: Wire, max_bytes: int) -> None:
+    """Answer one client until it closes its end."""
+    async with _streams(wire, max_bytes) as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+@asynccontextmanager
+async def _streams(
+    wire: Wire, max_bytes: int
+) -> AsyncGenerator[tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]]:
+    incoming, read = anyio.create_memory_object_stream[Incoming](0)
+    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    writer = _Writer(wire.outgoing)
+    async with incoming, read, write, outgoing, anyio.create_task_group() as tasks:
+        tasks.start_soon(_read, wire.incoming, incoming, writer, max_bytes)
+        tasks.start_soon(_write, outgoing, writer)
+        try:
+            yield read, write
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+async def _read(descriptor: int, incoming: ObjectSendStream[Incoming], writer: _Writer, max_bytes: int) -> None:
+    async with incoming:
+        async for line in _lines(descriptor, max_bytes):
+            if line is None:
+                await writer.write(_refusal(INVALID_REQUEST, f"a message is at most {max_bytes:,} bytes long"))
+                return
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                await writer.write(_refusal(PARSE_ERROR, "that line is no message of JSON-RPC"))
+                continue
+            await incoming.send(SessionMessage(message))
+
+
+async def _lines(descriptor: int, max_bytes: int) -> AsyncGenerator[bytes | None]:
+    """Yield lines; None for one that is too long, and nothing behind it."""
+    rest = b""
+    async for data in _pieces(descriptor):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield None if len(line) > max_bytes else line
+        if len(rest) > max_bytes:
+            yield None
+            return
+
+
+async def _pieces(descriptor: int) -> AsyncGenerator[bytes]:
+    """Yield what is read, until its end. One piece is read ahead."""
+    loop = asyncio.get_running_loop()
+    pieces: asyncio.Queue[bytes] = asyncio.Queue()
+    wanted = threading.Semaphore(1)
+
+    def read() -> None:
+        data = b"more"
+        while data:
+            wanted.acquire()
+            try:
+                data = os.read(descriptor, READ_BYTES)
+            except OSError:
+                data = b""
+            if not _told(loop, lambda data=data: pieces.put_nowait(data)):
+                return
+
+    threading.Thread(target=read, name="pluggent-mcp-stdin", daemon=True).start()
+    while data := await pieces.get():
+        wanted.release()
+        yield data
+
+
+def _told(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> bool:
+    try:
+        loop.call_soon_threadsafe(what)
+    except RuntimeError:  # the loop is closed: nobody wants to know any more
+        return False
+    return True
+
+
+# ---- writing -----------------------------------------------------------------------------
+
+
+async def _write(outgoing: ObjectReceiveStream[SessionMessage], writer: _Writer) -> None:
+    async for item in outgoing:
+        if not await writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()):
+            return
+
+
+def _refusal(code: int, message: str) -> bytes:
+    error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
+    return error.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
+class _Writer:
+    """Writes whole lines, one after the other, however slowly they are read."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lines: queue.SimpleQueue[tuple[bytes, Callable[[bool], None]]] = queue.SimpleQueue()
+        self._lock = asyncio.Lock()
+        threading.Thread(target=self._work, name="pluggent-mcp-stdout", daemon=True).start()
+
+    async def write(self, line: bytes) -> bool:
+        """Write *line*; return whether there is still somebody who reads."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[bool] = loop.create_future()
+
+        def done(fine: bool) -> None:  # noqa: FBT001 (what became of it)
+            _told(loop, lambda: written.done() or written.set_result(fine))
+
+        async with self._lock:
+            self._lines.put((line + b"\n", done))
+            return await written
+
+    def _work(self) -> None:
+        fine = True
+        while True:
+            line, done = self._lines.get()
+            fine = fine and self._whole(line)
+            done(fine)
+
+    def _whole(self, line: bytes) -> bool:
+        view = memoryview(line)
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError:
+            return False
+        return True

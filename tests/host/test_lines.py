@@ -1,0 +1,172 @@
+"""Decisions and results by the short way: whatever stands in them, the line says what the long way says."""
+
+import json
+import math
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+from pluggent_hookspecs import Change, DecisionMade, Message, Role, Scope, Usage, Vote
+from pluggent_hookspecs.messages import Refusal, Text, ToolCall
+from pluggent_host.codec import from_plain, line_of
+from pluggent_host.lines import Lines, plain_entry
+from pluggent_host.step import Outcome
+from pluggent_host.transcript import Decided, Dispatched, Settled, Spending
+
+
+class Word(str):
+    """A text of a class of its own."""
+
+    __slots__ = ()
+
+
+class LongerVote(Vote):
+    """A vote as a later version may have it."""
+
+
+class LongerScope(Scope):
+    """A scope as a later version may have it."""
+
+
+# Half characters and the word that a number may be taken for come up more often than by chance.
+words = st.sampled_from(("", "null", "\ud83d", "天气", '"\\\n\x00\x1f\x7f\u2028', Word("word")))
+texts = words | st.text(st.characters(exclude_categories=()), max_size=6)
+times = st.floats() | st.integers() | st.sampled_from((0.0, -0.0, 7.2, math.nan, math.inf, 10**400))
+metadata = st.dictionaries(texts, texts, max_size=2)
+plain_scopes = st.builds(Scope, texts, texts, texts, dry_run=st.booleans(), metadata=metadata)
+plain_votes = st.builds(Vote, texts, texts, texts, st.floats())
+values = st.recursive(
+    st.none() | st.booleans() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
+    max_leaves=4,
+)
+changes = st.builds(Change, texts, st.lists(texts, max_size=2).map(tuple), values, values)
+
+
+def decisions_of(scopes, votes, times):
+    """Return decisions made somewhere, by votes, at a time."""
+    return st.builds(
+        DecisionMade,
+        *(scopes, texts, texts, texts, texts, texts, texts, texts, texts),
+        arguments_json=st.sampled_from((b"", b"{}", b'{"a":null}', '{"a":"天"}'.encode(), b'{"a":"\\ud83d"}')),
+        votes=st.lists(votes, max_size=3).map(tuple),
+        changes=st.just(()) | st.lists(changes, max_size=2).map(tuple),
+        elapsed_us=times,
+    )
+
+
+readable = decisions_of(plain_scopes, plain_votes, st.floats())
+decisions = decisions_of(
+    plain_scopes | st.builds(LongerScope, texts),
+    plain_votes | st.builds(Vote, texts, texts, texts, times) | st.builds(LongerVote, texts, texts),
+    times,
+)
+parts = st.builds(Text, texts) | st.builds(Refusal, texts)
+messages = st.builds(
+    Message,
+    st.sampled_from(Role),
+    st.lists(st.builds(Text, texts) | parts, max_size=3).map(tuple),
+    st.just(()) | st.just((ToolCall("c", "add", "{}"),)),
+    st.none() | texts,
+    st.none() | texts,
+    st.booleans(),
+    st.just({}) | st.dictionaries(texts, values, max_size=1),
+)
+outcomes = st.none() | st.builds(Outcome, texts, texts)
+results = st.builds(Settled, texts, texts, messages, texts, st.none() | texts, outcomes)
+SCOPE = Scope("s", "t1")
+
+
+def said(line):
+    """Return what *line* says, in its order, so that NaN can be compared too."""
+    return repr(json.loads(line))
+
+
+@given(decisions, decisions)
+def test_decisions_say_what_the_long_way_says_of_them(one, other):
+    lines = Lines()
+
+    for made in (one, other, one, attrs.evolve(other, scope=one.scope)):
+        line = lines.of(Decided(made))
+        assert said(line) == said(line_of(plain_entry(Decided(made))))
+        assert line.endswith(b"\n")
+        assert line.count(b"\n") == 1
+
+
+@given(results)
+def test_results_say_what_the_long_way_says_of_them(entry):
+    line = Lines().of(entry)
+
+    assert said(line) == said(line_of(plain_entry(entry)))
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+
+
+@given(st.lists(readable.map(Decided) | results, max_size=4))
+def test_what_was_written_is_read_again(entries):
+    lines = Lines()
+
+    read = [from_plain(json.loads(lines.of(entry)), type(entry)) for entry in entries]
+
+    assert repr(read) == repr(entries)
+
+
+@pytest.mark.parametrize(
+    ("entry", "line"),
+    [
+        (
+            Decided(DecisionMade(SCOPE, "tool_call", "t1.0.1", "d", "allow", "host")),
+            (
+                b'{"t":"Decided","decision":{"scope":{"session_id":"s","turn_id":"t1","type":"Scope"},'
+                b'"operation":"tool_call","operation_id":"t1.0.1","digest":"d","verdict":"allow","by":"host",'
+                b'"type":"DecisionMade"},"type":"Decided"}\n'
+            ),
+        ),
+        (
+            Decided(
+                DecisionMade(
+                    *(SCOPE, "tool_call", "t1.0.1", "d", "deny", "a", "no", "cap", "c1", b'{"a":null}'),
+                    votes=(Vote("b", "none"), Vote("a", "deny", "no", 1.5)),
+                    elapsed_us=7.2,
+                )
+            ),
+            (
+                b'{"t":"Decided","decision":{"scope":{"session_id":"s","turn_id":"t1","type":"Scope"},'
+                b'"operation":"tool_call","operation_id":"t1.0.1","digest":"d","verdict":"deny","by":"a",'
+                b'"reason":"no","capability":"cap","call_id":"c1","arguments_json":"{\\"a\\":null}",'
+                b'"votes":[{"plugin":"b","verdict":"none","type":"Vote"},'
+                b'{"plugin":"a","verdict":"deny","reason":"no","elapsed_us":1.5,"type":"Vote"}],'
+                b'"elapsed_us":7.2,"type":"DecisionMade"},"type":"Decided"}\n'
+            ),
+        ),
+        (
+            Settled("t1", "c1", Message.tool(ToolCall("c1", "add", "{}"), "3")),
+            (
+                b'{"t":"Settled","turn_id":"t1","call_id":"c1","message":{"role":"tool",'
+                b'"content":[{"text":"3","type":"Text"}],"tool_call_id":"c1","name":"add","type":"Message"},'
+                b'"type":"Settled"}\n'
+            ),
+        ),
+    ],
+    ids=["a bare decision", "a full decision", "a result"],
+)
+def test_a_line_by_the_short_way_says_exactly_this(entry, line):
+    assert Lines().of(entry) == line == line_of(plain_entry(entry))
+
+
+@pytest.mark.parametrize("entry", [Spending("t1", "m", Usage(1, 2)), Dispatched("t1", (("c", "k", "f"),))])
+def test_every_other_entry_goes_the_long_way(entry):
+    assert Lines().of(entry) == line_of(plain_entry(entry))
+
+
+def test_where_a_decision_was_made_is_never_that_of_the_one_before():
+    lines = Lines()
+    here, there = (DecisionMade(Scope(id), "input", "t1", "d", "allow", "host") for id in ("here", "there"))
+
+    for made in (here, there, here, attrs.evolve(there, scope=Scope("here"))):
+        assert json.loads(lines.of(Decided(made)))["decision"]["scope"]["session_id"] == made.scope.session_id
+
+
+def test_what_is_no_json_is_no_line():
+    with pytest.raises(TypeError):
+        Lines().of(Decided(DecisionMade(SCOPE, "input", "t1", "d", "allow", object())))
