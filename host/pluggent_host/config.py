@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, cast
@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 from pluggent_hookspecs.errors import ConfigError
 
 from pluggent_host.config_keys import KEYS, SECTIONS, Kind, sifted
+from pluggent_host.locked import LOCK, Lock, check_system_file, lock_of
 from pluggent_host.nearest import nearest
 from pluggent_host.origins import Origin, lines_of
 from pluggent_host.settings import NOTHING, HostSettings
@@ -58,12 +59,12 @@ class Loaded(NamedTuple):
 class Source(NamedTuple):
     """A file of settings that counts, whether it is there or not.
 
-    ``role``: the user's own, the one that was named on the command line, or that of the working
-    directory, which has to be trusted.
+    ``role``: the system's, which all others may only tighten; the user's own; the one that was named
+    on the command line; or that of the working directory, which has to be trusted.
     """
 
     path: Path
-    role: Literal["user", "named", "project"]
+    role: Literal["system", "user", "named", "project"]
 
 
 def load_settings(
@@ -73,17 +74,19 @@ def load_settings(
     flags: Mapping[str, object] = NOTHING,
     cwd: Path,
     trust: Trust | None = None,
+    system: Path | None = None,
 ) -> Loaded:
     """Return the settings in force, later sources over earlier ones.
 
-    The user's own file, then *config* (naming it is consent) or else ``pluggent.toml`` in *cwd*,
-    then ``PLUGGENT_…`` variables, then *flags* (dotted keys). Blocked plugins add up; tables are
-    merged entry by entry. Of a file in *cwd* that *trust* does not know only what tightens counts.
+    The *system*'s file (default: see ``system_config``), which the others may only tighten, the
+    user's own, then *config* (naming it is consent) or else ``pluggent.toml`` in *cwd*, then
+    ``PLUGGENT_…`` variables, then *flags* (dotted keys). Blocked plugins add up; tables are merged
+    entry by entry. Of a file in *cwd* that *trust* does not know only what tightens counts.
 
     Raises ConfigError, with all problems of one source, for a file that cannot be read or is no
     TOML, unknown keys, wrong types and numbers out of range.
     """
-    loaded, errors = read_settings(config=config, environ=environ, flags=flags, cwd=cwd, trust=trust)
+    loaded, errors = read_settings(config=config, environ=environ, flags=flags, cwd=cwd, trust=trust, system=system)
     for error in errors:
         raise error
     return loaded
@@ -96,11 +99,12 @@ def read_settings(
     flags: Mapping[str, object] = NOTHING,
     cwd: Path,
     trust: Trust | None = None,
+    system: Path | None = None,
 ) -> tuple[Loaded, tuple[ConfigError, ...]]:
     """Return what ``load_settings`` would, of all settings that are right, and an error for each source with others."""
     book = _Book()
     errors: list[ConfigError] = []
-    for source in sources(config=config, environ=environ, cwd=cwd):
+    for source in sources(config=config, environ=environ, cwd=cwd, system=system):
         try:
             _add_file(book, source, trust or _NoTrust())
         except ConfigError as error:
@@ -112,10 +116,18 @@ def read_settings(
     return book.loaded(), tuple(errors)
 
 
-def sources(*, config: Path | None = None, environ: Mapping[str, str], cwd: Path) -> tuple[Source, ...]:
+def sources(
+    *, config: Path | None = None, environ: Mapping[str, str], cwd: Path, system: Path | None = None
+) -> tuple[Source, ...]:
     """Return the files that are read, in order; see ``load_settings``. Reads none of them."""
-    second = Source(cwd / FILE_NAME, "project") if config is None else Source(config, "named")
-    return (Source(user_config(environ), "user"), second)
+    last = Source(cwd / FILE_NAME, "project") if config is None else Source(config, "named")
+    return (Source(system or system_config(), "system"), Source(user_config(environ), "user"), last)
+
+
+def system_config() -> Path:
+    """Return where the settings of the whole system are, which no option and no variable replaces."""
+    folder = "/Library/Application Support/pluggent" if sys.platform == "darwin" else "/etc/pluggent"
+    return Path(folder) / FILE_NAME
 
 
 def user_config(environ: Mapping[str, str]) -> Path:
@@ -157,17 +169,33 @@ class _Book:
         self.origins: dict[str, Origin] = {}
         self.notes: list[str] = []
         self.problems: dict[str, Sequence[str]] = {}
+        self.lock: Lock | None = None
 
     def add(
         self, origin: Origin, values: Mapping[str, Any], problems: Sequence[str], lines: Mapping[str, int] = NOTHING
     ) -> None:
         self._complain(origin, problems)
+        if self.lock is not None:
+            values, held, ignored = self.lock.admit(self.values, values)
+            self._hold(origin, held, lines)
+            self._note_held(origin, ignored)
         for path, value in values.items():
             before = self.origins.get(path) if KEYS[path].adds_up else None
             also = (*before.also, before._replace(also=())) if before else ()
             self.values[path] = KEYS[path].merge(self.values[path], value)
             for spot in _spots(path, value):
                 self.origins[spot] = origin._replace(line=lines.get(spot), also=also)
+
+    def _hold(self, origin: Origin, held: Mapping[str, Any], lines: Mapping[str, int]) -> None:
+        for path, value in held.items():
+            if value != self.values[path]:
+                self.values[path] = value
+                for spot in _spots(path, value):
+                    self.origins[spot] = origin._replace(line=lines.get(spot))
+
+    def _note_held(self, origin: Origin, ignored: Sequence[str]) -> None:
+        if ignored and self.lock is not None:
+            self.notes.append(f"{origin.where}: ignored, because {self.lock.where} fixes it: {', '.join(ignored)}")
 
     def tighten(
         self, origin: Origin, values: Mapping[str, Any], problems: Sequence[str], lines: Mapping[str, int]
@@ -231,13 +259,19 @@ def _add_file(book: _Book, source: Source, trust: Trust) -> None:
     """Add a file; only one that was named has to be there."""
     path = source.path
     try:
-        content = load_bytes(path)
+        content = load_bytes(path, check_system_file if source.role == "system" else None)
     except ConfigError as error:
         if source.role != "named" and isinstance(error.__cause__, FileNotFoundError):
             return
         raise
     document, lines = _read(path, content)
     origin = Origin("file", str(path))
+    if source.role == "system":
+        values, problems = sifted(_document_values({name: each for name, each in document.items() if name != LOCK}))
+        lock, wrong = lock_of(str(path), document, values)
+        book.add(origin, values, [*problems, *wrong], lines)
+        book.lock = lock
+        return
     # The same bytes are judged and used: the file may change meanwhile.
     if source.role != "project" or trust.is_trusted(path, content):
         book.add(origin, *sifted(_document_values(document)), lines)
@@ -245,14 +279,16 @@ def _add_file(book: _Book, source: Source, trust: Trust) -> None:
         book.tighten(origin, *sifted(_document_values(document)), lines)
 
 
-def load_bytes(path: Path) -> bytes:
-    """Return what is in a file of settings. Raises ConfigError for what cannot be one."""
+def load_bytes(path: Path, check: Callable[[str, os.stat_result], None] | None = None) -> bytes:
+    """Return what is in a file of settings, once *check* has agreed. Raises ConfigError for what cannot be one."""
     try:
         # Without O_NONBLOCK a named pipe lying there would be waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor, not a path)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ConfigError(str(path), ["is not a regular file"])
+            if check is not None:
+                check(str(path), os.fstat(descriptor))
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error

@@ -101,7 +101,8 @@ def _choice(*names: str) -> Kind:
     return Kind(f"one of {', '.join(names)}", fits, parse=str)
 
 
-def _is_names(value: Any) -> bool:
+def is_names(value: Any) -> bool:
+    """Say whether *value* is a list of names."""
     return isinstance(value, list | tuple) and all(
         isinstance(name, str) and name for name in cast("Sequence[Any]", value)
     )
@@ -135,7 +136,7 @@ def _limits_of_a_tool() -> Kind:
 _TEXT = Kind("text", _is_text, parse=str)
 _KEY_DIGEST = Kind('"sha256:" and 64 hexadecimal digits', lambda value: _is_text(value) and _is_digest(value))
 _BOOLEAN = Kind("true or false", _is_boolean, parse=_boolean)
-_NAMES = Kind("a list of names", _is_names, _distinct)
+_NAMES = Kind("a list of names", is_names, _distinct)
 _LISTABLE = _NAMES._replace(parse=_listed)
 _SECONDS = _above_zero("a number of seconds")
 _FREE = Kind("a table", _is_table, MappingProxyType)
@@ -150,6 +151,14 @@ def _later(_: Any, new: Any) -> Any:
 
 def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     return _distinct([*old, *new])
+
+
+def _common(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in old if name in new)
+
+
+def _all_of(old: Mapping[str, tuple[str, ...]], new: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+    return _entries(old, {name: _union(old.get(name, ()), hooks) for name, hooks in new.items()})
 
 
 def _entries(old: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -182,16 +191,32 @@ def _towards(*tighter: str) -> Callable[[str, str], str]:
 
 
 class Key(NamedTuple):
-    """One setting. ``tighten`` says what an untrusted file may do to it; None: nothing."""
+    """One setting. ``tighten`` says what an untrusted file may do to it; None: nothing.
+
+    ``under_lock`` is what anybody may still do to it where the system's file sets it; None: nothing.
+    Of a table ``by_entry`` only the entries that stand in that file are held.
+    """
 
     kind: Kind
     merge: Callable[[Any, Any], Any] = _later
     tighten: Callable[[Any, Any], Any] | None = None
+    under_lock: Callable[[Any, Any], Any] | None = None
+    by_entry: bool = False
 
     @property
     def adds_up(self) -> bool:
         """Whether a later source adds to the value instead of replacing it."""
         return self.merge is _union
+
+    @property
+    def only_grows(self) -> bool:
+        """Whether it is tightened by adding to it, so that nothing that is given is lost."""
+        return self.adds_up or self.under_lock is _all_of
+
+    def held(self, old: Any, new: Any) -> Any:
+        """Return what *new* makes of *old*, which the system's file has set: something at least as tight."""
+        how = self.under_lock or self.tighten
+        return old if how is None else how(old, new)
 
 
 def _limit(kind: Kind) -> Key:
@@ -208,17 +233,17 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "fsync": Key(_choice("off", "effects"), tighten=_towards("off", "effects")),
         "stops_batch": Key(_LISTABLE, _union, _union),
         # Fewer plugins may mean fewer policies, so an untrusted file has no say in who runs.
-        "selection.mode": Key(_choice("all", "allow", "safe")),
-        "selection.allow": Key(_LISTABLE),
-        "selection.block": Key(_LISTABLE, _union),
+        "selection.mode": Key(_choice("all", "allow", "safe"), under_lock=_towards("all", "allow", "safe")),
+        "selection.allow": Key(_LISTABLE, under_lock=_common),
+        "selection.block": Key(_LISTABLE, _union, under_lock=_union),
         "selection.any_version": Key(_BOOLEAN),
-        "grants.security": Key(_NAMES),
-        "grants.may_allow": Key(_NAMES),
-        "grants.may_respond": Key(_NAMES),
-        "grants.approvers": Key(_NAMES),
-        "grants.retriers": Key(_NAMES),
-        "grants.optional": Key(_NAMES),
-        "grants.handled": Key(_NAMES),
+        "grants.security": Key(_NAMES, under_lock=_common),
+        "grants.may_allow": Key(_NAMES, under_lock=_common),
+        "grants.may_respond": Key(_NAMES, under_lock=_common),
+        "grants.approvers": Key(_NAMES, under_lock=_common),
+        "grants.retriers": Key(_NAMES, under_lock=_common),
+        "grants.optional": Key(_NAMES, under_lock=_common),
+        "grants.handled": Key(_NAMES, under_lock=_common),
         "limits.model_calls": _limit(_whole(1)),
         "limits.tool_rounds": _limit(_whole(0)),
         "limits.tool_timeout_s": _limit(_SECONDS),
@@ -241,11 +266,11 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "timeouts.source_s": Key(_SECONDS),
         "timeouts.model_s": Key(_SECONDS),
         "approvers": Key(_table(_KEY_DIGEST), _entries),
-        "required": Key(_table(_NAMES), _entries),
+        "required": Key(_table(_NAMES), _entries, under_lock=_all_of),
         "order": Key(_NAMES),
-        "aliases": Key(_table(_TEXT), _entries),
-        "effects": Key(_table(_NAMES), _entries),
-        "plugins": Key(_table(_FREE), _options),
+        "aliases": Key(_table(_TEXT), _entries, by_entry=True),
+        "effects": Key(_table(_NAMES), _entries, by_entry=True),
+        "plugins": Key(_table(_FREE), _options, by_entry=True),
     }
 )
 SECTIONS = frozenset(path.partition(".")[0] for path in KEYS if "." in path)
@@ -276,7 +301,7 @@ def _made(path: str, value: Any, kind: Kind, problems: list[str]) -> Any:
     if not kind.fits(value):
         # What is written where a plugin's settings belong may be a secret.
         hidden = path.startswith("plugins.") and isinstance(value, str)
-        got = "text" if hidden else _shown(value)
+        got = "text" if hidden else shown(value)
         problems.append(f"{path}: expected {kind.expected}, got {got}")
         return None
     if kind.entry:
@@ -294,7 +319,8 @@ def _unknown(path: str) -> str:
     return f"{path}: is not a known setting{nearest(name if dot else path, within)}"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return *value* for a sentence about it."""
     if _is_number(value, (int, float)):
         return "a huge number" if _NUMBER_MAX < abs(cast("float", value)) < math.inf else str(value)
     if isinstance(value, str):

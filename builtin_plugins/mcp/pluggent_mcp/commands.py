@@ -38,9 +38,9 @@ class McpCommands:
 
                 return commands_list.run(options, self._settings)
             case "test":
-                from pluggent_mcp import commands_test  # see above
+                from pluggent_mcp import commands_trial  # see above
 
-                return await commands_test.run(options, self._settings)
+                return await commands_trial.run(options, self._settings)
             case "tools" | "call":
                 from pluggent_mcp import commands_use  # see above
 

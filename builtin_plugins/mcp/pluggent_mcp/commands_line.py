@@ -121,7 +121,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "more on one:\n  pluggent mcp add --help"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("what", metavar="COMMAND", choices=tuple(PARTS), help="one of those above")
-    parser.add_argument("rest", nargs=argparse.REMAINDER, action=_Rest, metavar="…", help="its own arguments")
+    rest = parser.add_argument("rest", nargs=argparse.REMAINDER, action=_Rest, metavar="ARGUMENT", help="its own")
+    rest.required = False  # Python 3.11 and 3.12 want it named, although it may be nothing
 
 
 class _Rest(argparse.Action):
@@ -147,7 +148,6 @@ def _parser(kind: type[argparse.ArgumentParser], name: str, part: Part) -> argpa
     examples = "\n".join(("examples:", *(f"  {line}" for line in part.examples)))
     made = kind(prog=name, usage=None, description="\n".join((said, *filter(None, (part.more,)))), epilog=examples)
     made.formatter_class = argparse.RawDescriptionHelpFormatter
-    if "-h" not in made.format_help():
-        made.add_argument("-h", "--help", action="help", help="show this help")
+    made.add_argument("-h", "--help", action="help", help="show this help")  # the host's parsers have none by themselves
     part.configure(made)
     return made

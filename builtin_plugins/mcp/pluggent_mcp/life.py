@@ -48,6 +48,8 @@ class Life:
         self.settled = asyncio.Event()
         self.took_offence = False
         """Whether the server ended when it was asked which protocols it speaks, as some do that know only the old."""
+        self.reached: dict[str, float] = {}
+        """When it was started, greeted and listed, on the clock of the loop."""
         self._server = server
         self._asked = asked
         self._told = changed
@@ -85,21 +87,27 @@ class Life:
         try:
             async with AsyncExitStack() as stack:
                 wire = Wire(await self._transport(stack), self.link)
+                self._reach("started")
                 client = await stack.enter_async_context(self._made(wire))
                 wire.version = client.protocol_version
+                self._reach("greeted")
                 self.offered = await offered_by(client, self._server, self.link, wire.outputs)
                 self._client = client
+                self._reach("listed")
                 self._late.cancel()
                 self.settled.set()
                 await self._follow(client, wire)
         except Exception as error:  # noqa: BLE001 (the SDK, a server or a socket: it ends this life and no other)
             asked = self._child is not None and self._server.protocol == "auto"
             self.took_offence = asked and wire is not None and wire.version is None
-            self.link.end(_why(error))
+            self.link.end(why(error))
         finally:
             self._late.cancel()
             self.link.end("it was ended")
             self.settled.set()
+
+    def _reach(self, what: str) -> None:
+        self.reached[what] = asyncio.get_running_loop().time()
 
     async def _transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         if self._server.kind != "stdio":
@@ -150,7 +158,7 @@ class Life:
                 async with asyncio.timeout(self._server.start_timeout_s):
                     offered = await offered_by(client, self._server, self.link, wire.outputs)
             except (ListingError, MCPError, TimeoutError, ValueError) as error:
-                self.link.end(f"it cannot say which tools it has now: {_why(error)}")
+                self.link.end(f"it cannot say which tools it has now: {why(error)}")
                 return
             if offered != self.offered:
                 self.offered = offered
@@ -163,14 +171,14 @@ class Life:
                 async for _ in events:
                     self._changed.set()
         except (MCPError, SubscriptionLost, TimeoutError, ValueError) as error:
-            self.link.log.debug("no news of its tools: %s", _why(error))
+            self.link.log.debug("no news of its tools: %s", why(error))
 
 
-def _why(error: BaseException) -> str:
+def why(error: BaseException) -> str:
     """Return the first cause in *error*, in words."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        return _why(group.exceptions[0])
+        return why(group.exceptions[0])
     if isinstance(error, StartError | ListingError):
         return str(error)
     if isinstance(error, MCPError):

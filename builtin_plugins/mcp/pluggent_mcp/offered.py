@@ -7,6 +7,7 @@ import json
 import unicodedata
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -24,6 +25,8 @@ LONGEST_SCHEMA = 65_536
 LONGEST_NAME = 256
 OTHER_WRITING = "x:mcp-write"
 """What a tool does that changes something, destroys nothing, and stays in a closed world: nobody knows where."""
+
+NOTHING: Mapping[str, dict[str, Any]] = MappingProxyType({})
 
 _KEPT = "\n\t\u200c\u200d"
 
@@ -46,7 +49,7 @@ class Offered:
 
 
 async def offered_by(
-    client: Client, server: Server, link: Link, outputs: Mapping[str, dict[str, Any]]
+    client: Client, server: Server, link: Link, outputs: Mapping[str, dict[str, Any]] = NOTHING
 ) -> dict[str, Offered]:
     """Return the usable tools of *server* that the operator allows, by the server's names for them.
 

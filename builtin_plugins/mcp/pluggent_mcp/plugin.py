@@ -6,15 +6,14 @@ Light on purpose: no server is started and the SDK is not imported before tools 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from pluggent_hookspecs import PluginContext, ProvideEvent, hookimpl
 
 from pluggent_mcp.naming import prefixes
-from pluggent_mcp.reading import read_servers
-from pluggent_mcp.settings import Server, Settings as McpSettings
+from pluggent_mcp.reading import servers_of
+from pluggent_mcp.settings import Settings as McpSettings
 from pluggent_mcp.source import Source
 
 
@@ -49,12 +48,8 @@ class Mcp:
 
     def _made(self) -> tuple[Source, ...]:
         if self._sources is None:
-            servers = {name: server for name, server in self._servers().items() if server.used}
+            servers = {name: server for name, server in servers_of(self._settings).items() if server.used}
             self._sources = tuple(
                 Source(name, prefix, servers[name]) for name, prefix in sorted(prefixes(servers).items())
             )
         return self._sources
-
-    def _servers(self) -> Mapping[str, Server]:
-        file = self._settings.file
-        return {**(read_servers(Path(file).expanduser()) if file else {}), **self._settings.mcpServers}

@@ -11,7 +11,7 @@ from typing import Any, cast
 import attrs
 from pluggent_hookspecs import ConfigError
 
-from pluggent_mcp.settings import Server, name_problems
+from pluggent_mcp.settings import Server, Settings, name_problems
 
 MAX_BYTES = 1 << 20
 
@@ -34,6 +34,11 @@ _KINDS: Mapping[str, type] = {
 }
 _LISTS = ("args", "allow", "block")
 _TABLES = ("env", "headers", "pins")
+
+
+def servers_of(settings: Settings) -> Mapping[str, Server]:
+    """Return all servers of *settings*, those in the file that they name too. Raises ConfigError as ``read_servers``."""
+    return {**(read_servers(Path(settings.file).expanduser()) if settings.file else {}), **settings.mcpServers}
 
 
 def read_servers(file: Path) -> Mapping[str, Server]:

@@ -1,55 +1,50 @@
 """MCP over a process's stdin and stdout, a message a line; bounded, and forgiving about what can be forgiven.
 
 In the place of the SDK's own transport, which dies of one wrong byte, reads lines of any length
-and can't say why a server ended.
+and can't say why a server ended. The SDK's streams are read and written here directly: a task and
+a queue between them and the pipes would cost a tenth of a call.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import Process as Child
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from typing import Self
 
 import anyio
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
 
 from pluggent_mcp.link import Link
 
 READ_BYTES = 65_536
 MOST_JUNK = 100
 """Lines in a row that are no messages, after which a server is taken for something else."""
-WAITING = 64
-"""Messages that may wait for a server that does not read."""
+UNREAD_BYTES = 65_536
+MOST_UNREAD_BYTES = 1 << 20
+"""What may lie unread, beside what the pipe itself holds, before the sender of a request waits, and of all else."""
+AT_ONCE = 64
+"""Lines that are read before the rest of the program has its turn."""
 LAST_WORDS_S = 0.5
 """How long the exit code and the rest of stderr are waited for."""
-
-Incoming = SessionMessage | Exception
-
-
-class _TooLongError(Exception):
-    """A line that is longer than it may be."""
 
 
 @asynccontextmanager
 async def spoken_to(
-    child: Child, link: Link, max_bytes: int, patience_s: float
-) -> AsyncGenerator[tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]]:
+    child: Child, link: Link, max_bytes: int, patience_s: float = 60.0
+) -> AsyncGenerator[tuple[Lines, Pipe]]:
     """Yield the streams of messages from and to *child*. Whatever ends them is told to *link* first.
 
     A server may leave what it is sent unread for *patience_s*.
     """
-    incoming, read = anyio.create_memory_object_stream[Incoming](0)
-    write, outgoing = anyio.create_memory_object_stream[SessionMessage](WAITING)
-    async with incoming, read, write, outgoing, anyio.create_task_group() as tasks:
-        listening = asyncio.Event()
-        tasks.start_soon(_listen, child, link, listening)
-        tasks.start_soon(_read, child, link, incoming, max_bytes, listening)
-        tasks.start_soon(_write, child, link, outgoing, patience_s)
+    silent = asyncio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_listen, child, link, silent)
         try:
-            yield read, write
+            yield Lines(child, link, max_bytes, silent), Pipe(child, link, patience_s)
         finally:
             tasks.cancel_scope.cancel()
 
@@ -61,20 +56,130 @@ async def _listen(child: Child, link: Link, over: asyncio.Event) -> None:
     over.set()
 
 
-async def _read(
-    child: Child, link: Link, incoming: ObjectSendStream[Incoming], max_bytes: int, silent: asyncio.Event
-) -> None:
-    async with incoming:
+class Lines:
+    """The messages that a process writes. *silent* is set when its stderr has ended."""
+
+    def __init__(self, child: Child, link: Link, max_bytes: int, silent: asyncio.Event) -> None:
+        assert child.stdout is not None
+        self._child = child
+        self._stdout = child.stdout
+        self._link = link
+        self._max_bytes = max_bytes
+        self._silent = silent
+        self._waiting: deque[bytes] = deque()
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._junk = self._read = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        while not self._link.ended.is_set():
+            while self._waiting:
+                message = self._taken(self._waiting.popleft())
+                self._read += 1
+                if self._read % AT_ONCE == 0:
+                    await asyncio.sleep(0)  # others have something to do too
+                if message is not None:
+                    return SessionMessage(message)
+            if not self._link.ended.is_set():
+                await self._fill()
+        raise StopAsyncIteration
+
+    async def receive(self) -> SessionMessage:
+        return await anext(self)
+
+    async def aclose(self) -> None:
+        self._waiting.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    async def _fill(self) -> None:
+        """Wait for more lines, or for the end."""
         try:
-            await _forward(child, link, incoming, max_bytes)
-        except _TooLongError:
-            link.end(f"it sent a message longer than {max_bytes:,} bytes (max_message_bytes)")
+            chunk = await self._stdout.read(READ_BYTES)
         except OSError as error:
-            link.end(f"its stdout broke: {error}")
-        else:
+            self._link.end(f"its stdout broke: {error}")
+            return
+        if not chunk:
             with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.gather(child.wait(), silent.wait()), LAST_WORDS_S)
-            link.end(_ending(child))
+                await asyncio.wait_for(asyncio.gather(self._child.wait(), self._silent.wait()), LAST_WORDS_S)
+            self._link.end(_ending(self._child))
+            return
+        self._pieces.append(chunk)
+        self._size += len(chunk)
+        if b"\n" in chunk:
+            *lines, rest = b"".join(self._pieces).split(b"\n")
+            self._waiting.extend(lines)
+            self._pieces, self._size = [rest], len(rest)
+        elif self._size > self._max_bytes:
+            self._too_long()
+
+    def _taken(self, line: bytes) -> JSONRPCMessage | None:
+        if len(line) > self._max_bytes:
+            self._too_long()
+            return None
+        if not line or line.isspace():
+            return None
+        message = _message(line)
+        if message is not None:
+            self._junk = 0
+            return message
+        self._junk += 1
+        self._link.strayed(line)
+        if self._junk >= MOST_JUNK:
+            self._waiting.clear()
+            self._link.end(f"it wrote {MOST_JUNK} lines to stdout that are no messages")
+        return None
+
+    def _too_long(self) -> None:
+        self._waiting.clear()
+        self._link.end(f"it sent a message longer than {self._max_bytes:,} bytes (max_message_bytes)")
+
+
+class Pipe:
+    """The messages that a process reads."""
+
+    def __init__(self, child: Child, link: Link, patience_s: float) -> None:
+        assert child.stdin is not None
+        self._stdin = child.stdin
+        self._link = link
+        self._patience_s = patience_s
+        self._alone = asyncio.Lock()
+
+    async def send(self, item: SessionMessage) -> None:
+        if self._stdin.is_closing() or self._link.ended.is_set():
+            raise anyio.ClosedResourceError
+        self._stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        # Who gives a call up must not wait for the server to read that.
+        most = UNREAD_BYTES if isinstance(item.message, JSONRPCRequest) else MOST_UNREAD_BYTES
+        if self._stdin.transport.get_write_buffer_size() > most:
+            await self._drained()
+
+    async def _drained(self) -> None:
+        try:
+            async with asyncio.timeout(self._patience_s), self._alone:
+                await self._stdin.drain()
+        except TimeoutError:
+            self._link.end(f"it did not read what it was sent for {self._patience_s:g} s")
+            raise anyio.BrokenResourceError from None
+        except OSError as error:
+            # It does not read any more. Whether it has ended, and how, who reads from it will see.
+            raise anyio.BrokenResourceError from error
+
+    async def aclose(self) -> None:
+        """Leave the pipe open: the process is stopped by who started it."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
 
 
 def _ending(child: Child) -> str:
@@ -82,34 +187,6 @@ def _ending(child: Child) -> str:
     if code is None:
         return "it closed its stdout"
     return f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
-
-
-async def _forward(child: Child, link: Link, incoming: ObjectSendStream[Incoming], max_bytes: int) -> None:
-    assert child.stdout is not None
-    pieces: list[bytes] = []
-    size = junk = 0
-    while chunk := await child.stdout.read(READ_BYTES):
-        size += len(chunk)
-        pieces.append(chunk)
-        if b"\n" not in chunk:
-            if size > max_bytes:
-                raise _TooLongError
-            continue
-        *lines, rest = b"".join(pieces).split(b"\n")
-        pieces, size = [rest], len(rest)
-        for line in lines:
-            if len(line) > max_bytes:
-                raise _TooLongError
-            message = _message(line) if line.strip() else None
-            if message is not None:
-                junk = 0
-                await incoming.send(SessionMessage(message))
-            elif line.strip():
-                junk += 1
-                link.strayed(line)
-                if junk >= MOST_JUNK:
-                    link.end(f"it wrote {MOST_JUNK} lines to stdout that are no messages")
-                    return
 
 
 def _message(line: bytes) -> JSONRPCMessage | None:
@@ -124,17 +201,3 @@ def _message(line: bytes) -> JSONRPCMessage | None:
         return jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError:
         return None
-
-
-async def _write(child: Child, link: Link, outgoing: ObjectReceiveStream[SessionMessage], patience_s: float) -> None:
-    assert child.stdin is not None
-    try:
-        async for item in outgoing:
-            child.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-            async with asyncio.timeout(patience_s):
-                await child.stdin.drain()
-    except TimeoutError:
-        link.end(f"it did not read what it was sent for {patience_s:g} s")
-    except (OSError, RuntimeError):
-        # It does not read any more. Whether it has ended, and how, the reader will see.
-        link.log.debug("its stdin is closed")

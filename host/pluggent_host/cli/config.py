@@ -19,7 +19,10 @@ from pluggent_host.effective import Setting, effective
 from pluggent_host.quoting import quoted
 
 ACTIONS = ("show", "check", "path")
-_ROLES = {"user": "your own", "named": "named by --config", "project": "of the working directory"}
+_ROLES = {
+    "system": "of the whole system", "user": "your own", "named": "named by --config",
+    "project": "of the working directory",
+}  # fmt: skip
 _SHOWN = 200
 _DEFAULTS = {
     "model": "default: offline/demo answers",

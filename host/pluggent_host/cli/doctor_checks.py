@@ -68,7 +68,7 @@ def environment() -> Iterator[Check]:
 
 def folders(setup: Setup) -> Iterator[Check]:
     """Look at where settings, sessions and trust are kept, and who else may."""
-    for source in sources(environ=os.environ, cwd=Path.cwd())[:1]:
+    for source in sources(environ=os.environ, cwd=Path.cwd())[1:2]:
         yield from _settings_file(source.path)
     state = setup.state_dir
     found = list(_folder("state", state, _OTHERS_WRITE))

@@ -212,10 +212,10 @@ def test_the_files_are_told_in_order_with_what_becomes_of_them(cli):
 
     project = str(cli.work / "pluggent.toml")
     assert [(one["role"], one["state"]) for one in before] == [
-        ("user", "not there"), ("project", "not trusted: it may only tighten"),
+        ("system", "not there"), ("user", "not there"), ("project", "not trusted: it may only tighten"),
     ]  # fmt: skip
-    assert before[1]["mend"] == f"read it, then pluggent trust {project}"
-    assert (after[1]["path"], after[1]["state"]) == (project, "read")
+    assert before[2]["mend"] == f"read it, then pluggent trust {project}"
+    assert (after[2]["path"], after[2]["state"]) == (project, "read")
 
 
 def test_files_that_cannot_be_read_are_told_and_are_no_obstacle(cli):
