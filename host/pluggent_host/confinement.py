@@ -1,8 +1,9 @@
-"""Says whether a call that writes files stays inside the session's workspace.
+"""Says whether a call that writes files stays inside the session's workspace, and keeps files of the host from tools.
 
-Only parameters that the tool marks as paths (``Param(format="path")``) are looked at: what a
+For the workspace only parameters that the tool marks as paths (``Param(format="path")``) are looked at: what a
 tool does not mark cannot be confined, so it asks. Links are resolved as they are now. The
-host's own files (sessions, settings, installed code) are never inside, wherever they lie.
+host's own files (sessions, settings, installed code) are never inside, wherever they lie. What the
+host keeps for itself (sessions, approvals and the key that seals them) is for no tool at all.
 """
 
 from __future__ import annotations
@@ -12,23 +13,68 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
+from urllib.parse import unquote
 
+import attrs
 from pluggent_hookspecs._frozen import Json
 
 OWN_NAMES = frozenset({"pluggent.toml", ".mcp.json", ".git"})
 """Files and folders that decide what runs: writing them asks, in every workspace."""
 
+_LONGEST = 4_096
+"""Characters: no path is longer."""
+
 _READ_OTHERWISE = re.compile(r"~|[A-Za-z][A-Za-z0-9+.-]*:|.*\0", re.DOTALL)
 """A home folder, a URL, a device: tools may read them as something else than a path below the root."""
 
 
+@attrs.frozen
+class Protected:
+    """Files and folders of the host's own: ``private`` ones are for no tool, ``code`` is what this process imports."""
+
+    private: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+
+    def holds(self, arguments_json: bytes, workspace: str) -> str:
+        """Return which private place a text of the arguments leads to, read as a path; empty if none does."""
+        if not self.private:
+            return ""
+        folders = [os.path.realpath(folder) for folder in self.private]
+        for text in _texts(json.loads(arguments_json)):
+            real = _real(text, workspace)
+            for folder in folders:
+                if real and _below(real, folder):
+                    return folder
+        return ""
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in cast("dict[str, Any]", value).values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+
+
+def _real(text: str, workspace: str) -> str:
+    """Return where *text* leads if it is a path, or a URL of one; empty if it can be neither."""
+    if not text or len(text) > _LONGEST or "\0" in text:
+        return ""
+    scheme, colon, rest = text.partition(":")
+    path = unquote(rest.removeprefix("//localhost").removeprefix("//")) if colon and scheme.lower() == "file" else text
+    return os.path.realpath(os.path.join(workspace or os.curdir, os.path.expanduser(path)))  # noqa: PTH111, PTH118 (texts of anybody's)
+
+
 def stays_inside(
-    parameters: Mapping[str, Json], arguments_json: bytes, workspace: str, protected: Iterable[str] = ()
+    parameters: Mapping[str, Json], arguments_json: bytes, workspace: str, protected: Protected | None = None
 ) -> bool:
     """Return whether the call names at least one path, and all it names are in *workspace*.
 
-    *protected* are folders that do not count as inside.
+    *protected* folders do not count as inside.
     """
     properties = parameters.get("properties")
     marked = (
@@ -37,7 +83,7 @@ def stays_inside(
     if _marks(parameters) != len(marked):
         return False  # a mark deeper in the schema: not looked at here, so a person looks at it
     root = os.path.realpath(workspace)
-    kept_out = [os.path.realpath(path) for path in protected]
+    kept_out = [os.path.realpath(path) for path in ((*protected.private, *protected.code) if protected else ())]
     paths = list(_values(marked, json.loads(arguments_json)))
     return bool(paths) and all(_inside(path, root, kept_out) for path in paths)
 

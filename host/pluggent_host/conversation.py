@@ -18,6 +18,7 @@ from pluggent_hookspecs.observations import Observation
 from pluggent_host.calling import Caller
 from pluggent_host.capabilities import Model
 from pluggent_host.chains import Chains
+from pluggent_host.confinement import Protected
 from pluggent_host.decided import Asked, Decided, Ready
 from pluggent_host.memories import AskSomebody
 from pluggent_host.operation import Journal
@@ -58,7 +59,7 @@ class Agent:
     parameters: ModelParameters
     limits: Limits
     workspace: Path | None
-    protected: tuple[str, ...] = ()
+    protected: Protected = attrs.field(factory=Protected)
     form: OutputForm[Any] | None = None
 
     @property

@@ -26,6 +26,7 @@ from pluggent_host import inside
 from pluggent_host.assembly import Parts, assemble, look_around, take_apart
 from pluggent_host.catalog import PluginRecord
 from pluggent_host.chains import Chains
+from pluggent_host.confinement import Protected
 from pluggent_host.conversation import Agent, Conversation
 from pluggent_host.discovery import Discovery
 from pluggent_host.limiting import GivenLimits, check_limits, limited
@@ -52,6 +53,10 @@ SESSIONS = "sessions"
 """The folder of transcripts in that of the state, and of the approvals that hold in all of them."""
 
 
+PRIVATE = (SESSIONS, *(f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock")))
+"""What of the folder of the state is for no tool; what else is in it may be an application's."""
+
+
 @attrs.frozen(eq=False)
 class _Defaults:
     """What sessions get where they are not told otherwise."""
@@ -60,11 +65,12 @@ class _Defaults:
     state_dir: Path | None
     workspace: Path | None
 
-    def protected(self) -> tuple[str, ...]:
-        """Folders of the host's own: sessions, and code that this process imports."""
-        state = () if self.state_dir is None else (str(self.state_dir),)
+    def protected(self) -> Protected:
+        """Return the folders of the host's own: sessions, and code that this process imports."""
         below = str(self.workspace or "")
-        return (*state, *(entry for entry in sys.path if below and os.path.realpath(entry) != below and entry))
+        code = tuple(entry for entry in sys.path if below and os.path.realpath(entry) != below and entry)
+        private = () if self.state_dir is None else tuple(str(self.state_dir / name) for name in PRIVATE)
+        return Protected(private, code)
 
 
 class Host:

@@ -24,7 +24,7 @@ from pluggent_hookspecs.tools import ToolContext, ToolOutput
 from pluggent_host.arguments import ArgumentProblems
 from pluggent_host.calling import Caller, Late, being_cancelled, said
 from pluggent_host.clock import Deadline
-from pluggent_host.confinement import stays_inside
+from pluggent_host.confinement import Protected, stays_inside
 from pluggent_host.digests import framed, with_digest
 from pluggent_host.functions import FunctionTool
 from pluggent_host.operation import Attempt, Cost, Hooks, Journal
@@ -59,8 +59,8 @@ class Runner(Protocol):
     @property
     def threads(self) -> Threads: ...
     @property
-    def protected(self) -> tuple[str, ...]:
-        """Folders that no confined tool writes to without being asked about."""
+    def protected(self) -> Protected:
+        """Folders of the host's own."""
         ...
 
     def context(self, call: ToolCallOperation, clock: Deadline) -> CallContext: ...
@@ -145,6 +145,8 @@ class ToolCallOperation:
         return hashlib.sha256(event.capability.encode() + b"\0" + event.arguments_json).hexdigest()
 
     def host_vote(self, event: ToolCallEvent) -> Decision | None:
+        if self.tool.knows_files and self._runner.protected.holds(event.arguments_json, self.scope.workspace):
+            return Deny("this is what pluggent keeps for itself: sessions and approvals are for no tool")
         if self.tool.writes_files_only and self.scope.workspace:
             if stays_inside(event.tool.parameters, event.arguments_json, self.scope.workspace, self._runner.protected):
                 return Allow("writes inside the workspace")

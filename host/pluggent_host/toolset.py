@@ -17,6 +17,7 @@ from pluggent_host.catalog import LONGEST_NAME
 from pluggent_host.functions import FunctionTool, definition_digest
 
 HARMLESS = READ_ONLY | {Effect.MEMORY}
+FILES = frozenset({Effect.FILESYSTEM_READ, Effect.FILESYSTEM_WRITE, Effect.DESTRUCTIVE})
 WRITING_FILES: frozenset[str] = frozenset({Effect.FILESYSTEM_WRITE})
 
 
@@ -48,6 +49,11 @@ class BoundTool:
     def changes(self) -> bool:
         """Whether a call may change something outside, as far as anybody has said."""
         return self.effects is None or not self.effects <= HARMLESS
+
+    @property
+    def knows_files(self) -> bool:
+        """Whether a call may read or write files, as far as anybody has said."""
+        return self.effects is None or not FILES.isdisjoint(self.effects)
 
     @property
     def writes_files_only(self) -> bool:

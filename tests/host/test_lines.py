@@ -68,26 +68,28 @@ def one_of_each(**fields):
     return st.one_of(*(st.fixed_dictionaries({name: strategy}) for name, strategy in fields.items()))
 
 
-def evolved(values, changes):
-    """Return values, some of them with one field changed."""
-    return values | st.builds(lambda value, changed: attrs.evolve(value, **changed), values, changes)
+def changed(values, changes):
+    """Return values with one field changed."""
+    return st.builds(lambda value, fields: attrs.evolve(value, **fields), values, changes)
 
 
-odd_votes = evolved(votes, one_of_each(plugin=odd_texts, reason=odd_texts, elapsed_us=odd_times))
+odd_votes = changed(votes, one_of_each(plugin=odd_texts, reason=odd_texts, elapsed_us=odd_times))
 longer_votes = st.builds(LongerVote, texts, texts)
-odd_scopes = evolved(scopes, one_of_each(agent=odd_texts, metadata=st.dictionaries(odd_texts, odd_texts, min_size=1)))
-decisions = evolved(
+odd_scopes = changed(
+    scopes, one_of_each(agent=odd_texts, metadata=st.dictionaries(texts, odd_texts | odd_times, min_size=1))
+)
+decisions = plain_decisions | changed(
     plain_decisions,
     one_of_each(
         scope=odd_scopes | st.builds(LongerScope, texts),
         operation_id=odd_texts,
         reason=odd_texts,
-        votes=st.lists(odd_votes | longer_votes, min_size=1, max_size=3).map(tuple),
+        votes=st.lists(votes | odd_votes | longer_votes, min_size=1, max_size=3).map(tuple),
         changes=st.lists(changes, min_size=1, max_size=2).map(tuple),
         elapsed_us=odd_times,
     ),
 )
-odd_messages = evolved(
+odd_messages = changed(
     st.builds(Message.tool, st.builds(ToolCall, texts, texts, texts), texts, is_error=st.booleans()),
     one_of_each(
         role=st.sampled_from(Role),
@@ -97,11 +99,15 @@ odd_messages = evolved(
         extra=st.dictionaries(texts, values, min_size=1, max_size=1),
     ),
 )
-all_results = evolved(
-    results, one_of_each(message=odd_messages, whole=odd_texts, told=st.builds(Outcome, texts, texts | odd_texts))
+all_results = (
+    results
+    | st.builds(Settled, texts, texts, odd_messages)
+    | changed(results, one_of_each(whole=odd_texts, told=st.builds(Outcome, texts, texts | odd_texts)))
 )
-readable = evolved(
-    plain_decisions, one_of_each(reason=odd_texts, elapsed_us=st.floats(), votes=st.lists(votes).map(tuple))
+readable = (
+    (plain_decisions | changed(plain_decisions, one_of_each(reason=odd_texts, call_id=odd_texts))).map(Decided)
+    | results
+    | changed(results, one_of_each(whole=odd_texts, told=st.builds(Outcome, texts, texts)))
 )
 SCOPE = Scope("s", "t1")
 
@@ -131,13 +137,13 @@ def test_results_say_what_the_long_way_says_of_them(entry):
     assert line.count(b"\n") == 1
 
 
-@given(st.lists(readable.map(Decided) | all_results, max_size=4))
+@given(st.lists(readable, max_size=4))
 def test_what_was_written_is_read_again(entries):
     lines = Lines()
 
     read = [from_plain(json.loads(lines.of(entry)), type(entry)) for entry in entries]
 
-    assert repr(read) == repr(entries)
+    assert read == entries
 
 
 @pytest.mark.parametrize(
@@ -183,9 +189,36 @@ def test_a_line_by_the_short_way_says_exactly_this(entry, line):
     assert Lines().of(entry) == line == line_of(plain_entry(entry))
 
 
-@pytest.mark.parametrize("entry", [Spending("t1", "m", Usage(1, 2)), Dispatched("t1", (("c", "k", "f"),))])
-def test_every_other_entry_goes_the_long_way(entry):
-    assert Lines().of(entry) == line_of(plain_entry(entry))
+MADE = DecisionMade(SCOPE, "input", "t1", "d", "allow", "host")
+RESULT = Message.tool(ToolCall("c1", "add", "{}"), "3")
+NOT_FINITE = Vote("a", "none", elapsed_us=math.inf)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Decided(attrs.evolve(MADE, elapsed_us=math.nan)),
+        Decided(attrs.evolve(MADE, votes=(NOT_FINITE,))),
+        Decided(attrs.evolve(MADE, votes=(LongerVote("a", "none"),))),
+        Decided(attrs.evolve(MADE, changes=(Change("a", after=math.nan),))),
+        Decided(attrs.evolve(MADE, scope=Scope(metadata={"a": math.nan}))),
+        Decided(attrs.evolve(MADE, scope=LongerScope("s"))),
+        Decided(attrs.evolve(MADE, reason="half \ud83d")),
+        Decided(attrs.evolve(MADE, reason=Word("word"))),
+        Settled("t1", "c1", attrs.evolve(RESULT, extra={"a": math.nan})),
+        Settled("t1", "c1", attrs.evolve(RESULT, content=(Refusal("no"),))),
+        Settled("t1", "c1", RESULT, told=Outcome("c1", "s")),
+        Settled("t1", "c1", RESULT, whole="half \ud83d"),
+        Spending("t1", "m", Usage(1, 2)),
+        Dispatched("t1", (("c", "k", "f"),)),
+    ],
+    ids=lambda entry: type(entry).__name__,
+)
+def test_what_the_short_way_cannot_say_goes_the_long_way(entry):
+    lines = Lines()
+
+    for _ in range(2):  # what was kept of the first is no excuse for the second
+        assert lines.of(entry) == line_of(plain_entry(entry))
 
 
 def test_where_a_decision_was_made_is_never_that_of_the_one_before():

@@ -1,0 +1,164 @@
+"""Servers in the user's settings file: put in and taken out, with every other byte left as it is.
+
+Tables are found by their headers and the result is read again: what does not say exactly what it
+should is not written. So a file in which servers stand in another way (inline, dotted) is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from pluggent_hookspecs import ConfigError
+
+SECTION = ("plugins", "pluggent-mcp", "mcpServers")
+MAX_BYTES = 1 << 20
+
+_HEADER = re.compile(r"\s*\[(?!\[).*\]\s*(?:#.*)?")
+_ANY_HEADER = re.compile(r"\s*\[.*\]\s*(?:#.*)?")
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    """Return where the user's settings are, as the host finds them."""
+    given = Path(environ.get("XDG_CONFIG_HOME", ""))
+    folder = given if given.is_absolute() else Path(environ.get("HOME") or Path.home()) / ".config"
+    return folder / "pluggent" / "pluggent.toml"
+
+
+def read(path: Path) -> str:
+    """Return the file's text, empty where there is none. Raises ConfigError for what cannot be read, or is no TOML."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror or error}"]) from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(str(path), [f"longer than {MAX_BYTES:,} bytes"])
+    try:
+        text = data.decode()
+        tomllib.loads(text)
+    except ValueError as error:
+        raise ConfigError(str(path), [f"is no TOML: {error}"]) from error
+    return text
+
+
+def servers_in(text: str) -> Mapping[str, Any]:
+    """Return the servers that *text* has.
+
+    >>> list(servers_in('[plugins.pluggent-mcp.mcpServers.time]\\ncommand = "x"'))
+    ['time']
+    """
+    found: Any = tomllib.loads(text)
+    for name in SECTION:
+        found = cast("dict[str, Any]", found).get(name, {}) if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def with_server(text: str, name: str, block: str) -> str:
+    """Return *text* with *block*, the tables of server *name*, behind it. Raises ValueError where that cannot be."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    gap = "" if not text else end if text.endswith("\n") else end * 2
+    made = text + gap + block.replace("\n", end)
+    wanted = _set(tomllib.loads(text), name, servers_in(block)[name])
+    try:
+        same = tomllib.loads(made) == wanted
+    except tomllib.TOMLDecodeError:
+        same = False
+    if not same:
+        raise ValueError("its servers are written in a way that leaves no room for one more table")
+    return made
+
+
+def without_server(text: str, name: str) -> str:
+    """Return *text* without the tables of server *name*. Raises ValueError where they cannot be told from the rest."""
+    kept: list[str] = []
+    lines = text.splitlines(keepends=True)
+    cut = _cut(lines, (*SECTION, name))
+    kept = [line for number, line in enumerate(lines) if number not in cut]
+    made = "".join(kept)
+    try:
+        same = tomllib.loads(made) == _set(tomllib.loads(text), name, None)
+    except tomllib.TOMLDecodeError:
+        same = False
+    if not same:
+        raise ValueError("it is written in a way in which it cannot be told from the rest")
+    return made
+
+
+def _cut(lines: list[str], path: tuple[str, ...]) -> set[int]:
+    """Return the numbers of the lines of all tables at and below *path*, and of one empty line before them."""
+    cut: set[int] = set()
+    inside = False
+    for number, line in enumerate(lines):
+        if _ANY_HEADER.fullmatch(line.rstrip("\r\n")):
+            before, inside = inside, _path(line)[: len(path)] == path
+            if inside and not before and number and not lines[number - 1].strip():
+                cut.add(number - 1)
+            if before and not inside:
+                cut -= _of_the_next(lines, number, cut)
+        if inside:
+            cut.add(number)
+    return cut
+
+
+def _of_the_next(lines: list[str], header: int, cut: set[int]) -> set[int]:
+    """Return the lines before a header that are its own: comments, and what is empty, back to an empty line."""
+    above = header
+    while above - 1 in cut and lines[above - 1].lstrip().startswith("#"):
+        above -= 1
+    empty = above
+    while empty - 1 in cut and not lines[empty - 1].strip():
+        empty -= 1
+    return set(range(empty, header)) if empty < above else set()
+
+
+def _path(line: str) -> tuple[str, ...]:
+    if not _HEADER.fullmatch(line.rstrip("\r\n")):
+        return ()
+    try:
+        found: Any = tomllib.loads(line)
+    except tomllib.TOMLDecodeError:
+        return ()
+    path: list[str] = []
+    while isinstance(found, dict) and found:
+        ((name, found),) = cast("dict[str, Any]", found).items()
+        path.append(name)
+    return tuple(path)
+
+
+def _set(document: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Return *document* with server *name* as *value*, or without it and without tables that are empty then."""
+    tables = [document]
+    for key in SECTION:
+        tables.append(tables[-1].setdefault(key, {}))
+    if value is not None:
+        tables[-1][name] = value
+        return document
+    del tables[-1][name]
+    return document
+
+
+def write(path: Path, text: str) -> None:
+    """Put *text* in the place of the file, whole or not at all; its mode stays. Raises ConfigError."""
+    real = Path(os.path.realpath(path))
+    try:
+        mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".pluggent.", dir=real.parent)
+        try:
+            with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor)
+                file.write(text.encode())
+            Path(temporary).chmod(mode)
+            Path(temporary).replace(real)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be written: {error.strerror or error}"]) from error

@@ -1,0 +1,221 @@
+"""The real ``pluggent mcp serve`` as a process, with tools of one plugin, under policies; and clients for it."""
+
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cli_support import COMMAND, Cli, wait_for_line
+from fake_distributions import install
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import Implementation
+
+WAIT_S = 30.0
+KEY = "acme-7Hq2-zzPw-0451"
+"""A secret that a tool gives away, and pluggent-redact takes out."""
+BLOCKED = "pluggent-audit,pluggent-budget,pluggent-office-hours"
+CONFIG = """
+[plugins.pluggent-redact]
+secrets = ["env:ACME_KEY"]
+
+[[plugins.pluggent-permissions.rules]]
+id = "no"
+decision = "deny"
+when.tool = "acme:tool/forbidden"
+tell_model = "not over this wire"
+
+[[plugins.pluggent-permissions.rules]]
+id = "stranger"
+decision = "deny"
+when.origin = "mcp"
+when.principal = "claimed:stranger"
+tell_model = "not for strangers"
+"""
+TOOLS = '''
+import asyncio, base64, os, sys
+from pluggent_hookspecs import Audio, File, Image, Text, ToolContext, ToolError, ToolOutput, ToolSpec, hookimpl, tool
+
+DOT = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==")
+image, audio = Image(data=DOT), Audio(base64.b64encode(b"RIFF0000WAVE").decode())
+file = File(data=base64.b64encode(b"1;2").decode(), filename="table 1.csv", media_type="text/csv")
+pure = tool(effects=())
+meeting, over = asyncio.Barrier(2), asyncio.Event()
+
+@pure
+def test_simple_text() -> str:
+    """Say something."""
+    return "This is a simple text response for testing."
+
+@pure
+def test_image_content() -> ToolOutput:
+    """Show a dot."""
+    return ToolOutput((image,))
+
+@pure
+def test_audio_content() -> ToolOutput:
+    """Play nothing."""
+    return ToolOutput((audio,))
+
+@pure
+def test_embedded_resource() -> ToolOutput:
+    """Hand out a file."""
+    return ToolOutput((file,))
+
+@pure
+def test_multiple_content_types() -> ToolOutput:
+    """Do all at once."""
+    return ToolOutput((Text("Multiple content types test:"), image, file, Image(url="https://acme.test/dot.png")))
+
+@pure
+def test_error_handling() -> str:
+    """Fail."""
+    raise ToolError("This tool intentionally returns an error for testing")
+
+@pure
+async def test_tool_with_progress(context: ToolContext) -> str:
+    """Tell how far it is."""
+    for done in (0, 50, 100):
+        context.progress(done, 100, f"step {done}")
+        await asyncio.sleep(0)
+    return "done"
+
+@pure
+def facts() -> ToolOutput:
+    """Return data."""
+    return ToolOutput("22 degrees", data={"degrees": 22})
+
+@pure
+def several() -> ToolOutput:
+    """Return a list."""
+    return ToolOutput("1, 2", data=[1, 2])
+
+@tool(effects=("shell",))
+def reboot() -> str:
+    """Reboot."""
+    return "rebooted"
+
+@pure
+def forbidden() -> str:
+    """Do what a policy denies."""
+    return "done"
+
+@pure
+def leak() -> ToolOutput:
+    """Give a secret away."""
+    key = os.environ["ACME_KEY"]
+    return ToolOutput(f"the key is {key}", data={"key": key})
+
+@pure
+def noisy() -> str:
+    """Print where a protocol is spoken."""
+    print("noise", flush=True)
+    os.write(1, b"more noise\\n")
+    return "quiet"
+
+@pure
+async def meet() -> str:
+    """Wait for another call."""
+    await meeting.wait()
+    return "met"
+
+@pure
+async def forever(context: ToolContext) -> str:
+    """Never end."""
+    context.progress(1)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        over.set()
+
+@pure
+async def was_cancelled() -> str:
+    """Wait until forever has ended."""
+    await over.wait()
+    return "it was"
+
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": {
+        "street": {"type": "string"}, "city": {"type": "string"}}}},
+    "properties": {
+        "name": {"type": "string"}, "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"}, "email": {"type": "string"}},
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]}, "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+
+class Schematic:
+    spec = ToolSpec("json_schema_2020_12_tool", "Takes much.", SCHEMA, effects=())
+    async def call(self, arguments, context):
+        return "taken"
+
+class Tools:
+    @hookimpl
+    def provide_tools(self, event):
+        return [test_simple_text, test_image_content, test_audio_content, test_embedded_resource,
+                test_multiple_content_types, test_error_handling, test_tool_with_progress, facts, several, reboot,
+                forbidden, leak, noisy, meet, forever, was_cancelled, Schematic()]
+'''
+
+
+def made(folder: Path) -> Cli:
+    """Return a command beside which the plugin ``acme`` is installed, with policies in mine.toml."""
+    cli = Cli(folder)
+    install(cli.site, "acme", {"tools/acme": "acme_served:Tools"}, modules={"acme_served": TOOLS})
+    (cli.work / "mine.toml").write_text(CONFIG, encoding="utf-8")
+    return cli
+
+
+def environ(cli: Cli, **more: str) -> dict[str, str]:
+    """Return the environment of the process."""
+    return cli.environ(PLUGGENT_BLOCK=BLOCKED, ACME_KEY=KEY, HOME=str(cli.work.parent), **more)
+
+
+def arguments(*words: str) -> list[str]:
+    """Return what to type behind the name of Python."""
+    return [*COMMAND[1:], "--config", "mine.toml", "mcp", "serve", *words]
+
+
+@asynccontextmanager
+async def over_stdio(cli: Cli, *words: str, mode: str = "auto", name: str = "tester") -> AsyncGenerator[Client]:
+    """Start the command as a client does, and shake hands."""
+    parameters = StdioServerParameters(
+        command=sys.executable, args=arguments(*words), env=environ(cli), cwd=str(cli.work)
+    )
+    options: dict[str, Any] = {"mode": mode, "client_info": Implementation(name=name, version="1")}
+    with (cli.work / "errors.txt").open("w", encoding="utf-8") as errors:
+        async with Client(stdio_client(parameters, errlog=errors), **options) as client:
+            yield client
+
+
+class Served(NamedTuple):
+    """A server over HTTP that runs."""
+
+    url: str
+    token: str
+    process: "subprocess.Popen[str]"
+
+
+@contextmanager
+def over_http(cli: Cli, *words: str, **more: str) -> Generator[Served]:
+    """Start the command with ``--http`` on a port of its own; end it with SIGTERM."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments("--http", "127.0.0.1:0", *words)], cwd=cli.work, env=environ(cli, **more),
+        text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        url = wait_for_line(process, "serving at").split()[-1]
+        own = "none" not in words and not any(word.startswith(("env:", "file:")) for word in words)
+        token = wait_for_line(process, "Authorization: Bearer").split()[-1] if own else ""
+        yield Served(url, token, process)
+    finally:
+        process.terminate()
+        process.communicate(timeout=WAIT_S)
+
