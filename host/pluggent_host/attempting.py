@@ -57,8 +57,7 @@ class Attempting(Generic[E, R]):
         if ledgers is None or cost is None:
             return await operation.execute(self.event, attempt)
         try:
-            async with ledgers.around(cost):
-                return await operation.execute(self.event, attempt)
+            return await ledgers.around(cost, lambda: operation.execute(self.event, attempt))
         except RefusedError as refused:
             cost.payer.refused(refused.deny)
             raise self.unpaid(refused) from refused

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from pluggent_hookspecs import Json
@@ -17,13 +16,16 @@ from pluggent_hookspecs.events import ReserveEvent, SettleEvent
 from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import HookFailed, Observation
 
-from pluggent_host.calling import Answer, Caller, to_its_end
+from pluggent_host.calling import NOTHING, Answer, Caller, to_its_end
 from pluggent_host.chains import Chains, Impl
 from pluggent_host.coming import Coming
 from pluggent_host.operation import Cost, Payer
 
+R = TypeVar("R")
 Held = list[tuple[str, Json]]
 """Which plugin has reserved, and what it called that."""
+Over = tuple[Usage, str, float, str]
+"""What an attempt came to: what it used, its outcome, its seconds, why it failed."""
 
 
 class RefusedError(Exception):
@@ -44,18 +46,18 @@ class Ledgers:
     hook_s: float
     tell: Callable[[Observation], None]
 
-    @asynccontextmanager
-    async def around(self, cost: Cost) -> AsyncGenerator[None]:
-        """Reserve with every ledger, and settle with each that reserved. Raises RefusedError."""
+    async def around(self, cost: Cost, attempt: Callable[[], Awaitable[R]]) -> R:
+        """Reserve with every ledger, make *attempt*, and settle with each that reserved. Raises RefusedError."""
         held: Held = []
         payer, begun, started = cost.payer, False, perf_counter()
         outcome, error = "failed", ""
         try:
             await self._reserve(cost.event, held)
             begun, started = True, perf_counter()
-            yield
-            error = payer.failure
-            outcome = "failed" if error else "done"
+            made = await attempt()
+            if held:
+                error = payer.failure
+                outcome = "failed" if error else "done"
         except asyncio.CancelledError:
             outcome, error = "cancelled", "cancelled"
             raise
@@ -68,15 +70,20 @@ class Ledgers:
         finally:
             if held:
                 usage = payer.used if begun else Usage()
-                over = SettleEvent(cost.event, None, usage, outcome, perf_counter() - started, error)
-                await self._settle(over, held, payer if begun else None)
+                over = (usage, outcome, perf_counter() - started, error)
+                await self._settle(cost.event, held, over, payer if begun else None)
+        return made
 
     # ---- before --------------------------------------------------------------------------
 
     async def _reserve(self, event: ReserveEvent, held: Held) -> None:
         deadline = perf_counter() + self.hook_s
         for impl in self.chains["reserve"]:
-            answer = await self._asked(impl, event, deadline, held)
+            answer = None if impl.blocking else self.caller.call_now(impl, event, deadline)
+            if answer is NOTHING:
+                continue
+            if answer is None or answer.waits:
+                answer = await self._waited(impl, answer, event, deadline, held)
             if _is_reservation(answer.value):
                 held.append((impl.plugin, answer.value))  # one that came too late, too
             if answer.problem:
@@ -88,13 +95,17 @@ class Ledgers:
             if isinstance(answer.value, Deny):
                 raise RefusedError(impl.plugin, answer.value)
 
-    async def _asked(self, impl: Impl, event: ReserveEvent, deadline: float, held: Held) -> Answer:
+    async def _waited(
+        self, impl: Impl, answer: Answer | None, event: ReserveEvent, deadline: float, held: Held
+    ) -> Answer:
+        """Return what *answer* comes to; None is that of an implementation which is yet to be called, in a thread."""
         coming = Coming(lambda reservation: self._too_late(impl.plugin, event, reservation))
-        answer = self.caller.call_now(coming.through(impl) if impl.blocking else impl, event, deadline)
-        if not answer.waits:
-            return answer
-        awaited = answer.value
-        noted = answer._replace(value=awaited if impl.blocking else coming.noted(awaited))
+        if answer is None:
+            noted = self.caller.call_now(coming.through(impl), event, deadline)
+            awaited = noted.value
+        else:
+            awaited = answer.value
+            noted = answer._replace(value=coming.noted(awaited))
         asking = asyncio.ensure_future(self.caller.awaited(impl, noted, deadline))
         try:
             await to_its_end(asking)
@@ -112,15 +123,17 @@ class Ledgers:
     def _too_late(self, plugin: str, event: ReserveEvent, reservation: Any) -> None:
         """Settle what nobody waited for any more when it was reserved: nothing of it was used."""
         if _is_reservation(reservation):
-            over = SettleEvent(event, None, outcome="failed", error="it was reserved too late")
-            self.caller.leave(self._settle(over, [(plugin, reservation)], None))
+            over = (Usage(), "failed", 0.0, "it was reserved too late")
+            self.caller.leave(self._settle(event, [(plugin, reservation)], over, None))
 
     # ---- after ---------------------------------------------------------------------------
 
-    async def _settle(self, over: SettleEvent, held: Sequence[tuple[str, Json]], payer: Payer | None) -> None:
+    async def _settle(
+        self, reserved: ReserveEvent, held: Sequence[tuple[str, Json]], over: Over, payer: Payer | None
+    ) -> None:
         waiting: list[Coroutine[Any, Any, None]] = []
         for plugin, reservation in held:
-            event = attrs.evolve(over, reservation=reservation)
+            event = SettleEvent(reserved, reservation, *over)
             for impl in self.chains["settle"]:
                 if impl.plugin == plugin:
                     deadline = perf_counter() + self.hook_s

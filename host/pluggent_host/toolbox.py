@@ -194,7 +194,8 @@ class Toolbox:
         return bind(
             item.tool, name=name, capability=item.capability, plugin=item.plugin,
             operator_effects=self._settings.effects.get(item.capability),
-            trusted=item.plugin.startswith(APP) and not self._settings.strict,
+            # What a source brings was not written by the application, whoever gave the source.
+            trusted=item.plugin.startswith(APP) and item.source is None and not self._settings.strict,
             still=None if item.source is None else partial(self._still_has, item),
         )  # fmt: skip
 

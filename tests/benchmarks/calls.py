@@ -14,6 +14,7 @@ from pluggent_host import Host
 from pluggent_host.assembly import assemble, look_around, take_apart
 from pluggent_host.chains import Chains
 from pluggent_host.clock import Deadline
+from pluggent_host.confinement import Protected
 from pluggent_host.conversation import Services
 from pluggent_host.decided import Ready
 from pluggent_host.functions import function_tool
@@ -115,7 +116,7 @@ async def desk(policies: Sequence[object], folder: Path | None) -> AsyncGenerato
 class Desk:
     """Stands in for a turn: keeps the records, and lends calls what they need."""
 
-    protected = ()
+    protected = Protected()
 
     def __init__(self, services: Services, transcript: Transcript, tool: BoundTool) -> None:
         self.caller = services.caller

@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 from cli_support import Cli
 from fake_distributions import importable, install
-from pluggent_hookspecs import ConfigError, PluginLoadError, PluginStateChanged
+from pluggent_hookspecs import ConfigError, PluginLoadError, PluginStateChanged, ToolSpec
 from pluggent_host import Host
 from pluggent_host.discovery import discover
 from pluggent_host.settings import HostSettings, Timeouts
@@ -227,3 +227,22 @@ def test_the_command_shows_a_source_that_fails(tmp_path):
     assert document["broken"] == {"acme:tools/acme": problem}
     assert looked.code == 1
     assert "nobody there" in looked.out
+
+
+class Undeclared(Named):
+    """A tool of which nobody has said what it does."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.spec = ToolSpec(name, "fine")
+
+
+async def test_what_a_source_brings_was_not_written_by_the_application_that_gives_the_source():
+    brought, own = Undeclared("brought"), Undeclared("own")
+    async with hosting(plugins=[Brings(Listed(brought))], tools=[own]) as host, await host.session("s") as session:
+        first = await session.call_tool("brought", {})
+        second = await session.call_tool("own", {})
+
+    assert (first.is_error, brought.calls) == (True, 0)
+    assert "approval" in str(first.for_model)
+    assert (second.is_error, own.calls) == (False, 1)

@@ -14,7 +14,9 @@ from time import monotonic
 from typing import NamedTuple
 
 PATIENCE_S = 30.0
-NOT_BY_DEFAULT = "pluggent-audit,pluggent-budget,pluggent-office-hours,pluggent-permissions,pluggent-redact"
+NOT_BY_DEFAULT = (
+    "pluggent-audit,pluggent-budget,pluggent-mcp,pluggent-office-hours,pluggent-permissions,pluggent-redact"
+)
 """What is installed beside the tests, and not with ``pluggent`` itself."""
 EVIL = "\x1b]0;title\x07\x9b2J\u202e\r\x00"
 """Text that steers a terminal."""

@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx2
 from cli_support import COMMAND, Cli, wait_for_line
 from fake_distributions import install
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp_types import Implementation
 
 WAIT_S = 30.0
@@ -195,12 +197,24 @@ async def over_stdio(cli: Cli, *words: str, mode: str = "auto", name: str = "tes
             yield client
 
 
+@asynccontextmanager
+async def client_of(served: "Served", mode: str = "auto", name: str = "tester") -> AsyncGenerator[Client]:
+    """Shake hands with a server that runs."""
+    options: dict[str, Any] = {"mode": mode, "client_info": Implementation(name=name, version="1")}
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.token}"}, timeout=WAIT_S) as http,
+        Client(streamable_http_client(served.url, http_client=http), **options) as client,
+    ):
+        yield client
+
+
 class Served(NamedTuple):
     """A server over HTTP that runs."""
 
     url: str
     token: str
     process: "subprocess.Popen[str]"
+    cli: Cli
 
 
 @contextmanager
@@ -212,9 +226,8 @@ def over_http(cli: Cli, *words: str, **more: str) -> Generator[Served]:
     )  # fmt: skip
     try:
         url = wait_for_line(process, "serving at").split()[-1]
-        own = "none" not in words and not any(word.startswith(("env:", "file:")) for word in words)
-        token = wait_for_line(process, "Authorization: Bearer").split()[-1] if own else ""
-        yield Served(url, token, process)
+        token = "" if "--token" in words else wait_for_line(process, "Authorization: Bearer").split()[-1]
+        yield Served(url, token, process, cli)
     finally:
         process.terminate()
         process.communicate(timeout=WAIT_S)
