@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from attack_place import Asks
+from attack_place import Asks, look, writer
 from fake_distributions import importable, install
 from pluggent_hookspecs import (
     Ask,
@@ -30,24 +30,6 @@ from pluggent_host.discovery import discover
 from pluggent_host.testing.fakes import call
 from policy_stage import stage
 from talking import assert_whole, shape
-
-
-@tool(effects=())
-def look() -> str:
-    """Look."""
-    return "seen"
-
-
-def writer(done: list[str]) -> Any:
-    """Return a tool ``write`` that notes in *done* what it does."""
-
-    @tool(effects=())
-    def write() -> str:
-        """Write."""
-        done.append("written")
-        return "written"
-
-    return write
 
 
 @pytest.mark.parametrize("streamed", [False, True])

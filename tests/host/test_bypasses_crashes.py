@@ -8,30 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, Asks, Workplace
+from attack_place import PAUSING, Asks, Workplace, write, writer
 from pluggent_hookspecs import Ask, Deny, ToolContext, errors, hookimpl, tool
 from pluggent_hookspecs.observations import ToolFinished
 from pluggent_host import Why
 from pluggent_host.testing.fakes import call
 from policy_stage import stage
-
-
-@tool(effects=())
-def write() -> str:
-    """Write."""
-    return "written"
-
-
-def writer(done: list[str]) -> Any:
-    """Return a tool ``write`` that notes in *done* what it does."""
-
-    @tool(effects=())
-    def write() -> str:
-        """Write."""
-        done.append("written")
-        return "written"
-
-    return write
 
 
 async def test_an_effect_below_an_approved_call_is_not_repeated_unasked_after_a_crash(tmp_path: Path):

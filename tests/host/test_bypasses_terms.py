@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, Asks, Workplace
+from attack_place import PAUSING, Asks, Workplace, look, write, writer
 from fake_distributions import importable, install
 from pluggent_hookspecs import Ask, Deny, Message, ToolContext, errors, hookimpl, tool
 from pluggent_host import Approval, Limits, Why
@@ -14,30 +14,6 @@ from pluggent_host.discovery import discover
 from pluggent_host.testing.fakes import call
 from policy_stage import stage
 from talking import assert_whole
-
-
-@tool(effects=())
-def write() -> str:
-    """Write."""
-    return "written"
-
-
-@tool(effects=())
-def look() -> str:
-    """Look."""
-    return "seen"
-
-
-def writer(done: list[str]) -> Any:
-    """Return a tool ``write`` that notes in *done* what it does."""
-
-    @tool(effects=())
-    def write() -> str:
-        """Write."""
-        done.append("written")
-        return "written"
-
-    return write
 
 
 async def test_what_was_approved_for_one_folder_does_not_run_in_another(tmp_path: Path):

@@ -28,6 +28,30 @@ class Asks:
         return Ask(self.words) if self.words is not None and event.tool.name.startswith("write") else None
 
 
+@tool(effects=())
+def write() -> str:
+    """Write."""
+    return "written"
+
+
+@tool(effects=())
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def writer(done: list[str]) -> Any:
+    """Return a tool ``write`` that notes in *done* what it does."""
+
+    @tool(effects=())
+    def write() -> str:
+        """Write."""
+        done.append("written")
+        return "written"
+
+    return write
+
+
 def named(plugin: object, name: str) -> object:
     """Return *plugin* under another id: chains go by them."""
     plugin.__class__ = type(name, (type(plugin),), {})
