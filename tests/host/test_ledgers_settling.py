@@ -207,15 +207,23 @@ async def test_the_price_counts_even_if_the_turn_is_cancelled_while_it_is_settle
 # ---- what is reserved too late
 
 
-SOON = HostSettings(timeouts=Timeouts(hook_s=0.02))
+SOON = HostSettings(timeouts=Timeouts(hook_s=0.2))
+
+
+async def ended(threads: list[threading.Thread]) -> None:
+    """Wait until the threads in which a hook ran have ended."""
+    for thread in threads:
+        await asyncio.to_thread(thread.join, WAIT_S)
 
 
 async def test_what_a_thread_reserves_after_its_deadline_is_settled_with_no_use_when_it_comes() -> None:
     go = threading.Event()
+    asked: list[threading.Thread] = []
 
     class Slow(Ledger):
         @hookimpl(blocking=True)
         def reserve(self, event: ReserveEvent) -> Any:
+            asked.append(threading.current_thread())
             go.wait(WAIT_S)
             return "held"
 
@@ -225,6 +233,7 @@ async def test_what_a_thread_reserves_after_its_deadline_is_settled_with_no_use_
         before = list(ledger.settled)
         go.set()
         await asyncio.wait_for(ledger.told.wait(), WAIT_S)
+    await ended(asked)
 
     (late,) = ledger.settled
     assert (result.why, before) == (Why.DENIED, [])
@@ -263,23 +272,23 @@ async def test_what_comes_late_at_once_is_settled_with_the_refusal() -> None:
 
 
 async def test_a_refusal_that_comes_late_is_not_settled() -> None:
-    asked, go = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
+    go = threading.Event()
+    asked: list[threading.Thread] = []
 
     class Slow(Ledger):
         @hookimpl(blocking=True)
         def reserve(self, event: ReserveEvent) -> Any:
+            asked.append(threading.current_thread())
             go.wait(WAIT_S)
-            loop.call_soon_threadsafe(asked.set)
             return Deny("no")
 
     ledger = Slow()
     async with talking(plugins=[ledger], config=SOON) as session:
         await session.say("go")
         go.set()
-        await asyncio.wait_for(asked.wait(), WAIT_S)
+    await ended(asked)
 
-    assert ledger.settled == []
+    assert (len(asked), ledger.settled) == (1, [])
 
 
 # ---- a turn that a ledger ends

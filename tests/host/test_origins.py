@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_host.config import load_settings, read_settings, sources
+from pluggent_host.config import load_settings, read_settings, sources, system_config
 from pluggent_host.effective import WITHHELD, effective, is_reference
 from pluggent_host.origins import Origin, lines_of
 from pluggent_host.settings import HostSettings, ToolLimits
@@ -113,8 +113,12 @@ def test_the_files_that_count_are_named_without_reading_them(tmp_path):
     user = tmp_path / ".config" / "pluggent" / "pluggent.toml"
     environ = {"HOME": str(tmp_path)}
 
-    assert sources(environ=environ, cwd=tmp_path) == ((user, "user"), (tmp_path / "pluggent.toml", "project"))
-    assert sources(config=tmp_path / "x", environ=environ, cwd=tmp_path) == ((user, "user"), (tmp_path / "x", "named"))
+    system = (system_config(), "system")
+
+    assert sources(environ=environ, cwd=tmp_path) == (system, (user, "user"), (tmp_path / "pluggent.toml", "project"))
+    assert sources(config=tmp_path / "x", environ=environ, cwd=tmp_path) == (
+        system, (user, "user"), (tmp_path / "x", "named"),
+    )  # fmt: skip
 
 
 # ---- what is shown ----------------------------------------------------------------------
