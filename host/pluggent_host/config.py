@@ -261,7 +261,9 @@ def _add_file(book: _Book, source: Source, trust: Trust) -> None:
     try:
         content = load_bytes(path, check_system_file if source.role == "system" else None)
     except ConfigError as error:
-        if source.role != "named" and isinstance(error.__cause__, FileNotFoundError):
+        # A link of the system's that leads nowhere is not the same as no file: what it fixed would be gone.
+        lost = source.role == "system" and path.is_symlink()
+        if source.role != "named" and isinstance(error.__cause__, FileNotFoundError) and not lost:
             return
         raise
     document, lines = _read(path, content)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, cast
+from unicodedata import normalize
 from urllib.parse import unquote
 
 import attrs
@@ -42,10 +43,10 @@ class Protected:
             return ""
         folders = [os.path.realpath(folder) for folder in self.private]
         for text in _texts(json.loads(arguments_json)):
-            real = _real(text, workspace)
-            for folder in folders:
-                if real and _below(real, folder):
-                    return folder
+            for real in {_real(text, workspace), _real(text.strip(), workspace)}:
+                for folder in folders:
+                    if real and _is_kept(real, folder):
+                        return folder
         return ""
 
 
@@ -53,19 +54,24 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for each in cast("dict[str, Any]", value).values():
+        named = cast("dict[str, Any]", value)
+        yield from named  # a tool may take files by their paths
+        for each in named.values():
             yield from _texts(each)
     elif isinstance(value, list):
-        for each in value:
+        for each in cast("Iterable[Any]", value):
             yield from _texts(each)
 
 
 def _real(text: str, workspace: str) -> str:
     """Return where *text* leads if it is a path, or a URL of one; empty if it can be neither."""
-    if not text or len(text) > _LONGEST or "\0" in text:
-        return ""
     scheme, colon, rest = text.partition(":")
-    path = unquote(rest.removeprefix("//localhost").removeprefix("//")) if colon and scheme.lower() == "file" else text
+    if colon and scheme.lower() == "file":  # whatever host it names: many readers look at the path alone
+        text = unquote(re.sub("^//[^/]*", "", rest))
+    path = text.partition("\0")[0]  # to many a reader it ends there
+    path = os.path.normpath(path) if len(path) > _LONGEST else path
+    if not path or len(path) > _LONGEST:
+        return ""
     return os.path.realpath(os.path.join(workspace or os.curdir, os.path.expanduser(path)))  # noqa: PTH111, PTH118 (texts of anybody's)
 
 
@@ -111,10 +117,15 @@ def _inside(path: object, root: str, kept_out: Iterable[str]) -> bool:
     if not isinstance(path, str) or not path or _READ_OTHERWISE.match(path):
         return False
     real = os.path.realpath(path if path.startswith("/") else f"{root}/{path}")
-    if not _below(real, root) or any(_below(real, folder) for folder in kept_out):
+    if not _below(real, root) or any(_is_kept(real, folder) for folder in kept_out):
         return False
     # Case does not tell them apart: on some file systems .GIT is .git.
     return OWN_NAMES.isdisjoint(part.casefold() for part in PurePath(real).parts[len(PurePath(root).parts) :])
+
+
+def _is_kept(path: str, folder: str) -> bool:
+    """Say whether *path* is in *folder* on any file system: to some, case and composed letters make no difference."""
+    return _below(*(normalize("NFC", normalize("NFC", name).casefold()) for name in (path, folder)))
 
 
 def _below(path: str, folder: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import time
@@ -32,6 +33,8 @@ from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolset import Tools, Toolset
 from pluggent_host.transcript import SURE, UNSURE, Entry, Transcript, TurnBegan, TurnOver, close_call
 from pluggent_host.watchers import Watchers
+
+log = logging.getLogger("pluggent.approvals")
 
 
 @attrs.frozen(eq=False)
@@ -145,9 +148,17 @@ class Conversation:
     def stands(
         self, event: ToolCallEvent, asks: Sequence[tuple[str, Ask]], identities: Sequence[str]
     ) -> Standing | None:
-        """Return what a person has approved before that covers all of *asks* about *event*."""
-        always = () if self.approvals is None else self.approvals.all()
-        return next((each for each in (*self.standing, *always) if each.covers(event, asks, identities)), None)
+        """Return what a person has approved before that covers all of *asks* about *event*.
+
+        What would cover them but for the tool's definition, which has changed since, is told.
+        """
+        held = (*self.standing, *(() if self.approvals is None else self.approvals.all()))
+        found = next((each for each in held if each.covers(event, asks, identities)), None)
+        if found is None and any(
+            attrs.evolve(each, definition=event.definition).covers(event, asks, identities) for each in held
+        ):
+            log.warning("'%s' has changed since it was approved; it is asked about anew", event.capability)
+        return found
 
     def withdraw(self, why: str) -> None:
         """Give up what waits: every open call has its one result, and the turn is over."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from pluggent_hookspecs.errors import ConfigError
 
 from pluggent_host.config_keys import KEYS, SECTIONS, is_names, shown
+from pluggent_host.discovery import normalised
 from pluggent_host.nearest import nearest
 
 LOCK = "lock"
@@ -41,6 +42,10 @@ class Lock(NamedTuple):
                 ignored += [f"{path} = {name}" for name in value if self._configures(name)]
             elif path not in self.values:
                 merged[path] = value
+            elif path == "selection.allow":
+                # What it configures may be a policy: that is not left out like this either.
+                replaced[path] = tuple(name for name in now[path] if name in value or self._configures(name))
+                ignored += [path] if set(replaced[path]) != set(value) else []
             elif KEYS[path].by_entry:
                 own = self.values[path]
                 merged[path] = {name: entry for name, entry in value.items() if name not in own}
@@ -51,8 +56,9 @@ class Lock(NamedTuple):
         return merged, replaced, ignored
 
     def _configures(self, name: str) -> bool:
-        plugin = name.partition("==")[0].strip()
-        return plugin in self.values.get("plugins", {}) or plugin in self.values.get("required", {})
+        # However it is written: a name means the same plugin to the catalog.
+        plugin = normalised(name.replace(" ", "").partition("==")[0])
+        return plugin in map(normalised, (*self.values.get("plugins", {}), *self.values.get("required", {})))
 
 
 def lock_of(where: str, document: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Lock, Sequence[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError
@@ -68,7 +69,10 @@ class Quota:
         per_tool = self._limits.per_tool
         if not per_tool:
             return _NONE
-        return per_tool.get(tool.capability) or per_tool.get(tool.spec.name) or _NONE
+        both = (per_tool.get(tool.capability, _NONE), per_tool.get(tool.spec.name, _NONE))
+        # The system's file may know it by one name, and whoever would like more by the other.
+        least = (min((each for each in given if each is not None), default=None) for given in zip(*both, strict=True))
+        return ToolLimits(*cast("Any", least))
 
 
 _NONE = ToolLimits()

@@ -1,6 +1,10 @@
 """Text of models, tools and plugins for a person's eyes: what cannot be seen is escaped."""
 
 _BREAKS = frozenset("\n\t")
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {
+    chr(code) for codes in (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0)) for code in codes
+}
+"""What Python takes for printable and no terminal shows: fillers, joiners, selectors of variants."""
 _REDIRECTING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -13,9 +17,12 @@ def quoted(text: str) -> str:
     >>> quoted("a\x1b[2Jb\n")
     'a\\x1b[2Jb\\n'
     """
-    if text.isprintable():
+    if text.isprintable() and (text.isascii() or _UNSEEN.isdisjoint(text)):
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    return "".join(
+        c if c.isprintable() and c not in _UNSEEN else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in text
+    )
 
 
 def harmless(text: str) -> str:

@@ -167,7 +167,7 @@ def seal_of(key: bytes, *parts: Any) -> str:
 
 def is_sealed(key: bytes | None, seal: object, *parts: Any) -> bool:
     """Say whether *seal* is that of *parts*; without a key nothing is sealed."""
-    return key is not None and hmac.compare_digest(str(seal).encode(), seal_of(key, *parts).encode())
+    return key is not None and hmac.compare_digest(str(seal).encode(errors="replace"), seal_of(key, *parts).encode())
 
 
 class _DamagedError(Exception):

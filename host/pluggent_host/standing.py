@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from time import time
 from typing import Any
+from unicodedata import normalize
+from urllib.parse import unquote
 
 import attrs
 from pluggent_hookspecs import Json
@@ -66,12 +68,16 @@ class Standing:
         return (
             (self.capability, self.definition, self.workspace)
             == (event.capability, event.definition, event.scope.workspace)
-            and all(ask.reach != "once" and plugin != DOUBT for plugin, ask in asked)
+            and all(_reaches(self.reach, ask) and plugin != DOUBT for plugin, ask in asked)
             and asked_by(asked, identities)
             <= {(*ask, identity) for ask, identity in zip(self.asks, self.identities, strict=True)}
             and may_approve(limits(asked), self.by)
             and fits(self.where, event.arguments)
         )
+
+
+def _reaches(given: Reach, ask: Ask) -> bool:
+    return ask.reach != "once" and REACHES.index(given) <= REACHES.index(ask.reach)
 
 
 def asked_by(asks: Iterable[tuple[str, Ask]], identities: Sequence[str]) -> frozenset[tuple[str, str, str]]:
@@ -98,8 +104,8 @@ def standing_of(
 
 def narrowest(asks: Iterable[tuple[str, Ask]]) -> Reach:
     """Return the most that an approval of all *asks* is good for."""
-    reaches = [ask.reach if plugin != DOUBT else "once" for plugin, ask in asks]
-    return min(reaches, key=REACHES.index, default="once")
+    reaches = {ask.reach if plugin != DOUBT else "once" for plugin, ask in asks}
+    return "once" if "once" in reaches or not reaches else "session" if "session" in reaches else "always"
 
 
 def capped(approval: Approval, most: Reach) -> Approval:
@@ -118,15 +124,17 @@ def may_approve(approvers: Iterable[Iterable[str]], who: str) -> bool:
     >>> may_approve([("key:*",), ("key:ann", "key:bob")], "key:bob"), may_approve([("key:*",)], "terminal:bob")
     (True, False)
     """
-    return all(any(fnmatchcase(who, name) for name in names) for names in approvers)
+    # Of what fnmatch knows only * stands for something: a ? or [ may be in a name.
+    return all(any(fnmatchcase(who, re.sub(r"[?[]", r"[\g<0>]", name)) for name in names) for names in approvers)
 
 
 def fits(where: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:
     """Say whether *arguments* have every name of *where*, with a value that its pattern fits.
 
-    What is no text is compared as JSON writes it.
+    What is no text is compared as JSON writes it, and fits no pattern with stars: one could stand for more
+    entries of a list. A text has to fit such a pattern as it is, and as whoever decodes or normalises it reads it.
 
-    >>> fits({"path": "/srv/*"}, {"path": "/srv/a"}), fits({"path": "/srv/**"}, {"path": "/srv/../etc"})
+    >>> fits({"path": "/srv/*"}, {"path": "/srv/a"}), fits({"path": "/srv/**"}, {"path": "/srv/%2e%2e/etc"})
     (True, False)
     """
     return all(name in arguments and _fits(pattern, arguments[name]) for name, pattern in where.items())
@@ -134,11 +142,25 @@ def fits(where: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:
 
 def _fits(pattern: str, value: Json) -> bool:
     text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False, sort_keys=True)
-    if "*" not in pattern:
+    if "*" not in pattern or text == pattern:
         return text == pattern
-    if len(text) > _LONGEST or ".." in re.split(r"[/\\]", text) or not text.isprintable():
+    if not isinstance(value, str) or len(text) > _LONGEST:
         return False
-    return _expression(pattern).fullmatch(text) is not None
+    return all(_matches(pattern, reading) for reading in _readings(text))
+
+
+def _readings(text: str) -> set[str]:
+    """Return *text*, and what it is to those who decode ``%2F`` or take a wide slash for one."""
+    readings = {text}
+    while (again := normalize("NFKC", decoded := unquote(text))) != text:
+        readings |= {decoded, again}
+        text = again
+    return readings
+
+
+def _matches(pattern: str, text: str) -> bool:
+    up = ".." in re.split(r"[/\\]", text) or not text.isprintable()
+    return not up and _expression(pattern).fullmatch(text) is not None
 
 
 def _plain(value: Json) -> Any:

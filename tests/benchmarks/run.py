@@ -1,6 +1,6 @@
 """Measures this checkout and prints tables. Run by hand, on a quiet machine; no test depends on it.
 
-    PYTHON tests/benchmarks/run.py [start] [calls] [policies] [turns]
+    PYTHON tests/benchmarks/run.py [start] [calls] [policies] [turns] [mcp]
 
 PYTHON: tests/run.py --environment prints it. Figures are CPU time (user + system) of several
 rounds; where there is a goal, the fastest round is held against it.
@@ -31,6 +31,10 @@ def main(wanted: list[str]) -> None:
         import turns  # needs an HTTP client
 
         turns.main()
+    if not wanted or "mcp" in wanted:
+        import bench_mcp  # needs the MCP SDK, which takes a second
+
+        bench_mcp.main()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pluggent_hookspecs.markers import HookKind
 from pluggent_host import Host, Session
 from pluggent_host.testing import paths_entries
 from pluggent_host.testing.paths import PATHS, PathMatrix, path_matrix
+from pluggent_host.testing.paths_cells import cells_of
 from pluggent_host.testing.paths_probes import witness
 
 
@@ -38,16 +39,14 @@ class Suite(PathMatrix):
 def run(suite: PathMatrix, test: str, cell: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run one cell of *test* as pytest would."""
     function = getattr(suite, test)
-    (mark,) = [mark for mark in function.pytestmark if mark.name == "parametrize"]
-    names = (mark.args[0],) if isinstance(mark.args[0], str) else mark.args[0]
-    cells = {getattr(row, "id", None): getattr(row, "values", None) for row in mark.args[1]}
-    values: Any = (PATHS[cell],) if names == ("path",) else cells[cell]
+    names, rows = cells_of(test, suite.paths) or ("", ())
+    (values,) = (row.values for row in rows if row.id == cell)
     fixtures = {
         "folder": folder,
         "monkeypatch": monkeypatch,
         "witnessed": lambda path: suite.play(path, folder, lambda log: (witness(log),)),
     }
-    given: dict[str, Any] = dict(zip(names, values, strict=True))
+    given: dict[str, Any] = dict(zip(names.split(","), values, strict=True))
     wanted = inspect.signature(function).parameters
     function(**given, **{name: value for name, value in fixtures.items() if name in wanted})
 

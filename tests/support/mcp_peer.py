@@ -206,6 +206,13 @@ class Peer:
         send(CHANGED)
         return text("changed")
 
+    def call_reshape(self, id: Any, arguments: Any, params: Any) -> Any:
+        for tool in self.tools:
+            if tool["name"] == "echo":
+                tool["inputSchema"] = CITY | {"required": []}
+        send(CHANGED)
+        return text("changed")
+
     def call_remove(self, id: Any, arguments: Any, params: Any) -> Any:
         self.tools = [tool for tool in self.tools if tool["name"] != "echo"]
         send(CHANGED)
@@ -263,7 +270,30 @@ class Peer:
         child.stdout.readline()
         return text(str(child.pid))
 
+    def call_leave(self, id: Any, arguments: Any, params: Any) -> Any:
+        """Start a process that leaves: its group and its parent, or its group and its environment."""
+        read, told = os.pipe()
+        if arguments.get("how") == "wiped":
+            code = f"import os, signal; os.write({told}, str(os.getpid()).encode()); signal.pause()"
+            self.kept = subprocess.Popen(
+                [sys.executable, "-c", code], env={}, start_new_session=True, pass_fds=[told], stdin=subprocess.DEVNULL
+            )
+        elif os.fork() == 0:
+            leave(told)
+        return text(os.read(read, 20).decode())
+
     later_answer: Any = None
+
+
+def leave(told: int) -> None:
+    """Become a daemon that ends by nothing but SIGKILL, and keeps the pipes open."""
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.write(told, str(os.getpid()).encode())
+    while True:
+        signal.pause()
 
 
 def _tool(name: str) -> dict[str, Any]:
@@ -271,9 +301,10 @@ def _tool(name: str) -> dict[str, Any]:
         slow = {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a|aa)+$"}}}
         return {"name": name, "inputSchema": OBJECT, "outputSchema": slow}
     hints = {"readOnlyHint": True, "openWorldHint": False} if name == "echo" else None
+    words = named("says")
     tool: dict[str, Any] = {
         "name": name,
-        "description": f"Does {name}.",
+        "description": words.read_text("utf-8") if name == "echo" and words else f"Does {name}.",
         "inputSchema": TEXT if name == "echo" else OBJECT,
     }
     return tool | ({"annotations": hints} if hints else {})
@@ -322,9 +353,15 @@ def write(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
+def named(behaviour: str) -> Path | None:
+    """Return the path behind a behaviour, None if it is not wanted."""
+    return next((Path(word.partition(":")[2]) for word in BEHAVIOUR if word.startswith(f"{behaviour}:")), None)
+
+
 def main() -> None:
     """Begin well or badly, and serve."""
-    if "dies" in BEHAVIOUR:
+    needed = named("needs")
+    if "dies" in BEHAVIOUR or (needed is not None and not needed.exists()):
         complain("cannot find the database")
         sys.exit(3)
     if "hangs" in BEHAVIOUR:
@@ -332,11 +369,14 @@ def main() -> None:
         signal.pause()
     if "babbles" in BEHAVIOUR:
         write(b"Welcome!\n" * 1000)
-    meeting = next((Path(word.partition(":")[2]) for word in BEHAVIOUR if word.startswith("meets:")), None)
+    meeting = named("meets")
     if meeting is not None:
         (meeting / str(os.getpid())).touch()
         while len(list(meeting.iterdir())) < 3:
             time.sleep(0.01)
+    starts = named("counts")
+    if starts is not None:
+        (starts / str(os.getpid())).touch()
     if "stubborn" in BEHAVIOUR:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Peer().run()

@@ -1,11 +1,12 @@
 """The real ``pluggent mcp serve`` as a process, with tools of one plugin, under policies; and clients for it."""
 
+import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import httpx2
 from cli_support import COMMAND, Cli, wait_for_line
@@ -46,38 +47,38 @@ file = File(data=base64.b64encode(b"1;2").decode(), filename="table 1.csv", medi
 pure = tool(effects=())
 meeting, over = asyncio.Barrier(2), asyncio.Event()
 
-@pure
-def test_simple_text() -> str:
+@tool(name="test_simple_text", effects=())
+def simple_text() -> str:
     """Say something."""
     return "This is a simple text response for testing."
 
-@pure
-def test_image_content() -> ToolOutput:
+@tool(name="test_image_content", effects=())
+def image_content() -> ToolOutput:
     """Show a dot."""
     return ToolOutput((image,))
 
-@pure
-def test_audio_content() -> ToolOutput:
+@tool(name="test_audio_content", effects=())
+def audio_content() -> ToolOutput:
     """Play nothing."""
     return ToolOutput((audio,))
 
-@pure
-def test_embedded_resource() -> ToolOutput:
+@tool(name="test_embedded_resource", effects=())
+def embedded_resource() -> ToolOutput:
     """Hand out a file."""
     return ToolOutput((file,))
 
-@pure
-def test_multiple_content_types() -> ToolOutput:
+@tool(name="test_multiple_content_types", effects=())
+def multiple_content_types() -> ToolOutput:
     """Do all at once."""
     return ToolOutput((Text("Multiple content types test:"), image, file, Image(url="https://acme.test/dot.png")))
 
-@pure
-def test_error_handling() -> str:
+@tool(name="test_error_handling", effects=())
+def error_handling() -> str:
     """Fail."""
     raise ToolError("This tool intentionally returns an error for testing")
 
-@pure
-async def test_tool_with_progress(context: ToolContext) -> str:
+@tool(name="test_tool_with_progress", effects=())
+async def tool_with_progress(context: ToolContext) -> str:
     """Tell how far it is."""
     for done in (0, 50, 100):
         context.progress(done, 100, f"step {done}")
@@ -161,8 +162,8 @@ class Schematic:
 class Tools:
     @hookimpl
     def provide_tools(self, event):
-        return [test_simple_text, test_image_content, test_audio_content, test_embedded_resource,
-                test_multiple_content_types, test_error_handling, test_tool_with_progress, facts, several, reboot,
+        return [simple_text, image_content, audio_content, embedded_resource,
+                multiple_content_types, error_handling, tool_with_progress, facts, several, reboot,
                 forbidden, leak, noisy, meet, forever, was_cancelled, Schematic()]
 '''
 
@@ -218,7 +219,7 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def over_http(cli: Cli, *words: str, **more: str) -> Generator[Served]:
+def over_http(cli: Cli, *words: str, token_is_set: bool = False, **more: str) -> Generator[Served]:
     """Start the command with ``--http`` on a port of its own; end it with SIGTERM."""
     process = subprocess.Popen(
         [sys.executable, *arguments("--http", "127.0.0.1:0", *words)], cwd=cli.work, env=environ(cli, **more),
@@ -226,9 +227,37 @@ def over_http(cli: Cli, *words: str, **more: str) -> Generator[Served]:
     )  # fmt: skip
     try:
         url = wait_for_line(process, "serving at").split()[-1]
-        token = "" if "--token" in words else wait_for_line(process, "Authorization: Bearer").split()[-1]
+        token = "" if token_is_set else wait_for_line(process, "Authorization: Bearer").split()[-1]
         yield Served(url, token, process, cli)
     finally:
         process.terminate()
         process.communicate(timeout=WAIT_S)
 
+
+class Spoken:
+    """The command over stdio, with its pipes in the test's hands."""
+
+    def __init__(self, cli: Cli, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments(*words)], cwd=cli.work, env=environ(cli), text=True, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=WAIT_S)
+
+    def say(self, *lines: Any) -> None:
+        """Write *lines*: texts as they are, anything else as JSON."""
+        assert self.process.stdin is not None
+        for line in lines:
+            self.process.stdin.write(f"{line if isinstance(line, str) else json.dumps(line)}\n")
+        self.process.stdin.flush()
+
+    def hear(self, count: int) -> list[Any]:
+        """Read *count* messages."""
+        assert self.process.stdout is not None
+        return [json.loads(self.process.stdout.readline()) for _ in range(count)]

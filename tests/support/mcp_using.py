@@ -1,6 +1,7 @@
 """Servers for tests of the MCP plugin, the plugin's sources without a host, and with one."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -106,6 +107,15 @@ async def using(**servers: Server) -> AsyncGenerator[Used]:
         used = Used(plugin)
         await asyncio.wait_for(used.ask(), WAIT_S)
         yield used
+
+
+def runs(pid: int) -> bool:
+    """Say whether *pid* is a process that is no zombie: whoever inherits those may be slow to bury them."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
 
 
 def told(*behaviour: str, **settings: Any) -> dict[str, Any]:

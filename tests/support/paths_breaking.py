@@ -9,17 +9,19 @@ from typing import Any
 
 import attrs
 import pytest
-from pluggent_hookspecs import TextShown, Vote
-from pluggent_host import batch, direct, operations, turn
+from pluggent_hookspecs import QuestionAnswered, TextShown, ToolOutput, Vote
+from pluggent_host import batch, direct, nested_questions, operations, turn
 from pluggent_host.attempting import Attempting
 from pluggent_host.calling import NOTHING, Answer, Caller, Late
 from pluggent_host.decided import MADE_BY_DECIDE, Ready
 from pluggent_host.deltas import Deltas
 from pluggent_host.ledgers import Ledgers
 from pluggent_host.memories import Memory
+from pluggent_host.nested_models import NestedModelCall
 from pluggent_host.observers import Observers
 from pluggent_host.operations import Operations
 from pluggent_host.selecting import select_tools
+from pluggent_host.testing.paths_probes import ANSWERED
 from pluggent_host.verdicts import ballot
 
 REFUSES = "test_what_a_hook_refuses_has_no_effect"
@@ -62,7 +64,8 @@ def _called_directly(patch: pytest.MonkeyPatch) -> None:
 
     async def broken(turn: Any, offered: Any, calls: Any, round: int) -> Any:
         output = await offered[calls[0].name].tool.call({"mark": "mark-one"}, None)
-        return batch.BatchRun((), (output,), None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # nobody reads it
+        whole = output if isinstance(output, ToolOutput) else ToolOutput(output)
+        return batch.BatchRun((), (whole,), None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # nobody reads it
 
     patch.setattr(direct, "run_batch", broken)
 
@@ -194,6 +197,20 @@ def _offered_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(turn, "select_tools", broken)
 
 
+def _without_agreement(patch: pytest.MonkeyPatch) -> None:
+    """Let a tool ask the model whatever anybody wrote."""
+    patch.setattr(NestedModelCall, "doubt", _nothing)
+
+
+def _answers_told(patch: pytest.MonkeyPatch) -> None:
+    """Tell observers what was answered instead of the names of what was asked."""
+
+    def broken(*facts: Any) -> Any:
+        return attrs.evolve(QuestionAnswered(*facts), fields=(ANSWERED,))
+
+    patch.setattr(nested_questions, "QuestionAnswered", broken)
+
+
 def _observers_matter(patch: pytest.MonkeyPatch) -> None:
     """Let what an observer raises come out."""
 
@@ -210,6 +227,9 @@ BREAKS: Mapping[str, Break] = {
             (FIRES, "call_tool"), (REFUSES, "call_tool-decide_tool_call-deny"), (REACHED, "call_tool"),
             (REFUSES, "call_tool-transform_tool_call-fails"), (CHANGES, "call_tool-transform_tool_result-changes"),
             (UNRECORDED, "call_tool-write_record-fails"), (REFUSES, "call_tool-reserve-deny"),
+            (FIRES, "command"), (REFUSES, "command-decide_tool_call-deny"), (REACHED, "command-by-id"),
+            (REFUSES, "command-by-id-reserve-fails"), (CHANGES, "command-for-others-transform_tool_result-changes"),
+            (UNAPPROVED, "command-approved-resolve_approval-fails"), (UNRECORDED, "command-write_record-fails"),
         ),
     ),
     "resume does not decide again": Break(
@@ -296,6 +316,16 @@ BREAKS: Mapping[str, Break] = {
             (UNAPPROVED, "approved-nested-resolve_approval-fails"),
             (UNAPPROVED, "approved-memory-write-resolve_approval-fails"),
         ),
+    ),
+    "nobody has to agree to what a tool asks for others": Break(
+        _without_agreement,
+        (
+            (FIRES, "nested-model-agreed"), (REFUSES, "nested-model-agreed-resolve_approval-deny"),
+            (UNAPPROVED, "nested-model-agreed-resolve_approval-fails"),
+        ),
+    ),
+    "answers of people are recorded": Break(
+        _answers_told, ((RECORDED, "nested-question"), (RECORDED, "command-nested"))
     ),
     "all tools are offered": Break(_offered_all, ((CHANGES, "say-select_tools-changes"),)),
     "observers matter": Break(_observers_matter, ((OBSERVED, "say"),)),

@@ -76,7 +76,7 @@ class Budget:
 
         Returns the number of the reservation.
         """
-        accounts = self._accounts(Facts.of(event))
+        accounts = self._accounts(Facts.of(event)) if self._rules else []
         if not accounts:
             return None
         price = self._prices.of(event.model) if event.model else None

@@ -34,26 +34,26 @@ class McpCommands:
         # Each where it is needed: most of them import the SDK, a second.
         match options.what:
             case "list":
-                from pluggent_mcp import commands_list  # see above
+                from pluggent_mcp.commands_list import run as list_servers  # see above
 
-                return commands_list.run(options, self._settings)
+                return list_servers(options, self._settings)
             case "test":
-                from pluggent_mcp import commands_trial  # see above
+                from pluggent_mcp.commands_trial import run as try_servers  # see above
 
-                return await commands_trial.run(options, self._settings)
+                return await try_servers(options, self._settings)
             case "tools" | "call":
-                from pluggent_mcp import commands_use  # see above
+                from pluggent_mcp.commands_use import run as use_server  # see above
 
-                return await commands_use.run(options, operations, self._settings)
+                return await use_server(options, operations, self._settings)
             case "add":
-                from pluggent_mcp import commands_add  # see above
+                from pluggent_mcp.commands_add import add  # see above
 
-                return await commands_add.add(options)
+                return await add(options)
             case "remove":
-                from pluggent_mcp import commands_add  # see above
+                from pluggent_mcp.commands_add import remove  # see above
 
-                return commands_add.remove(options)
+                return remove(options)
             case _:
-                from pluggent_mcp import commands_serve  # see above
+                from pluggent_mcp.commands_serve import run as serve  # see above
 
-                return await commands_serve.run(options, operations, self._settings.serve)
+                return await serve(options, operations, self._settings.serve)

@@ -18,7 +18,14 @@ from pluggent_mcp.offered import effects_of
 from pluggent_mcp.printing import line, table
 from pluggent_mcp.reading import MAX_BYTES, servers_in
 from pluggent_mcp.settings import Server
-from pluggent_mcp.settings_file import read, servers_in as servers_written, user_file, with_server, without_server, write
+from pluggent_mcp.settings_file import (
+    read,
+    servers_in as servers_written,
+    user_file,
+    with_server,
+    without_server,
+    write,
+)
 from pluggent_mcp.settings_text import block
 from pluggent_mcp.trial import Trial, tried
 
@@ -78,7 +85,9 @@ def _given(options: argparse.Namespace) -> Mapping[str, Server]:
     if options.file is not None:
         if command is not None or options.env or options.header or options.cwd:
             raise ConfigError(WHERE, ["with --from come names of servers alone, or nothing: all"])
-        return _imported(Path(options.file), words)
+        servers = _imported(Path(options.file), words)
+        # The file may have come with a repository: what it says of tools is not the operator's word yet.
+        return servers if options.accept else {name: _unproven(server) for name, server in servers.items()}
     if len(words) != (2 if command is None else 1) or command == []:
         raise ConfigError(WHERE, ["expected NAME URL, or NAME -- COMMAND ARGUMENT…; See pluggent mcp add --help"])
     entry: dict[str, Any] = {"cwd": options.cwd} if options.cwd else {}
@@ -89,6 +98,10 @@ def _given(options: argparse.Namespace) -> Mapping[str, Server]:
     if (options.env and command is None) or (options.header and command is not None):
         raise ConfigError(WHERE, ["--env goes with a command, --header with a URL"])
     return _checked(WHERE, {words[0]: entry})
+
+
+def _unproven(server: Server) -> Server:
+    return attrs.evolve(server, trusted=False, effects={})
 
 
 def _pairs(field: str, pairs: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -124,9 +137,8 @@ def _checked(where: str, entries: Mapping[str, Any]) -> Mapping[str, Server]:
 
 
 def _check_names(servers: Mapping[str, Server], have: Mapping[str, Any], *, force: bool) -> None:
-    if taken := sorted(set(servers) & set(have)):
-        if not force:
-            raise ConfigError(WHERE, [f"there is a server {name!r} already; to replace it: --force" for name in taken])
+    if (taken := sorted(set(servers) & set(have))) and not force:
+        raise ConfigError(WHERE, [f"there is a server {name!r} already; to replace it: --force" for name in taken])
     beside = {
         name: Server(command="x", prefix=str(cast("dict[str, Any]", entry).get("prefix", "")))
         for name, entry in have.items()

@@ -1,4 +1,4 @@
-"""What can be typed behind ``pluggent mcp``: a parser for each command, made when it is typed. Standard library only."""
+"""What can be typed behind ``pluggent mcp``: a parser for each command, made when it is typed."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def _call(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="NAME", help="how to call it, and its URL if it has one")
-    parser.add_argument("--from", dest="file", metavar="FILE", help="take these servers, or all, from another host's file")
-    parser.add_argument("--env", action="append", default=[], metavar="KEY=VALUE",
-                        help="for its process; write ${NAME} for a variable that is read when it starts")  # fmt: skip
-    parser.add_argument("--header", action="append", default=[], metavar="KEY=VALUE", help="for its URL; ${NAME} as above")
-    parser.add_argument("--cwd", default="", metavar="DIR", help="where its process runs")
-    parser.add_argument("--accept", action="store_true", help="believe what it says of its tools; else that is a comment")
-    parser.add_argument("--no-start", action="store_true", help="do not start it: no effects are proposed, nothing is pinned")
-    parser.add_argument("--force", action="store_true", help="replace a server of that name")
+    add = parser.add_argument
+    add("words", nargs="*", metavar="NAME", help="how to call it, and its URL if it has one")
+    add("--from", dest="file", metavar="FILE", help="take these servers, or all, from another host's file")
+    add("--env", action="append", default=[], metavar="KEY=VALUE", help="for its process; ${NAME} is read at its start")
+    add("--header", action="append", default=[], metavar="KEY=VALUE", help="for its URL; ${NAME} as above")
+    add("--cwd", default="", metavar="DIR", help="where its process runs")
+    add("--accept", action="store_true", help="believe what it says of its tools; else that is a comment")
+    add("--no-start", action="store_true", help="do not start it: nothing is proposed, nothing is pinned")
+    add("--force", action="store_true", help="replace a server of that name")
 
 
 def _remove(parser: argparse.ArgumentParser) -> None:
@@ -60,16 +60,18 @@ def _remove(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tools", nargs="+", metavar="PATTERN", help="what to export; default: the settings say")
-    parser.add_argument("--http", nargs="?", const="", metavar="HOST:PORT",
-                        help="Streamable HTTP instead of stdio (default: 127.0.0.1:8722)")  # fmt: skip
-    parser.add_argument("--token", metavar="REFERENCE",
-                        help="env:NAME or file:PATH of what clients have to know; none: nothing, on this machine only")  # fmt: skip
+    add = parser.add_argument
+    add("--tools", nargs="+", metavar="PATTERN", help="what to export; default: the settings say")
+    add("--http", nargs="?", const="", metavar="HOST:PORT", help="not stdio but HTTP (default: 127.0.0.1:8722)")
+    add("--token", metavar="REFERENCE", help="env:NAME or file:PATH of what clients have to know, or none")
 
 
 PARTS: Mapping[str, Part] = {
     "list": Part(
-        "the servers that are set, none of which is started", "", ("pluggent mcp list", "pluggent mcp list --json"), _list
+        "the servers that are set, none of which is started",
+        "",
+        ("pluggent mcp list", "pluggent mcp list --json"),
+        _list,
     ),
     "test": Part(
         "start servers, shake hands, list their tools, and say how long each took",
@@ -77,7 +79,9 @@ PARTS: Mapping[str, Part] = {
         ("pluggent mcp test", "pluggent mcp test files"),
         _test,
     ),
-    "tools": Part("the tools of a server, what they do, and which of them ask", "", ("pluggent mcp tools files",), _tools),
+    "tools": Part(
+        "the tools of a server, what they do, and which of them ask", "", ("pluggent mcp tools files",), _tools
+    ),
     "call": Part(
         "call a tool of a server",
         "The call passes every policy that a model's call would pass, and is recorded as one.",
@@ -126,21 +130,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 class _Rest(argparse.Action):
-    """Reads what stands behind a command. What follows a ``--`` is kept as ``behind``, None where there is no ``--``."""
+    """Reads what stands behind a command. What follows a ``--`` is kept as ``behind``, None without one."""
 
     def __call__(
         self,
         parser: argparse.ArgumentParser,
         namespace: argparse.Namespace,
         values: Any,
-        option_string: str | None = None,  # noqa: ARG002 (argparse's signature)
+        option_string: str | None = None,
     ) -> None:
         part = PARTS[namespace.what]
         words = list(values)
         at = words.index("--") if "--" in words else len(words)
         namespace.behind = words[at + 1 :] if at < len(words) else None
         own = _parser(type(parser), f"{parser.prog} {namespace.what}", part)
-        own.parse_args(words[:at], namespace)
+        own.parse_intermixed_args(words[:at], namespace)  # options may stand between names
 
 
 def _parser(kind: type[argparse.ArgumentParser], name: str, part: Part) -> argparse.ArgumentParser:
@@ -148,6 +152,8 @@ def _parser(kind: type[argparse.ArgumentParser], name: str, part: Part) -> argpa
     examples = "\n".join(("examples:", *(f"  {line}" for line in part.examples)))
     made = kind(prog=name, usage=None, description="\n".join((said, *filter(None, (part.more,)))), epilog=examples)
     made.formatter_class = argparse.RawDescriptionHelpFormatter
-    made.add_argument("-h", "--help", action="help", help="show this help")  # the host's parsers have none by themselves
+    made.add_argument(
+        "-h", "--help", action="help", help="show this help"
+    )  # the host's parsers have none by themselves
     part.configure(made)
     return made

@@ -33,7 +33,8 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
         line("no servers are set; to add one: pluggent mcp add time -- mcp-server-time")
     else:
         columns = ("NAME", "KIND", "STATE", "TOOLS ARE CALLED", "TARGET")
-        table(columns, [(row["name"], row["kind"], row["state"], row["prefix"], row["target"][:LONGEST]) for row in rows])
+        shown = ("name", "kind", "state", "prefix", "target")
+        table(columns, [[row[key][:LONGEST] for key in shown] for row in rows])
         for row in rows:
             if row["problem"]:
                 line(f"{row['name']}: {row['problem']}")

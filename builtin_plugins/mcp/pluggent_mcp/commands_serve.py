@@ -18,19 +18,17 @@ from pluggent_mcp.serving_settings import Address, Serving
 NO_TOKEN = "none"  # noqa: S105 (the word for having none)
 SHORTEST_TOKEN = 16
 WHERE = "pluggent mcp serve"
+NOTHING = (
+    "nothing is exported. Name tools: --tools 'files__*', or in the settings: [plugins.pluggent-mcp.serve]"
+    " tools = [\"files__*\"]; '*' means all (pluggent tools lists them)"
+)
 
 
 async def run(options: argparse.Namespace, operations: HostOperations, settings: Serving) -> int:
     """Serve until the client leaves, over stdio, or until a signal comes. Raises ConfigError."""
     patterns = tuple(options.tools or settings.tools)
     if not patterns:
-        raise ConfigError(
-            WHERE,
-            [
-                "nothing is exported. Name tools: --tools 'files__*', or in the settings:"
-                " [plugins.pluggent-mcp.serve] tools = [\"files__*\"]; '*' means all (pluggent tools lists them)"
-            ],
-        )
+        raise ConfigError(WHERE, [NOTHING])
     exported = Exported(operations, patterns, settings)
     if options.http is None:
         return await _over_stdio(options, exported, settings)
@@ -118,5 +116,3 @@ async def _listed(exported: Exported, listed: Callable[[], None]) -> None:
 
 def _say(text: str) -> None:
     print(f"pluggent mcp: {text}", file=sys.stderr, flush=True)  # noqa: T201 (stdout is the protocol's)
-
-

@@ -11,13 +11,17 @@ from pluggent_hookspecs import ConfigError, HostOperations, HostTool, Json, Plug
 
 from pluggent_mcp.commands_list import chosen
 from pluggent_mcp.naming import SEPARATOR, prefixes, tool_name
-from pluggent_mcp.printing import document, harmless, line, note, table
+from pluggent_mcp.printing import document, line, note, table
 from pluggent_mcp.reading import servers_of
 from pluggent_mcp.settings import Server, Settings
 
 FAILED = 1
 DENIED = 3
+USAGE = 2
 ORIGIN = "cli"
+
+_CODES = (("Denied", DENIED), ("This call needs a person's approval", DENIED), ("Error: invalid arguments", USAGE))
+"""How the host's own words on a call that did not run begin."""
 
 
 async def run(options: argparse.Namespace, operations: HostOperations, settings: Settings) -> int:
@@ -95,9 +99,12 @@ async def _called(options: argparse.Namespace, operations: HostOperations, tool:
         note(text)
     else:
         line(text)
-    if not output.is_error:
-        return 0
-    return DENIED if text.startswith("Denied") else FAILED
+    return _code(text) if output.is_error else 0
+
+
+def _code(text: str) -> int:
+    """Return the exit code that an error means. The host says what it was in words alone."""
+    return next((code for beginning, code in _CODES if text.startswith(beginning)), FAILED)
 
 
 def _texts(output: ToolOutput) -> Iterator[str]:
@@ -119,27 +126,34 @@ def read_arguments(words: Sequence[str], schema: Mapping[str, Json], where: str)
     """
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return _object(words[0], where)
-    properties: Any = schema.get("properties")
-    known = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
+    properties = schema.get("properties")
+    known: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
     made: dict[str, Any] = {}
     problems: list[str] = []
     for word in words:
         key, equals, text = word.partition("=")
         name = key.removesuffix(":")
-        if not equals or not name or name in made:
-            problems.append(f"{harmless(word)!r} is no KEY=VALUE and no JSON object" if name not in made else f"{name!r} is given twice")
-            continue
-        kind: Any = known.get(name)
-        try:
-            plain = name == key and isinstance(kind, Mapping) and cast("Mapping[str, Any]", kind).get("type") == "string"
-            made[name] = text if plain else json.loads(text)
-        except (ValueError, RecursionError) as error:
-            made[name] = text
-            if name != key:
-                problems.append(f"{text!r} is no JSON: {error}")
+        if not equals or not name:
+            problems.append(f"{word!r} is no KEY=VALUE and no JSON object")
+        elif name in made:
+            problems.append(f"{name!r} is given twice")
+        else:
+            made[name] = _value(text, known.get(name), problems, as_json=key.endswith(":"))
     if problems:
         raise ConfigError(where, problems)
     return made
+
+
+def _value(text: str, schema: object, problems: list[str], *, as_json: bool) -> Any:
+    known: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    if not as_json and known.get("type") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if as_json:
+            problems.append(f"{text!r} is no JSON: {error}")
+        return text
 
 
 def _object(text: str, where: str) -> dict[str, Any]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -14,12 +17,12 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, CallToolResult, RootsListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pluggent_hookspecs import ToolContext, ToolError, ToolErrorKind, ToolOutput
+from pluggent_hookspecs import ConfigError, ToolContext, ToolError, ToolErrorKind, ToolOutput
 
 from pluggent_mcp import content
 from pluggent_mcp.asked import Asked
 from pluggent_mcp.life import Life
-from pluggent_mcp.offered import Offered, shown
+from pluggent_mcp.offered import Offered, changes, shown
 from pluggent_mcp.quiet import speaking
 from pluggent_mcp.references import resolved
 from pluggent_mcp.settings import Server
@@ -27,6 +30,8 @@ from pluggent_mcp.settings import Server
 STABLE_S = 60.0
 """Who lived this long is started again at once."""
 LONGEST_WAIT_S = 60.0
+MOST_TRIES = 8
+"""How often a server that failed at its start is started again in the background; about two minutes."""
 LAST_WORDS_S = 1.0
 LONGEST_MESSAGE = 500
 """Characters of what a server says about its progress."""
@@ -54,11 +59,15 @@ class Connection:
         self.name = name
         self.server = server
         self.revision = 0
-        """Grows when the server's tools have changed."""
+        """Grows when the server's tools have changed, or when it is there after all."""
+        self.missing = False
+        """Whether it was asked for its tools and has never been there."""
         self._asked = Asked(name)
+        self._log = logging.getLogger(f"pluggent.mcp.{name}")
         self._life: Life | None = None
         self._offered: Mapping[str, Offered] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._again: asyncio.Task[None] | None = None
         self._failures = 0
         self._began_at = self._not_before = 0.0
         self._announced: Path | None = None
@@ -66,8 +75,30 @@ class Connection:
 
     async def offered(self) -> Mapping[str, Offered]:
         """Return the tools as the server has them now. Raises ServerError or ConfigError."""
-        self._offered = (await self.life()).offered
+        self.missing = self._offered is None
+        try:
+            self._offered = (await self.life()).offered
+        except ServerError:
+            if self.missing and self._again is None and not (self.server.required or self._closed):
+                self._again = asyncio.create_task(
+                    self._try_again(), name=f"pluggent-mcp-{self.name}-again", context=contextvars.Context()
+                )
+            raise
+        self.missing = False
         return self._offered
+
+    async def _try_again(self) -> None:
+        """Start it in the background. Who died in use is started by the next call; this one has nothing to call."""
+        for _ in range(MOST_TRIES):
+            await asyncio.sleep(self._not_before - monotonic())
+            if not self.missing:
+                return  # a session that opened meanwhile has found it
+            with suppress(ServerError, ConfigError):
+                await self.offered()
+                self.revision += 1
+                return
+        self._log.warning("MCP server '%s' failed %d times; the next session tries again", self.name, MOST_TRIES + 1)
+        self._again = None
 
     async def life(self) -> Life:
         """Return the running life, begun if need be. Raises ServerError, ConfigError for a missing variable."""
@@ -102,6 +133,12 @@ class Connection:
 
     def _changed(self) -> None:
         if self._life is not None:
+            changed = changes(self._offered or {}, self._life.offered)
+            if changed:
+                self._log.warning(
+                    "MCP server '%s' has changed tools since they were offered: %s. What was approved of them counts"
+                    " no longer", self.name, changed,
+                )  # fmt: skip
             self._offered = self._life.offered
         self.revision += 1
 
@@ -114,6 +151,9 @@ class Connection:
     async def aclose(self) -> None:
         """End it, and wait until nothing of it is left."""
         self._closed = True
+        if self._again is not None:
+            self._again.cancel()
+            await asyncio.wait((self._again,), timeout=GOODBYE_S)
         if self._life is not None:
             self._life.give_up("it is closed")
         if self._tasks:

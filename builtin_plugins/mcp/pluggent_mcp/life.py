@@ -23,6 +23,7 @@ from mcp_types import Implementation, LoggingMessageNotificationParams, ToolList
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from pluggent_mcp.asked import Asked
+from pluggent_mcp.kin import new_mark
 from pluggent_mcp.link import LONGEST_LINE, Link
 from pluggent_mcp.offered import ListingError, Offered, offered_by
 from pluggent_mcp.process import StartError, started, stop
@@ -112,8 +113,9 @@ class Life:
     async def _transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         if self._server.kind != "stdio":
             return transport(self._server, self.link)
-        child = self._child = await started(self._server, os.environ)
-        stack.push_async_callback(stop, child, self._server.stop_timeout_s)
+        mark = new_mark()
+        child = self._child = await started(self._server, os.environ, mark)
+        stack.push_async_callback(stop, child, self._server.stop_timeout_s, mark)
         return spoken_to(child, self.link, self._server.max_message_bytes, self._server.call_timeout_s)
 
     def _made(self, wire: Wire) -> Client:

@@ -23,6 +23,9 @@ MOST_PAGES = 100
 LONGEST_DESCRIPTION = 2_000
 LONGEST_SCHEMA = 65_536
 LONGEST_NAME = 256
+LONGEST_SHOWN = 100
+MOST_SHOWN = 5
+"""Tools, and characters of their names, in a log."""
 OTHER_WRITING = "x:mcp-write"
 """What a tool does that changes something, destroys nothing, and stays in a closed world: nobody knows where."""
 
@@ -112,6 +115,31 @@ def shown(text: str, limit: int = LONGEST_DESCRIPTION) -> str:
     """
     seen = "".join(char for char in text[: limit * 2] if char in _KEPT or unicodedata.category(char)[0] != "C")
     return seen if len(text) <= limit else f"{seen[:limit]} [... cut: {len(text):,} characters]"
+
+
+def changes(before: Mapping[str, Offered], after: Mapping[str, Offered]) -> str:
+    """Return in words which tools are not what they were, and in what; empty if all are. New ones are no change.
+
+    >>> old = Offered("add", "Adds.", {}, None, "d1")
+    >>> changes({"add": old}, {"add": attrs.evolve(old, description="Adds all.", digest="d2")})
+    "'add' (its description)"
+    """
+    changed = [
+        f"'{shown(name, LONGEST_SHOWN)}' ({', '.join(_differences(old, after[name]))})"
+        for name, old in before.items()
+        if name in after and after[name] != old
+    ]
+    more = f" and {len(changed) - MOST_SHOWN} more" if len(changed) > MOST_SHOWN else ""
+    return ", ".join(changed[:MOST_SHOWN]) + more
+
+
+def _differences(before: Offered, after: Offered) -> list[str]:
+    facts = (
+        ("its description", before.description != after.description),
+        ("its schema", before.schema != after.schema),
+        ("what it says of its effects", before.hints != after.hints),
+    )
+    return [fact for fact, differs in facts if differs] or ["its definition"]
 
 
 async def _listed(client: Client, server: Server) -> list[Tool]:

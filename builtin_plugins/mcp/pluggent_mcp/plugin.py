@@ -20,6 +20,7 @@ from pluggent_mcp.source import Source
 class Mcp:
     """The plugin behind the entry point ``mcp``: a source of tools for each server.
 
+    >>> from pluggent_mcp.settings import Server
     >>> plugin = Mcp(Mcp.Settings(mcpServers={"time": Server(command="mcp-server-time")}))
     >>> [source.prefix for source in plugin.provide_tools(None)]
     ['time__']

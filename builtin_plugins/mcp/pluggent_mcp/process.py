@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 from asyncio.subprocess import PIPE, Process as Child
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from pluggent_mcp.kin import MARKS, Kin, marks_with
 from pluggent_mcp.settings import Server
 
 INHERITED = (
@@ -21,6 +22,8 @@ INSIDE = "PLUGGENT_INSIDE"
 """Says to every process below that a host started it."""
 KILLED_S = 0.5
 """How long is waited for killed processes to be gone; who is buried by nobody stays as a name."""
+MOST_LOOKS = 5
+"""How often processes are killed that others start meanwhile."""
 LOOK_S = 0.02
 """How often a group is looked at that is about to end; nobody tells when a grandchild does."""
 
@@ -29,23 +32,24 @@ class StartError(Exception):
     """The process could not be started."""
 
 
-def environment(server: Server, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of *server*'s process.
+def environment(server: Server, environ: Mapping[str, str], mark: str) -> dict[str, str]:
+    """Return the environment of *server*'s process, by whose *mark* all that it starts is found again.
 
-    >>> environment(Server(command="x", env={"A": "1"}), {"PATH": "/bin", "OPENAI_API_KEY": "s3cret"})
-    {'PATH': '/bin', 'A': '1', 'PLUGGENT_INSIDE': '1'}
+    >>> environment(Server(command="x", env={"A": "1"}), {"PATH": "/bin", "OPENAI_API_KEY": "s3cret"}, "a1")
+    {'PATH': '/bin', 'A': '1', 'PLUGGENT_INSIDE': '1', 'PLUGGENT_MCP_MARKS': 'a1'}
     """
     inherited = {name: environ[name] for name in INHERITED if name in environ}
-    return {**inherited, **server.env, INSIDE: environ.get(INSIDE) or "1"}
+    marks = marks_with(mark, environ.get(MARKS, ""))
+    return {**inherited, **server.env, INSIDE: environ.get(INSIDE) or "1", MARKS: marks}
 
 
-async def started(server: Server, environ: Mapping[str, str]) -> Child:
+async def started(server: Server, environ: Mapping[str, str], mark: str) -> Child:
     """Start *server*'s command in a group of its own. Raises StartError saying what to do."""
     _check_folder(server.cwd)
     try:
         return await asyncio.create_subprocess_exec(
             server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-            cwd=server.cwd or None, env=environment(server, environ), start_new_session=True,
+            cwd=server.cwd or None, env=environment(server, environ, mark), start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError:
         raise StartError(f"there is no command {server.command!r}; install it, or give its whole path") from None
@@ -58,25 +62,43 @@ def _check_folder(cwd: str) -> None:
         raise StartError(f"its cwd {cwd!r} is no folder")
 
 
-async def stop(child: Child, grace_s: float) -> None:
-    """End *child* and all of its group: close its input, wait, SIGTERM, wait, SIGKILL."""
-    killed = False
+async def stop(child: Child, grace_s: float, mark: str) -> None:
+    """End *child* and all that it started: close its input, wait, SIGTERM, wait, SIGKILL.
+
+    That is its group everywhere, and on Linux what left the group too (see kin).
+    """
+    kin = Kin(mark, child.pid)
+    killed = over = False
     try:
+        # In a thread: with thousands of processes it takes long enough for others to notice.
+        await asyncio.to_thread(kin.look)
         if child.stdin is not None:
             child.stdin.close()
         await _exited(child, grace_s)
-        if _signalled(child, signal.SIGTERM):
-            await _gone(child, grace_s)
-            killed = _signalled(child, signal.SIGKILL)
+        await asyncio.to_thread(kin.look)
+        if _signalled(child, kin, signal.SIGTERM):
+            await _gone(child, kin, grace_s)
+            await asyncio.to_thread(kin.look)
+            killed = _signalled(child, kin, signal.SIGKILL)
         if killed:
-            await _gone(child, min(grace_s, KILLED_S))
+            await _gone(child, kin, min(grace_s, KILLED_S))
+        await asyncio.to_thread(_kill_what_is_left, child, kin)
+        over = True
     finally:
-        # Also where the waits above are cancelled: nothing stays behind.
-        _signalled(child, signal.SIGKILL)
+        if not over:  # also where the waits above are cancelled nothing stays behind
+            _kill_what_is_left(child, kin)
         # Nothing public closes pipes that a grandchild in a session of its own still holds.
         transport = getattr(child, "_transport", None)
         if transport is not None:
             transport.close()
+
+
+def _kill_what_is_left(child: Child, kin: Kin) -> None:
+    """Kill, and look again: who is killed may have started another one just before."""
+    for _ in range(MOST_LOOKS):
+        kin.look()
+        if not _signalled(child, kin, signal.SIGKILL):
+            return
 
 
 async def _exited(child: Child, limit_s: float) -> None:
@@ -87,16 +109,17 @@ async def _exited(child: Child, limit_s: float) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _gone(child: Child, limit_s: float) -> None:
+async def _gone(child: Child, kin: Kin, limit_s: float) -> None:
     for _ in range(max(1, round(limit_s / LOOK_S))):
-        if child.returncode is not None and not _signalled(child, 0):
+        if child.returncode is not None and not _signalled(child, kin, 0):
             return
         await asyncio.sleep(LOOK_S)
 
 
-def _signalled(child: Child, number: int) -> bool:
-    """Send *number* to the group; return whether anybody is left in it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+def _signalled(child: Child, kin: Kin, number: int) -> bool:
+    """Send *number* to the group and to who left it; return whether anybody is left."""
+    left = kin.signalled(number)
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
-        return True
-    return False
+        left = True
+    return left

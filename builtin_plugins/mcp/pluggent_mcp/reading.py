@@ -37,7 +37,7 @@ _TABLES = ("env", "headers", "pins")
 
 
 def servers_of(settings: Settings) -> Mapping[str, Server]:
-    """Return all servers of *settings*, those in the file that they name too. Raises ConfigError as ``read_servers``."""
+    """Return all servers of *settings*, those in its file too. Raises ConfigError as ``read_servers``."""
     return {**(read_servers(Path(settings.file).expanduser()) if settings.file else {}), **settings.mcpServers}
 
 

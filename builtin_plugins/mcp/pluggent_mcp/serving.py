@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import Any
 
 import anyio
 from mcp.server.context import ServerRequestContext
@@ -35,7 +35,7 @@ VERSION = "0.1"
 CLAIMED = "claimed:"
 """How the principal of a call begins: what a client calls itself is its own word."""
 OTHERS = "claimed:(others)"
-MOST_CLIENTS = 32
+MOST_CLIENTS = 16
 """Names of clients that are told apart; each has sessions of its own in the host."""
 LONGEST_CLIENT = 64
 WAITING_FOR_EACH = 4
@@ -73,7 +73,10 @@ class Exported:
 
     def server(self) -> Server[Any]:
         """Return what answers: one server for all clients."""
-        return Server(NAME, version=VERSION, on_list_tools=self._list, on_call_tool=self._call)
+        return Server(
+            NAME, version=VERSION, on_list_tools=self._list, on_call_tool=self._call,
+            get_tool_input_schema=self._schema,
+        )  # fmt: skip
 
     # ---- what clients ask ----------------------------------------------------------------
 
@@ -97,6 +100,11 @@ class Exported:
             self._under_way -= 1
         return result(output, context.protocol_version)
 
+    def _schema(self, name: str) -> Mapping[str, Any] | None:
+        """Return the schema of a tool's arguments: the SDK compares headers with it, and would list all tools."""
+        found = self._offered.get(name)
+        return None if found is None else tool(found).input_schema
+
     async def _refreshed(self) -> Mapping[str, HostTool]:
         try:
             return await self.refresh()
@@ -117,7 +125,7 @@ class Exported:
                 await context.session.report_progress(done, total, message or None)
 
         call = self._operations.call_tool(
-            params.name, cast("dict[str, Any]", params.arguments or {}),
+            params.name, params.arguments or {},
             origin=ORIGIN, principal=self._principal(context), on_progress=progressed,
         )  # fmt: skip
         async with AsyncExitStack() as stack:
@@ -149,8 +157,7 @@ async def _caught(call: Any) -> ToolOutput:
         return ToolOutput.error(str(error))
     except PluggentError as error:
         return ToolOutput.error(f"{type(error).__name__}: {error}")
-    except Exception:
-        # Where it says what, it may say what it should not: that is for the log of whoever runs this.
+    except Exception:  # noqa: BLE001 (a fault of the host: what it says is for its log, not for a client)
         _LOG.exception("a call failed in the host")
         return ToolOutput.error("the call failed in the host; its log says why")
     return output

@@ -45,14 +45,14 @@ def tool(offered: HostTool) -> Tool:
         name=spec.name,
         description=spec.description or None,
         input_schema={"type": "object", **schema},
-        annotations=annotations(offered.effects, idempotent=spec.idempotent),
+        annotations=hints(offered.effects, idempotent=spec.idempotent),
     )
 
 
-def annotations(effects: frozenset[str] | None, *, idempotent: bool = False) -> ToolAnnotations | None:
+def hints(effects: frozenset[str] | None, *, idempotent: bool = False) -> ToolAnnotations | None:
     """Return what *effects* say in MCP's words; None where nobody has said anything: clients then expect the worst.
 
-    >>> annotations(frozenset({"network_read"})).model_dump(exclude_none=True, by_alias=True)
+    >>> hints(frozenset({"network_read"})).model_dump(exclude_none=True, by_alias=True)
     {'readOnlyHint': True, 'destructiveHint': False, 'idempotentHint': True, 'openWorldHint': True}
     """
     if effects is None:

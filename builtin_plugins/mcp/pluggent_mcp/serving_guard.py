@@ -33,6 +33,14 @@ class Guard:
         self._hosts = frozenset(host.strip("[]").lower() for host in (*LOOPBACK, *hosts))
         self._token = None if token is None else token.encode()
         self._limit_s = request_timeout_s
+        self._answering: set[asyncio.Task[Any]] = set()
+        self._closing = False
+
+    def close(self) -> None:
+        """End all answers that are under way: streams that would go on for long."""
+        self._closing = True
+        for task in self._answering:
+            task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or let the application answer."""
@@ -42,18 +50,35 @@ class Guard:
         if refused := self._refused(headers, scope["path"]):
             await _answer(send, *refused)
             return
-        begun = False
+        await self._let(scope, receive, send)
+
+    async def _let(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have the application answer, as long as this is not closed."""
+        begun = over = False
 
         async def noted(message: MutableMapping[str, Any]) -> None:
-            nonlocal begun
-            begun = True
+            nonlocal begun, over
             await send(message)
+            begun, over = True, message["type"] == "http.response.body" and not message.get("more_body", False)
 
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
         try:
             await self._app(scope, _timed(receive, self._limit_s), noted)
         except _TooSlowError:
             if not begun:
                 await _answer(send, 408, f"the request took longer than {self._limit_s:g} s to arrive")
+        except asyncio.CancelledError:
+            if not self._closing:
+                raise
+            task.uncancel()
+            if not begun:
+                await _answer(send, 503, "the server is closing")
+            elif not over:
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._answering.discard(task)
 
     def _refused(self, headers: Iterable[tuple[bytes, bytes]], path: str) -> tuple[int, str] | None:
         given = list(headers)

@@ -13,7 +13,7 @@ import queue
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import attrs
@@ -21,6 +21,8 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server.lowlevel.server import Server
 from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+T = TypeVar("T")
 
 READ_BYTES = 65_536
 
@@ -108,7 +110,7 @@ async def _pieces(descriptor: int) -> AsyncGenerator[bytes]:
                 data = os.read(descriptor, READ_BYTES)
             except OSError:
                 data = b""
-            if not _told(loop, lambda data=data: pieces.put_nowait(data)):
+            if not _told(loop, pieces.put_nowait, data):
                 return
 
     threading.Thread(target=read, name="pluggent-mcp-stdin", daemon=True).start()
@@ -117,9 +119,9 @@ async def _pieces(descriptor: int) -> AsyncGenerator[bytes]:
         yield data
 
 
-def _told(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> bool:
+def _told(loop: asyncio.AbstractEventLoop, tell: Callable[[T], object], what: T) -> bool:
     try:
-        loop.call_soon_threadsafe(what)
+        loop.call_soon_threadsafe(tell, what)
     except RuntimeError:  # the loop is closed: nobody wants to know any more
         return False
     return True
@@ -153,8 +155,12 @@ class _Writer:
         loop = asyncio.get_running_loop()
         written: asyncio.Future[bool] = loop.create_future()
 
-        def done(fine: bool) -> None:  # noqa: FBT001 (what became of it)
-            _told(loop, lambda: written.done() or written.set_result(fine))
+        def set_unless_cancelled(fine: bool) -> None:  # noqa: FBT001 (what became of it)
+            if not written.done():
+                written.set_result(fine)
+
+        def done(fine: bool) -> None:  # noqa: FBT001 (the same)
+            _told(loop, set_unless_cancelled, fine)
 
         async with self._lock:
             self._lines.put((line + b"\n", done))

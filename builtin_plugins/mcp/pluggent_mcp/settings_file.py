@@ -50,9 +50,9 @@ def read(path: Path) -> str:
 
 
 def servers_in(text: str) -> Mapping[str, Any]:
-    """Return the servers that *text* has.
+    r"""Return the servers that *text* has.
 
-    >>> list(servers_in('[plugins.pluggent-mcp.mcpServers.time]\\ncommand = "x"'))
+    >>> list(servers_in('[plugins.pluggent-mcp.mcpServers.time]\ncommand = "x"'))
     ['time']
     """
     found: Any = tomllib.loads(text)
@@ -66,28 +66,17 @@ def with_server(text: str, name: str, block: str) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     gap = "" if not text else end if text.endswith("\n") else end * 2
     made = text + gap + block.replace("\n", end)
-    wanted = _set(tomllib.loads(text), name, servers_in(block)[name])
-    try:
-        same = tomllib.loads(made) == wanted
-    except tomllib.TOMLDecodeError:
-        same = False
-    if not same:
+    if not _says(made, _set(tomllib.loads(text), name, servers_in(block)[name])):
         raise ValueError("its servers are written in a way that leaves no room for one more table")
     return made
 
 
 def without_server(text: str, name: str) -> str:
     """Return *text* without the tables of server *name*. Raises ValueError where they cannot be told from the rest."""
-    kept: list[str] = []
     lines = text.splitlines(keepends=True)
     cut = _cut(lines, (*SECTION, name))
-    kept = [line for number, line in enumerate(lines) if number not in cut]
-    made = "".join(kept)
-    try:
-        same = tomllib.loads(made) == _set(tomllib.loads(text), name, None)
-    except tomllib.TOMLDecodeError:
-        same = False
-    if not same:
+    made = "".join(line for number, line in enumerate(lines) if number not in cut)
+    if not _says(made, _set(tomllib.loads(text), name, None)):
         raise ValueError("it is written in a way in which it cannot be told from the rest")
     return made
 
@@ -133,16 +122,33 @@ def _path(line: str) -> tuple[str, ...]:
     return tuple(path)
 
 
+def _says(text: str, document: dict[str, Any]) -> bool:
+    """Say whether *text* is *document*, but for tables that are empty."""
+    try:
+        return _full(tomllib.loads(text)) == _full(document)
+    except tomllib.TOMLDecodeError:
+        return False
+
+
 def _set(document: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """Return *document* with server *name* as *value*, or without it and without tables that are empty then."""
-    tables = [document]
+    """Return *document* with server *name* as *value*, without it for None."""
+    servers = document
     for key in SECTION:
-        tables.append(tables[-1].setdefault(key, {}))
-    if value is not None:
-        tables[-1][name] = value
-        return document
-    del tables[-1][name]
+        servers = servers.setdefault(key, {})
+    if value is None:
+        del servers[name]
+    else:
+        servers[name] = value
     return document
+
+
+def _full(document: dict[str, Any], path: tuple[str, ...] = SECTION) -> dict[str, Any]:
+    """Return *document* without those tables on *path* that are empty: they may stand there, or not."""
+    if not path or path[0] not in document:
+        return document
+    inner = _full(document[path[0]], path[1:])
+    rest = {key: value for key, value in document.items() if key != path[0]}
+    return {**rest, path[0]: inner} if inner else rest
 
 
 def write(path: Path, text: str) -> None:

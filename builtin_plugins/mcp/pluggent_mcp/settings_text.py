@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -60,14 +60,12 @@ def _said(server: Server) -> Iterator[str]:
         yield f"{_key(tool)} = {_value(effects)}"
 
 
-def _proposals(
-    server: Server, proposed: Mapping[str, tuple[str, ...] | None], *, accept: bool
-) -> Iterator[str]:
+def _proposals(server: Server, proposed: Mapping[str, tuple[str, ...] | None], *, accept: bool) -> Iterator[str]:
     for tool, effects in proposed.items():
         if tool in server.effects:
             continue
         if effects is None:
-            yield f"# {_key(tool)} = [\"?\"]  # it says nothing of itself, so it asks"
+            yield f'# {_key(tool)} = ["?"]  # it says nothing of itself, so it asks'
         else:
             yield f"{'' if accept else '# '}{_key(tool)} = {_value(effects)}"
 
@@ -81,7 +79,8 @@ def _value(value: Any) -> str:
         case str():
             return _text(str(value))
         case Mapping():
-            return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
+            items = cast("Mapping[str, Any]", value).items()
+            return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in items) + " }"
         case _:
             return "[" + ", ".join(_value(item) for item in value) + "]"
 

@@ -29,8 +29,11 @@ class Source:
         self._closed = False
 
     @property
-    def revision(self) -> int:
-        return 0 if self._connection is None else self._connection.revision
+    def revision(self) -> int | None:
+        """Grows with each change; None, so that the next session asks again, while the server was never there."""
+        if self._connection is None:
+            return 0
+        return None if self._connection.missing else self._connection.revision
 
     async def tools(self) -> Iterable[Tool]:
         """Start the server if need be. Raises ToolError saying why it cannot be used, ConfigError for its settings."""

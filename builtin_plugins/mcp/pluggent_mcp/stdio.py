@@ -28,6 +28,8 @@ MOST_UNREAD_BYTES = 1 << 20
 """What may lie unread, beside what the pipe itself holds, before the sender of a request waits, and of all else."""
 AT_ONCE = 64
 """Lines that are read before the rest of the program has its turn."""
+WATCH_S = 0.5
+"""How often a process is looked at that says nothing."""
 LAST_WORDS_S = 0.5
 """How long the exit code and the rest of stderr are waited for."""
 
@@ -43,6 +45,7 @@ async def spoken_to(
     silent = asyncio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_listen, child, link, silent)
+        tasks.start_soon(_watch, child, link)
         try:
             yield Lines(child, link, max_bytes, silent), Pipe(child, link, patience_s)
         finally:
@@ -54,6 +57,14 @@ async def _listen(child: Child, link: Link, over: asyncio.Event) -> None:
     while data := await child.stderr.read(READ_BYTES):
         link.said(data)
     over.set()
+
+
+async def _watch(child: Child, link: Link) -> None:
+    """Notice that *child* has ended where its pipes do not: who it started may hold them open."""
+    while child.returncode is None:  # noqa: ASYNC110 (its wait() waits for the pipes too)
+        await asyncio.sleep(WATCH_S)
+    await asyncio.sleep(LAST_WORDS_S)
+    link.end(_ending(child))
 
 
 class Lines:

@@ -130,6 +130,9 @@ class Wire:
         if not isinstance(tool, dict):
             raise TypeError("it is no object")
         given = cast("dict[str, Any]", tool)
+        how: Any = given.get("execution")
+        if isinstance(how, dict) and cast("dict[str, Any]", how).get("taskSupport") == "required":
+            raise ValueError("it is for clients with tasks, which this one is not")
         known = _plain(given)
         Tool.model_validate(known, by_name=False)
         if isinstance(result := given.get("outputSchema"), dict):

@@ -56,6 +56,8 @@ class Contents:
 
     def parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """Return *parts* without secrets; one that is cut into several parts of one sort is one all the same."""
+        if not parts:
+            return parts
         made = list(map(self._part, parts))
         for sort in ((Text, Refusal), (Reasoning,)):
             self._said(parts, made, [at for at, part in enumerate(parts) if isinstance(part, sort)])

@@ -12,6 +12,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import NamedTuple
 
 import attrs
 
@@ -36,22 +38,54 @@ LEAST_BITS = 2.75
 """Entropy a character (Shannon, 1948) of what may be a password."""
 
 
+class Written(NamedTuple):
+    """The patterns of a shape as they are written: ``head`` behind ``before``, which may have ``begun``."""
+
+    before: str
+    head: str
+    begun: str
+    body: str
+    end: str
+    flags: re.RegexFlag
+
+
 @attrs.frozen(eq=False)
 class Shape:
     """One kind of secret; see above. ``group`` is the one of ``head`` that is hidden, 0 for all of it."""
 
     kind: str
     anchors: tuple[str, ...]
-    head: re.Pattern[str]
-    bare: re.Pattern[str]
-    alive: re.Pattern[str]
-    bare_alive: re.Pattern[str]
+    written: Written
     width: int
-    body: re.Pattern[str] | None = None
-    end: re.Pattern[str] | None = None
     group: str | int = 0
     check: Callable[[re.Match[str]], bool] | None = None
     border: bool = False
+
+    # Made when the first anchor is met: all of them at once are most of what loading this plugin costs.
+
+    @cached_property
+    def head(self) -> re.Pattern[str]:
+        return re.compile(self.written.before + self.written.head, self.written.flags)
+
+    @cached_property
+    def bare(self) -> re.Pattern[str]:
+        return re.compile(self.written.head, self.written.flags)
+
+    @cached_property
+    def alive(self) -> re.Pattern[str]:
+        return re.compile(self.written.before + self.written.begun, self.written.flags)
+
+    @cached_property
+    def bare_alive(self) -> re.Pattern[str]:
+        return re.compile(self.written.begun, self.written.flags)
+
+    @cached_property
+    def body(self) -> re.Pattern[str] | None:
+        return re.compile(self.written.body, self.written.flags) if self.written.body else None
+
+    @cached_property
+    def end(self) -> re.Pattern[str] | None:
+        return re.compile(self.written.end, self.written.flags) if self.written.end else None
 
     def find(self, text: str, pos: int, end: int, *, fresh: bool) -> re.Match[str] | None:
         """Return the first secret of this shape from *pos* on, before *end*.
@@ -86,26 +120,14 @@ def shape(
     folded: bool = False,
 ) -> Shape:
     """Make a shape that begins with one of *starts*, goes on with *rest*, and may be cut within *going_on*."""
-    flags = re.ASCII | (re.IGNORECASE if folded else 0)
+    flags = re.ASCII | re.IGNORECASE if folded else re.ASCII
     words = sorted(starts, key=len, reverse=True)
     first = "|".join(map(re.escape, words))
     cuts = sorted({word[:length] for word in words for length in range(1, len(word))})
     before = _BORDER if border else ""
     begun = rf"(?:(?:{first})(?:{going_on})\Z|(?:{'|'.join(map(re.escape, cuts))})\Z)"
-    return Shape(
-        kind,
-        tuple(word.lower() for word in words),
-        re.compile(f"{before}(?:{first}){rest}", flags),
-        re.compile(f"(?:{first}){rest}", flags),
-        re.compile(f"{before}{begun}", flags),
-        re.compile(begun, flags),
-        width,
-        re.compile(body, flags) if body else None,
-        re.compile(end, flags) if end else None,
-        group,
-        check,
-        border,
-    )
+    written = Written(before, f"(?:{first}){rest}", begun, body, end, flags)
+    return Shape(kind, tuple(word.lower() for word in words), written, width, group, check, border)
 
 
 def _key(kind: str, starts: Iterable[str], letters: str, least: int, *, border: bool = False,

@@ -106,6 +106,8 @@ def key_holder(options: argparse.Namespace, console: Console) -> str:
     holders = [name for name, digest in known.items() if hmac.compare_digest(digest, own)]
     if not holders:
         raise ConfigError("--key", ["is the key of nobody in [approvers] of the settings"])
+    if len(holders) > 1:
+        raise ConfigError("--key", [f"is the key of {' and '.join(holders)}; whose approval it is nobody can say"])
     return f"key:{holders[0]}"
 
 

@@ -190,11 +190,12 @@ def _remember(setup: Setup, plugins: Iterable[tuple[PluginRecord, str, str]]) ->
 
 def check_missing(setup: Setup) -> None:
     """Raise ConfigError for plugins with hooks that ran in this environment and are not installed any more."""
-    installed = {item.name for item in setup.discovery.distributions}
-    if missing := setup.remembered().missing(installed):
+    # One that is still there without its hooks is gone, too.
+    hooks = {record.id for record in setup.catalog().by_kind("hooks")}
+    if missing := setup.remembered().missing(hooks):
         raise ConfigError("plugins", [
-            f"plugin '{id}' has hooks and ran here before, and is not installed any more: a policy may be missing;"
-            f" install it again, or agree that it is gone: pluggent trust --revoke --plugin {id}"
+            f"plugin '{id}' has hooks and ran here before, and is not installed any more, or without them: a policy may"
+            f" be missing; install it again, or agree that it is gone: pluggent trust --revoke --plugin {id}"
             for id in missing
         ])  # fmt: skip
 

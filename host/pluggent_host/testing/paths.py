@@ -4,19 +4,24 @@
         def composition(self):
             return {"plugins": [MyPolicy()], "config": HostSettings(strict=True)}
 
-The tests need pytest and no plugin of it. The paths stand in paths_table.py, what operations they can
+Paths of your own, such as those that a plugin adds, are values beside ours:
+
+    class TestMyPaths(PathMatrix):
+        paths = (EntryPath("shout", ("Session.say",), {"api": (TURN, *ROUND, OUTPUT)}, way=shouting),)
+
+The tests need pytest and no plugin of it. Our paths stand in paths_table.py, what operations they can
 contain in paths_operations.py, what a plugin can do wrong in paths_probes.py, and what has to hold then
 in paths_checks.py. ``print(path_matrix())`` shows which hook fires on which path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from itertools import product
 from pathlib import Path
-from tempfile import mkdtemp
+from secrets import token_hex
 from types import MappingProxyType
 from typing import Any
 
@@ -30,13 +35,13 @@ from pluggent_host.chains import build
 from pluggent_host.host import Host
 from pluggent_host.sync import SyncHost
 from pluggent_host.testing import paths_checks as checks
+from pluggent_host.testing.paths_cells import SYNCHRONOUS, cells_of
 from pluggent_host.testing.paths_entries import missing_entries, missing_hooks
 from pluggent_host.testing.paths_operations import EVERYWHERE, EntryPath
 from pluggent_host.testing.paths_playing import Plugins, play
 from pluggent_host.testing.paths_probes import (
     FAULTS,
     FIRED,
-    NOT_REFUSING,
     Act,
     Probe,
     changed,
@@ -50,46 +55,11 @@ from pluggent_host.testing.paths_stage import Log, Stage
 from pluggent_host.testing.paths_table import PATHS
 from pluggent_host.turn_result import TurnResult
 
-__all__ = ["PATHS", "PathMatrix", "path_matrix"]
+__all__ = ["PATHS", "EntryPath", "PathMatrix", "path_matrix"]
 
 
 # ---- the cells --------------------------------------------------------------------------
 
-
-def _cells(names: Callable[[str], Iterable[str]]) -> list[Any]:
-    return [
-        pytest.param(path, hook, name, id=f"{path.name}-{hook}-{name}")
-        for path in PATHS.values()
-        for hook in path.about()
-        for name in names(hook)
-    ]
-
-
-def _of_hook(hook: str, paths: Iterable[EntryPath]) -> list[Any]:
-    faults = FAULTS[HookKind.SINK]
-    return [pytest.param(path, fault, id=f"{path.name}-{hook}-{fault}") for path in paths for fault in faults]
-
-
-def _faults(hook: str) -> Iterable[str]:
-    return () if hook in NOT_REFUSING else FAULTS[HOOKS[hook].kind]
-
-
-def _changes(hook: str) -> Iterable[str]:
-    if HOOKS[hook].kind is not HookKind.TRANSFORM:
-        return ()
-    return ("changes", "fails") if hook in SYNCHRONOUS else ("changes",)
-
-
-SYNCHRONOUS = ("transform_delta",)
-"""Transforms that cannot be awaited, and whose failure only holds a stream back."""
-
-REFUSALS = _cells(_faults)
-CHANGES = _cells(_changes)
-FAILING_SINKS = _of_hook("write_record", PATHS.values())
-FAILING_APPROVERS = _of_hook(
-    "resolve_approval",
-    (path for path in PATHS.values() if path.times("resolve_approval") and path.settings.get("on_ask") != "pause"),
-)
 EVERY_PATH = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 LATE_S = (0.005, 0.1)
 """How long a late hook is waited for: briefly, longer where a busy machine was late before it, then as usual."""
@@ -101,15 +71,15 @@ RESULT_HOOKS = frozenset(
 Witnessed = Callable[[EntryPath], Stage]
 
 
-def path_matrix(hooks: Iterable[str] = FIRED) -> str:
-    """Return the table of paths and hooks, in Markdown: how often each hook fires on each path.
+def path_matrix(hooks: Iterable[str] = FIRED, paths: Iterable[EntryPath] = tuple(PATHS.values())) -> str:
+    """Return the table of *paths* and *hooks*, in Markdown: how often each hook fires on each path.
 
     >>> print(path_matrix(["decide_input", "decide_tool_call"]).splitlines()[2])
     | say | 1 | 1 |
     """
     columns = tuple(hooks)
     rows = [["path", *columns], ["---"] * (len(columns) + 1)]
-    rows += [[path.name, *(_cell(path, hook) for hook in columns)] for path in PATHS.values()]
+    rows += [[path.name, *(_cell(path, hook) for hook in columns)] for path in paths]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -125,7 +95,7 @@ class PathMatrix:
 
     The suite opens hosts with that and with parts of its own: plugins that watch, refuse, fail and
     change in every hook, tools called ``probe_…``, the models ``paths/m`` and ``paths-other/m``,
-    the memory store ``paths``. It goes every path of ``paths_table.PATHS`` and fails on one where
+    the memory store ``paths``. It goes every path of ``paths`` and fails on one where
 
     - a hook is not fired exactly once for each operation, where it belongs (yours: not at all);
     - what a hook refuses, in whatever way, has an effect all the same or is seen by anybody;
@@ -134,6 +104,12 @@ class PathMatrix:
 
     Plugins of yours that refuse what they do not know have to let these parts pass. ``left_out``
     maps paths that your composition does not have to the reason.
+
+    ``paths`` are ours, every one in ``PATHS``; set it to go others, or others too: ``(*PATHS.values(),
+    *MINE)``. See EntryPath for what one is made of. What it executes notes that in the log that its
+    ``plugins`` are given: ``log.note("ran", "mark-one")`` where something is done, by the mark that its
+    arguments carry; ``log.note("told", text)`` where somebody else is handed what came of it. What it
+    makes begins with one of the words in ``paths_probes.SECRET``, so that it can be looked for.
 
     >>> class TestPaths(PathMatrix):
     ...     def composition(self):
@@ -146,6 +122,13 @@ class PathMatrix:
     """
 
     left_out: Mapping[str, str] = MappingProxyType({})
+    paths: Sequence[EntryPath] = tuple(PATHS.values())
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Make the cells of each test."""
+        cells = cells_of(metafunc.function.__name__, self.paths)
+        if cells is not None:
+            metafunc.parametrize(*cells)
 
     def composition(self) -> Mapping[str, Any]:
         """Return what you give to Host.open, plugins made anew. Your ``model`` and ``approver`` do not count."""
@@ -167,7 +150,8 @@ class PathMatrix:
         """Go *path* once, in a folder of its own below *folder*; skip one that is left out."""
         if path.name in self.left_out:
             pytest.skip(self.left_out[path.name])
-        return play(path, self, self.composition(), Path(mkdtemp(dir=folder)), plugins, **more)
+        # Not made before something is put there: most runs keep nothing.
+        return play(path, self, self.composition(), folder / token_hex(8), plugins, **more)
 
     def probed(
         self, path: EntryPath, folder: Path, hook: str, act: Act, at: int,
@@ -209,30 +193,29 @@ class PathMatrix:
 
     # ---- the registry --------------------------------------------------------------------
 
+    def _known(self) -> Mapping[str, EntryPath]:
+        return {**PATHS, **{path.name: path for path in self.paths}}
+
     def test_every_public_method_is_on_a_path_or_has_a_reason_not_to_be(self) -> None:
-        assert missing_entries(PATHS.values()) == []
+        assert missing_entries(self._known().values()) == []
 
     def test_every_hook_of_the_contract_is_on_a_path(self) -> None:
-        assert missing_hooks(PATHS.values()) == []
+        assert missing_hooks(self._known().values()) == []
 
     def test_every_path_that_is_left_out_is_one(self) -> None:
-        assert sorted(self.left_out.keys() - PATHS.keys()) == []
+        assert sorted(self.left_out.keys() - self._known().keys()) == []
 
     # ---- everything fires ----------------------------------------------------------------
 
-    @EVERY_PATH
     def test_every_hook_fires_once_for_each_operation(self, path: EntryPath, witnessed: Witnessed) -> None:
         checks.fired_as_often(witnessed(path))
 
-    @EVERY_PATH
     def test_every_decision_is_recorded_before_it_has_an_effect(self, path: EntryPath, witnessed: Witnessed) -> None:
         checks.recorded_before(witnessed(path))
 
-    @EVERY_PATH
     def test_every_attempt_is_reserved_and_settled(self, path: EntryPath, witnessed: Witnessed) -> None:
         checks.reserved_and_settled(witnessed(path))
 
-    @EVERY_PATH
     def test_every_hook_of_the_application_is_reached(
         self, path: EntryPath, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -243,7 +226,6 @@ class PathMatrix:
 
         assert reach.missed(path, stage.ours) == []
 
-    @EVERY_PATH
     def test_an_observer_that_fails_changes_nothing(self, path: EntryPath, folder: Path, witnessed: Witnessed) -> None:
         _, stage = self.probed(path, folder, "observe", FAULTS[HookKind.SINK]["fails"][0], 0)
 
@@ -251,7 +233,6 @@ class PathMatrix:
 
     # ---- what is refused, and what is changed --------------------------------------------
 
-    @pytest.mark.parametrize(("path", "hook", "fault"), REFUSALS)
     def test_what_a_hook_refuses_has_no_effect(self, path: EntryPath, hook: str, fault: str, folder: Path) -> None:
         acts, last = FAULTS[HOOKS[hook].kind][fault], path.times(hook)
         # Each firing of it in turn is denied; of all else that goes wrong the last one is enough.
@@ -261,14 +242,12 @@ class PathMatrix:
             assert probe.hit is not None, f"{path.name}: {hook} was not fired {at} times"
             checks.stopped(stage, probe.hit)
 
-    @pytest.mark.parametrize(("path", "fault"), FAILING_SINKS)
     def test_what_a_sink_cannot_record_has_no_effect(self, path: EntryPath, fault: str, folder: Path) -> None:
         for operation, act in product(path.decided(), FAULTS[HookKind.SINK][fault]):
             probe, stage = self.probed(path, folder, "write_record", act, 1, matters=decides_on(operation))
             assert probe.hit is not None, f"{path.name}: no sink was told of a decision on a {operation}"
             checks.stopped(stage, probe.hit)
 
-    @pytest.mark.parametrize(("path", "fault"), FAILING_APPROVERS)
     def test_an_approver_that_fails_has_agreed_to_nothing(self, path: EntryPath, fault: str, folder: Path) -> None:
         def unapproved(log: Log) -> tuple[object, ...]:
             return tuple(without_approvers(path.plugins(log)))
@@ -280,7 +259,6 @@ class PathMatrix:
             assert probe.hit is not None, f"{path.name}: nobody was asked"
             checks.stopped(stage, probe.hit)
 
-    @pytest.mark.parametrize(("path", "hook", "way"), CHANGES)
     def test_what_a_hook_changes_is_what_counts(self, path: EntryPath, hook: str, way: str, folder: Path) -> None:
         def change(event: Any) -> Any:
             return changed(hook, event)

@@ -14,11 +14,10 @@ from pluggent_hookspecs import events as e
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_host.testing.paths_probes import CHANGED_MARK, SECRET, TEMPERATURE, scope_of
+from pluggent_host.testing.paths_probes import ANSWERED, CHANGED_MARK, MARK, SECRET, TEMPERATURE, scope_of
 from pluggent_host.testing.paths_stage import ENTERED, EXECUTED, Noted, Stage
 
 _TOKEN = re.compile(rf"\b(?:{'|'.join(SECRET)})-[a-z0-9-]+")
-_MARK = re.compile(r"\bmark-[a-z]+")
 
 
 def executed(noted: Iterable[Noted]) -> list[str]:
@@ -64,14 +63,17 @@ def _why(stage: Stage) -> str:
 
 
 def recorded_before(stage: Stage) -> None:
-    """Every decision was recorded by the sink before what it allowed was executed, and observers heard the same."""
+    """Every decision was recorded by the sink before what it allowed was executed, and observers heard the same.
+
+    What a person answers to a question is in no record.
+    """
     log, open_calls = stage.log, Counter[str]()
     allowed: set[str] = set()
     for each in log.noted:
         match each.what, each.value:
             case "recorded", DecisionMade(verdict="allow" | "approved" | "respond") as made:
                 open_calls[made.operation] += 1
-                allowed.update(_MARK.findall(made.arguments_json.decode()))
+                allowed.update(MARK.findall(made.arguments_json.decode()))
             case "ran", mark:
                 assert mark in allowed, f"{stage.path.name}: '{mark}' ran before a sink had the decision about it"
             case "questioned", _:
@@ -91,6 +93,7 @@ def recorded_before(stage: Stage) -> None:
     decided = sum(count for hook, count in fired.items() if hook.startswith("decide_"))
     voted = [made for made in sunk if any(vote.plugin in stage.watching for vote in made.votes)]
     assert len(voted) == decided, f"{stage.path.name}: {decided} times was decided, and {len(voted)} times recorded"
+    assert ANSWERED not in stage.records(), f"{stage.path.name}: what a person answered is recorded"
 
 
 def reserved_and_settled(stage: Stage) -> None:
@@ -127,7 +130,7 @@ def stopped(stage: Stage, event: Any) -> None:
             same = _later(stage, "asked", lambda request: request.messages == event.request.messages)
             _nothing(stage, same, "the model was asked")
         case e.ToolCallEvent():
-            _not_run(stage, _MARK.findall(event.arguments_json.decode()))
+            _not_run(stage, MARK.findall(event.arguments_json.decode()))
         case e.ReserveEvent():
             _unpaid(stage, event)
         case e.ApprovalEvent():
@@ -185,7 +188,7 @@ def _not_run(stage: Stage, marks: Iterable[str]) -> None:
 
 
 def _calls_not_run(stage: Stage, calls: Iterable[ToolCall]) -> None:
-    _not_run(stage, [mark for call in calls for mark in _MARK.findall(call.arguments)])
+    _not_run(stage, [mark for call in calls for mark in MARK.findall(call.arguments)])
 
 
 def _first(text: str) -> list[str]:
@@ -209,7 +212,7 @@ def _unpaid(stage: Stage, event: e.ReserveEvent) -> None:
 
 def _unrecorded(stage: Stage, made: DecisionMade) -> None:
     if made.operation == "tool_call":
-        _not_run(stage, _MARK.findall(made.arguments_json.decode()))
+        _not_run(stage, MARK.findall(made.arguments_json.decode()))
     else:
         _nothing(stage, stage.log.after("hit", until="recorded"), f"the {made.operation} went on without a record")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 
+from pluggent_hookspecs.commands import HostOperations
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.tools import ToolContext
@@ -14,8 +15,8 @@ from pluggent_host.session import Session
 from pluggent_host.sync import SyncHost, SyncMemory, SyncSession
 from pluggent_host.testing.paths_operations import NO_OPERATION as HOOKS_WITHOUT, EntryPath
 
-DOORS: tuple[type, ...] = (Host, Session, SyncHost, SyncSession, SyncMemory, ToolContext, MemoryAccess)
-"""What applications and tools hold in their hands."""
+DOORS: tuple[type, ...] = (Host, Session, SyncHost, SyncSession, SyncMemory, ToolContext, MemoryAccess, HostOperations)
+"""What applications, tools and commands hold in their hands."""
 
 NO_OPERATION: Mapping[str, str] = {
     "Host.aclose": "it ends things",

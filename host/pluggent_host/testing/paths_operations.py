@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 from pluggent_hookspecs.hooks import HOOKS
@@ -21,7 +21,7 @@ class Operation:
     """One kind of operation: the hooks that fire for one of it, and what it executes, if it gets so far.
 
     ``executes`` is ``asked`` (a provider), ``ran`` (a tool), ``wrote`` or ``read`` (a store),
-    ``questioned`` (a person), or empty.
+    ``questioned`` (a person), or empty: what the log of a path has to say once for each.
     """
 
     name: str
@@ -111,14 +111,14 @@ class EntryPath:
     """One way into operations of the host.
 
     ``enters`` are the public methods that it goes through. ``does`` are its operations by their
-    origin (``tool``: below a running tool). ``way`` goes it, given a Stage and, unless it opens
-    one itself, a host. ``replies`` are the model's, ``other`` those of a second model; ``plugins``
-    makes further plugins of the path (given the log); ``nested`` is what the tool ``probe_nested``
-    does; ``settings`` are fields of HostSettings. ``installed``: the suite's plugins come by entry
-    point instead of in code; ``functions``: its tools are functions instead of objects; ``durable``:
-    its sessions have to be kept. ``cut`` and ``whole`` are how the model streams. ``repeats`` are
-    operations that it shares with another path, which tests them against what refuses and changes
-    them; on this one they have to fire.
+    origin (``tool``: below a running tool). ``way`` goes it, given a Stage and, unless it ``opens``
+    one itself, a host; it may be a coroutine function. ``replies`` are the model's, ``other`` those
+    of a second model; ``plugins`` makes further plugins of the path (given the log); ``nested`` is
+    what the tool ``probe_nested`` does; ``settings`` are fields of HostSettings. ``installed`` says
+    which of the suite's plugins come by entry point instead of in code; ``functions``: its tools
+    are functions instead of objects; ``durable``: its sessions have to be kept. ``cut`` and
+    ``whole`` are how the model streams. ``repeats`` are operations that it shares with another
+    path, which tests them against what refuses and changes them; on this one they have to fire.
     """
 
     name: str
@@ -130,7 +130,7 @@ class EntryPath:
     nested: Callable[[Any, Any], Any] | None = None
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     opens: bool = False
-    installed: bool = False
+    installed: Literal["nothing", "tools", "everything"] = "nothing"
     functions: bool = False
     durable: bool = False
     repeats: tuple[Operation, ...] = ()

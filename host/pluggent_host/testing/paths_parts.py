@@ -18,7 +18,7 @@ from pluggent_hookspecs.tools import ToolContext
 
 from pluggent_host.session import Session
 from pluggent_host.testing.fakes import Reply, call
-from pluggent_host.testing.paths_probes import plugin
+from pluggent_host.testing.paths_probes import ANSWERED, plugin
 from pluggent_host.testing.paths_stage import Log, Stage
 from pluggent_host.turn_stream import TurnStream
 
@@ -100,9 +100,15 @@ async def nested_question(context: ToolContext, on: Stage) -> str:
     return type(answer).__name__
 
 
+async def nested_agreed(context: ToolContext, on: Stage) -> str:
+    """Ask the model with a conversation that somebody else wrote, once a person has agreed."""
+    conversation = [Message.user("a question"), Message.assistant("go on"), Message.user("the rest of it")]
+    return (await context.call_model(conversation, ask="somebody else wrote it")).message.text
+
+
 async def nested_all(context: ToolContext, on: Stage) -> str:
-    """Ask the model, call another tool, and use memory."""
-    answer = await nested_model(context, on)
+    """Ask the model and a person, call another tool, and use memory."""
+    answer = f"{await nested_model(context, on)} {await nested_question(context, on)}"
     return f"{answer} {await nested_tool(context, on)} {await nested_memory(context, on)}"
 
 
@@ -122,6 +128,21 @@ def asking(hook: str) -> Callable[[Log], tuple[object, ...]]:
     return made
 
 
+def agreeing(log: Log) -> tuple[object, ...]:
+    """Return a policy that asks for nothing, and somebody who agrees to what the host itself asks for."""
+
+    def ask(event: object) -> None:
+        log.note("asking", event, "decide_model_request")
+
+    def agree(event: object) -> bool:
+        return True
+
+    return (
+        plugin("Watcher", decide_model_request=ask),
+        plugin("Agreeable", band="host-last", resolve_approval=agree),
+    )
+
+
 def approving(hook: str) -> Callable[[Log], tuple[object, ...]]:
     """Return what makes a policy that asks in *hook*, and somebody who agrees to all."""
 
@@ -136,7 +157,7 @@ def knowing(log: Log) -> tuple[object, ...]:
 
     def answer(event: object) -> Accepted:
         log.note("questioned", event)
-        return Accepted({"town": "Oslo"})
+        return Accepted({"town": ANSWERED})
 
     return (plugin("Knowing", band="host-last", answer_question=answer),)
 

@@ -37,16 +37,17 @@ def play(
     stage.ours = (listener(log), *plugins(log), *path.plugins(log))
     names = ("paths", "paths-other") if path.other else ("paths",)
     models, store, tools = [Model(log, name, path) for name in names], Store(log), Tools(stage)
-    if path.installed:
+    if path.installed == "everything":
         _install(stage.options, [*models, store, tools, *stage.ours])
-        stage.options["tools"] = [*stage.options["tools"], "paths-tools"]
     else:
         stage.options["plugins"] = [*stage.options["plugins"], Capabilities(models, store), *stage.ours]
-        stage.options["tools"] = [*stage.options["tools"], *tools.all()]
-    if path.opens:
-        path.way(stage)
-    else:
-        asyncio.run(asyncio.wait_for(_opened(stage), PATIENCE_S))
+    if path.installed == "tools":
+        _install(stage.options, [tools])
+    given = tools.all() if path.installed == "nothing" else ["paths-tools"]
+    stage.options["tools"] = [*stage.options["tools"], *given]
+    going = path.way(stage) if path.opens else _opened(stage)
+    if going is not None:
+        asyncio.run(asyncio.wait_for(going, PATIENCE_S))
     return stage
 
 

@@ -9,12 +9,14 @@ what a transform makes of its event. A new hook is known here by its kind and it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
 from pluggent_hookspecs import events as e
+from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.decisions import Deny, Window
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import HookKind, hookimpl
@@ -252,6 +254,12 @@ def without_approvers(plugins: Iterable[object]) -> Iterator[object]:
 SECRET = ("said", "reply", "answer", "result", "shown", "kept", "item")
 """How texts begin that something of ours has made; ``clean`` is what a transform makes of them."""
 
+ANSWERED = "Oslo"
+"""What a person answers to a question: for the tool that asked, and in no record."""
+
+MARK = re.compile(r"\bmark-[a-z]+")
+"""What the arguments of a call carry somewhere, so that what is run can be told apart."""
+
 TEMPERATURE = 0.125
 CHANGED_MARK = "-changed"
 
@@ -283,11 +291,12 @@ def changed(hook: str, event: Any) -> Any:
         case e.ModelResponseEvent():
             return attrs.evolve(event.response, message=_message(event.response.message))
         case e.ToolCallEvent():
-            return {**event.arguments, "mark": f"{event.arguments['mark']}{CHANGED_MARK}"}
+            return _everywhere(event.arguments, lambda text: MARK.sub(rf"\g<0>{CHANGED_MARK}", text))
         case e.ToolResultEvent():
             output = event.output
             for_user = None if output.for_user is None else cleaned(output.for_user)
-            return attrs.evolve(output, for_model=cleaned(_plain(output.for_model)), for_user=for_user)
+            data = _everywhere(output.data, cleaned)
+            return attrs.evolve(output, for_model=cleaned(_plain(output.for_model)), for_user=for_user, data=data)
         case e.MemoryWriteEvent() | e.MemoryResultEvent():
             return [_item(item) for item in event.items]
         case _:
@@ -301,6 +310,17 @@ def _message(message: Message) -> Message:
 
 def _plain(content: Any) -> str:
     return content if isinstance(content, str) else "".join(getattr(part, "text", "") for part in content)
+
+
+def _everywhere(value: Json, change: Callable[[str], str]) -> Any:
+    """Return *value* with every text in it changed, but for keys."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _everywhere(each, change) for key, each in value.items()}
+    if isinstance(value, Sequence):
+        return [_everywhere(each, change) for each in value]
+    return value
 
 
 def _item(item: MemoryItem) -> MemoryItem:

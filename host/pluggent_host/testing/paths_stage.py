@@ -76,7 +76,8 @@ class Opener(Protocol):
 class Stage:
     """One run of one path. ``options`` are what every host of it is opened with.
 
-    ``ours`` are the suite's own plugins with hooks, ``watching`` the ids that its witness may have.
+    ``folder`` is its own and need not be there yet. ``ours`` are the suite's own plugins with
+    hooks, ``watching`` the ids that its witness may have.
     """
 
     path: EntryPath
@@ -136,8 +137,12 @@ class Stage:
         told = [repr(each.value) for each in self._told()]
         return "\n".join([*self.returned, *told, *self._kept()])
 
+    def records(self) -> str:
+        """Return everything that observers, sinks and files have."""
+        return "\n".join([*(repr(each.value) for each in self.log.of("observed", "recorded")), *self._kept()])
+
     def _told(self) -> list[Noted]:
-        told = self.log.of("observed", "recorded", "streamed", "asked")
+        told = self.log.of("observed", "recorded", "streamed", "asked", "told")
         if self.options["config"].stream != "provisional":
             return told
         # What is shown provisionally may be discarded; what came before such an event is void.

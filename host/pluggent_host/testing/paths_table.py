@@ -56,6 +56,8 @@ SILENT_CALL: tuple[Operation, ...] = (TURN, *ROUND, TOOL, *ROUND, OUTPUT)
 MEMORY: tuple[Operation, ...] = (WRITE, WRITE, READ, READ, READ)
 MEMORY_ACCESS = tuple(f"MemoryAccess.{name}" for name in ("save", "delete", "get", "list", "search"))
 SYNC_MEMORY = tuple(name.replace("MemoryAccess", "SyncMemory") for name in MEMORY_ACCESS)
+BELOW_ALL: tuple[Operation, ...] = (MODEL, QUESTION, TOOL, *MEMORY)
+BELOW_TOOL = tuple(f"ToolContext.{name}" for name in ("call_tool", "call_model", "elicit", "memory"))
 PAUSING = {"on_ask": "pause"}
 
 # ---- turns ------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ TURNS = (
         ways.saying_once(output=SCHEMA), ("reply-1 has no form", '{"town": "reply-2"}'),
     ),
     EntryPath(
-        "installed", (SAY, "Host.open"), {"api": CALL_TURN}, ways.saying_once(), ONE_CALL, installed=True
+        "installed", (SAY, "Host.open"), {"api": CALL_TURN}, ways.saying_once(), ONE_CALL, installed="everything"
     ),
 )  # fmt: skip
 
@@ -111,9 +113,9 @@ STREAMS = (
         ("reply-1 in words that break off",), cut=3,
     ),
     EntryPath(
-        "stream-nested", (STREAMING, "ToolContext.call_tool", "ToolContext.call_model", "ToolContext.memory"),
-        {"stream": (TURN, *ROUND, TOOL, *ROUND, STREAM, OUTPUT), "tool": (MODEL, TOOL, *MEMORY)}, ways.stream,
-        (calls("nested", "outer"), "answer-inner", "reply-2 in words"), nested=parts.nested_all,
+        "stream-nested", (STREAMING, *BELOW_TOOL),
+        {"stream": (TURN, *ROUND, TOOL, *ROUND, STREAM, OUTPUT), "tool": BELOW_ALL}, ways.stream,
+        (calls("nested", "outer"), "answer-inner", "reply-2 in words"), nested=parts.nested_all, plugins=parts.knowing,
     ),
 )  # fmt: skip
 
@@ -168,6 +170,11 @@ BELOW = (
         (calls("nested", "outer"), "answer-inner", "reply-2"), nested=parts.nested_model,
     ),
     EntryPath(
+        "nested-model-agreed", ("ToolContext.call_model",), {"api": SILENT_CALL, "tool": (MODEL, APPROVAL)},
+        ways.saying_once(), (calls("nested", "outer"), "answer-inner", "reply-2"), nested=parts.nested_agreed,
+        plugins=parts.agreeing,
+    ),
+    EntryPath(
         "nested-memory", ("ToolContext.memory", *MEMORY_ACCESS), {"api": SILENT_CALL, "tool": MEMORY},
         ways.saying_once(), NESTED_CALL, nested=parts.nested_memory,
     ),
@@ -176,9 +183,9 @@ BELOW = (
         NESTED_CALL, nested=parts.nested_question, plugins=parts.knowing,
     ),
     EntryPath(
-        "call_tool-nested", (CALL, "ToolContext.call_tool", "ToolContext.call_model", "ToolContext.memory"),
-        {"api": (TOOL,), "tool": (MODEL, TOOL, *MEMORY)}, ways.calling("nested", "outer"), ("answer-inner",),
-        nested=parts.nested_all,
+        "call_tool-nested", (CALL, *BELOW_TOOL),
+        {"api": (TOOL,), "tool": BELOW_ALL}, ways.calling("nested", "outer"), ("answer-inner",),
+        nested=parts.nested_all, plugins=parts.knowing,
     ),
     EntryPath("memory", ("Host.memory", *MEMORY_ACCESS), {"api": MEMORY}, ways.memory),
 )  # fmt: skip
@@ -284,6 +291,33 @@ ALTERED = (
     ),
 )  # fmt: skip
 
+# ---- commands of plugins ----------------------------------------------------------------
+
+LENT = ("HostOperations.call_tool",)
+COMMANDS = (
+    EntryPath(
+        "command", ("HostOperations.tools", *LENT), {"cli": (TOOL, TOOL)},
+        ways.lent(("probe_tool", "one"), ("probe_tool", "two")), opens=True, installed="tools",
+    ),
+    EntryPath(
+        "command-by-id", LENT, {"cli": (TOOL,)},
+        ways.lent(("paths-tools:tool/probe_tool", "one"), listed=False), opens=True, installed="tools",
+    ),
+    EntryPath(
+        "command-for-others", LENT, {"mcp": (TOOL, OUTPUT)}, ways.lent(("probe_showing", "one"), origin="mcp"),
+        opens=True, installed="tools",
+    ),
+    EntryPath(
+        "command-nested", (*LENT, *BELOW_TOOL), {"mcp": (TOOL,), "tool": BELOW_ALL},
+        ways.lent(("probe_nested", "outer"), origin="mcp"), ("answer-inner",), nested=parts.nested_all,
+        plugins=parts.knowing, opens=True, installed="tools",
+    ),
+    EntryPath(
+        "command-approved", LENT, {"cli": (TOOL, APPROVAL)}, ways.lent(("probe_tool", "one")),
+        plugins=parts.approving("decide_tool_call"), opens=True, installed="tools",
+    ),
+)  # fmt: skip
+
 # ---- without a loop ---------------------------------------------------------------------
 
 WITHOUT_LOOP = (
@@ -308,6 +342,6 @@ WITHOUT_LOOP = (
 )  # fmt: skip
 
 PATHS: Mapping[str, EntryPath] = {
-    path.name: path for path in (*TURNS, *STREAMS, *CALLS, *BELOW, *PEOPLE, *ALTERED, *WITHOUT_LOOP)
+    path.name: path for path in (*TURNS, *STREAMS, *CALLS, *BELOW, *PEOPLE, *ALTERED, *COMMANDS, *WITHOUT_LOOP)
 }
 """Every entry path by its name."""

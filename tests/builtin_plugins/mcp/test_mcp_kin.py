@@ -1,0 +1,128 @@
+"""What a server has started ends with it, wherever it went; and nothing of anybody else does. Linux."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mcp_using import WAIT_S, peer, runs, using
+from pluggent_hookspecs import ToolError
+from pluggent_mcp.kin import MARKS, Kin, Running, new_mark, seen, send
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere a server's process group is all that is found"
+)
+LIVES = [sys.executable, "-c", "import signal; print(1, flush=True); signal.pause()"]
+
+
+@pytest.mark.parametrize("how", ["forked twice", "wiped"])
+async def test_a_grandchild_in_a_session_of_its_own_is_stopped(how):
+    async with using(one=peer(stop_timeout_s=0.1)) as used:
+        pid = await left(used, how)
+
+    assert not runs(pid)
+
+
+async def test_a_grandchild_that_left_is_stopped_when_its_server_dies_and_the_server_comes_back():
+    async with using(one=peer(stop_timeout_s=0.1)) as used:
+        pid = await left(used, "forked twice")
+        with pytest.raises(ToolError, match=r"exit code 9\. .* The call may have taken effect"):
+            await asyncio.wait_for(used.call("one__die"), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            while runs(pid):  # noqa: ASYNC110 (nobody tells when it ends)
+                await asyncio.sleep(0)
+
+        assert (await used.call("one__echo", text="back")).for_model == "back"
+
+
+async def test_a_grandchild_that_left_is_stopped_when_the_stop_is_cancelled():
+    async with using(one=peer("stubborn")) as used:
+        server = json.loads(str((await used.call("one__environ")).for_model))["pid"]
+        pid = await left(used, "forked twice")
+        closing = asyncio.create_task(used.sources["one"].aclose())
+        while not closing.done():
+            for task in asyncio.all_tasks():
+                if task.get_name() == "pluggent-mcp-one":
+                    task.cancel()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(WAIT_S):
+            while Path(f"/proc/{server}").exists():  # noqa: ASYNC110 (the loop buries it, and tells nobody)
+                await asyncio.sleep(0)
+
+    assert not runs(pid)
+
+
+async def test_the_grandchildren_of_another_server_go_on():
+    async with using(one=peer(stop_timeout_s=0.1), two=peer(stop_timeout_s=0.1)) as used:
+        first, second = await left(used, "forked twice"), await left(used, "forked twice", "two")
+        await used.sources["one"].aclose()
+
+        assert (runs(first), runs(second)) == (False, True)
+    assert not runs(second)
+
+
+async def left(used, how, server="one"):
+    """Have *server* start a process that leaves it; return its pid."""
+    pid = int(str((await used.call(f"{server}__leave", how=how)).for_model))
+    assert runs(pid)
+    return pid
+
+
+@pytest.fixture
+def living():
+    """Return a function that starts a process with some marks, until the end of the test."""
+    children = []
+
+    def start(marks):
+        child = subprocess.Popen(LIVES, env={MARKS: marks}, stdout=subprocess.PIPE, start_new_session=True)  # noqa: S603 (ours)
+        children.append(child)
+        assert child.stdout is not None
+        child.stdout.readline()
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate(timeout=WAIT_S)
+
+
+def test_a_mark_is_found_among_others_and_whole(living):
+    mark = new_mark()
+    ours, theirs = living(f"outer,{mark}"), living(f"{mark}x")
+    kin = Kin(mark, 0)
+
+    kin.look()
+
+    assert kin.signalled(signal.SIGKILL)
+    assert ours.wait(WAIT_S) == -signal.SIGKILL
+    assert theirs.poll() is None
+    kin.look()
+    assert not kin.signalled(signal.SIGKILL)
+
+
+def test_a_pid_that_was_given_to_another_process_is_sent_nothing(living):
+    child = living("x")
+    now = seen(child.pid)
+    assert now is not None
+
+    assert not send(Running(child.pid, now.process.began - 1), signal.SIGKILL)
+    assert send(now.process, 0)
+    assert child.poll() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root to start a process of another user")
+def test_a_process_of_another_user_is_none_of_ours():
+    mark = new_mark()
+    theirs = subprocess.Popen(["/bin/sleep", "60"], env={MARKS: mark}, user=65_534)
+    try:
+        kin = Kin(mark, 0)
+        kin.look()
+        assert not kin.signalled(signal.SIGKILL)
+        assert seen(theirs.pid) is None
+    finally:
+        theirs.kill()
+        theirs.wait(WAIT_S)

@@ -1,0 +1,47 @@
+"""The official conformance suite of MCP against ``pluggent mcp serve``; .ci/run installs it.
+
+Tools, and all that the protocols themselves ask of a server, are checked. Resources, prompts,
+completion, logging and questions of its own it does not offer.
+"""
+
+import re
+import subprocess
+
+import pytest
+from mcp_serving import made, over_http
+from mcp_suite import OLDEST_NODE, WAIT_S, suite_in
+
+TOOLS = {
+    "tools-list", "tools-call-simple-text", "tools-call-image", "tools-call-audio", "tools-call-embedded-resource",
+    "tools-call-mixed-content", "tools-call-error", "tools-call-with-progress", "json-schema-2020-12",
+    "dns-rebinding-protection", "server-sse-multiple-streams",
+}  # fmt: skip
+WANTED = {
+    "2025-11-25": {*TOOLS, "server-initialize", "server-session-lifecycle", "ping"},
+    "2026-07-28": {*TOOLS, "http-header-validation"},
+}
+
+
+@pytest.fixture
+def suite(peers_folder):
+    """Return the command of the suite, or skip."""
+    command = suite_in(peers_folder)
+    if command is None:
+        pytest.skip(f"no Node >= {OLDEST_NODE}, or no conformance suite in {peers_folder}")
+    return command
+
+
+@pytest.mark.parametrize("version", sorted(WANTED))
+def test_the_server_conforms(version, suite, tmp_path, capsys):
+    with over_http(made(tmp_path), "--tools", "acme", "--token", "none", token_is_set=True) as served:
+        done = subprocess.run(  # noqa: S603 (found above)
+            [*suite, "server", "--url", served.url, "--suite", "all", "--spec-version", version],
+            cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_S, check=False,
+        )  # fmt: skip
+
+    scores = dict(re.findall(r"^[✓✗] ([\w-]+): (\d+ passed, \d+ failed)", done.stdout, re.MULTILINE))
+    passed = {name for name, score in scores.items() if re.fullmatch(r"[1-9]\d* passed, 0 failed", score)}
+    with capsys.disabled():
+        told = f"{len(WANTED[version] & passed)} of {len(WANTED[version])} scenarios of what is offered"
+        print(f"\nMCP {version}, conformance of the server: {told}")  # noqa: T201 (a score that nobody sees is none)
+    assert WANTED[version] - passed == set(), done.stdout[-4_000:]

@@ -1,0 +1,157 @@
+"""Attempts to get at what the host keeps for itself, and to have it forget a policy."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_support import Cli
+from fake_distributions import install
+from hypothesis import given, strategies as st
+from pluggent_hookspecs import ToolContext, hookimpl, tool
+from pluggent_hookspecs.decisions import Allow
+from pluggent_host.arguments import canonical
+from pluggent_host.confinement import Protected
+from pluggent_host.testing.fakes import call
+from policy_stage import stage
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Return a folder of state, with a link and a workspace beside it."""
+    (tmp_path / "state" / "sessions").mkdir(parents=True)
+    (tmp_path / "state" / "sessions" / "s.jsonl").write_text("")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "link").symlink_to(tmp_path / "state" / "sessions")
+    return tmp_path / "state"
+
+
+def holds(state: Path, value: object) -> bool:
+    arguments = canonical({"value": value})
+    return bool(Protected((str(state / "sessions"),)).holds(arguments, str(state.parent / "work")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{sessions}/s.jsonl", "  {sessions}/s.jsonl", "{sessions}\n", "{sessions}\0.txt", "{sessions}/s.jsonl\0",
+        "/" + "/." * 3000 + "{sessions}/s.jsonl", "{sessions}" + "/x/.." * 2000, "//{sessions}/s.jsonl",
+        "FILE:{sessions}", "file:{sessions}/s.jsonl", "File:///{sessions}", "file://LOCALHOST{sessions}/x",
+        "file://127.0.0.1{sessions}/x", "file://user@[::1]:80{sessions}/x", " file://{sessions}/s.jsonl",
+        "file://{sessions}/s.jsonl?a=b#c", "file://{encoded}", "file:../state/sessions/s.jsonl",
+        "/proc/self/{top}{sessions}", "/proc/thread-self/{top}/{sessions}", "/proc/self/cwd/{fromhere}",
+        "link/s.jsonl", "./link/../sessions/x", "../state//./sessions", "{upper}/S.JSONL", "../STATE/Sessions",
+    ],
+)  # fmt: skip
+def test_a_private_place_is_found_however_it_is_written(state: Path, text: str):
+    sessions = str(state / "sessions")
+    written = text.format(
+        sessions=sessions, encoded="".join(f"%{ord(letter):02X}" if letter != "/" else "/" for letter in sessions),
+        upper=sessions.upper(), fromhere=os.path.relpath(sessions), top="root",
+    )  # fmt: skip
+
+    assert holds(state, written)
+
+
+def test_letters_that_are_written_in_two_parts_are_the_same_to_some_file_systems(tmp_path: Path):
+    protected = Protected((str(tmp_path / "st\u00e4te"),))
+
+    assert protected.holds(canonical({"path": str(tmp_path / "sta\u0308te" / "x")}), "")
+    assert protected.holds(canonical({"path": str(tmp_path / "STA\u0308TE" / "x")}), "")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"{}/s.jsonl": "content"},
+        {"files": {"{}": None}}, [[["{}"]]], [{"a": [{"b": {"{}/x": 1}}]}], {"a": "b", "{}": 1},
+    ],
+)  # fmt: skip
+def test_a_private_place_is_found_wherever_it_stands_as_a_name_too(state: Path, value: object):
+    def filled(part: object) -> object:
+        if isinstance(part, dict):
+            return {filled(name): filled(each) for name, each in part.items()}
+        return [filled(each) for each in part] if isinstance(part, list) else _filled(part)
+
+    def _filled(part: object) -> object:
+        return part.format(state / "sessions") if isinstance(part, str) else part
+
+    assert holds(state, filled(value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\0", " ", "file:", "file://", "file:///", "file://host", "x" * 100_000, "/" * 100_000, "sessions",
+     "../sessions", "{}2", "{}.bak", "http://host{}/x", "see {}", "a:b", "~", "~nobody-of-this-name/x"],
+)  # fmt: skip
+def test_what_leads_elsewhere_is_left_alone(state: Path, text: str):
+    assert not holds(state, text.format(state / "sessions"))
+
+
+@given(st.text(st.sampled_from("./\\%2eEx \0~:file"), max_size=30))
+def test_no_text_at_all_breaks_the_look_at_it(text: str):
+    protected = Protected(("/srv/state/sessions",))
+    held = protected.holds(canonical({text: [text, f"/srv/state/sessions/{text}", f"file:{text}"]}), "/srv/work")
+
+    assert held in ("", "/srv/state/sessions")
+    assert held or ".." in text
+
+
+class Agrees:
+    """The operator's rule allows everything."""
+
+    @hookimpl
+    def decide_tool_call(self, event: object) -> Allow:
+        return Allow()
+
+
+async def test_a_tool_below_another_does_not_get_at_it_either(tmp_path: Path):
+    read: list[str] = []
+
+    @tool(effects=("filesystem_read",))
+    def open_file(files: dict[str, str]) -> str:
+        """Open."""
+        read.extend(files)
+        return "opened"
+
+    @tool(effects=())
+    async def outer(context: ToolContext) -> str:
+        """Open by way of another."""
+        output = await context.call_tool("open_file", {"files": {str(tmp_path / "sessions" / "s.jsonl"): "r"}})
+        return str(output.for_model)
+
+    async with stage(
+        call("outer"), "x", plugins=[Agrees()], tools=[outer, open_file], state_dir=tmp_path, approver=lambda _: True
+    ) as on:
+        await on.session.say("go")
+
+        assert on.read_by_model() == [
+            "Denied: this is what pluggent keeps for itself: sessions and approvals are for no tool"
+        ]
+    assert read == []
+
+
+# ---- what is remembered of policies ------------------------------------------------------
+
+HOOKS = """
+from pluggent_hookspecs import hookimpl
+
+class Plugin:
+    @hookimpl
+    def decide_tool_call(self, event):
+        return None
+"""
+
+
+def test_a_policy_whose_plugin_stays_without_its_hooks_is_missed(tmp_path: Path):
+    cli = Cli(tmp_path)
+    install(cli.site, "acme-policy", {"hooks/policy": "acme_policy:Plugin"}, modules={"acme_policy": HOOKS})
+    assert cli("trust", "--plugin", "acme-policy").code == 0
+    assert cli("run", "hello").code == 0
+    shutil.rmtree(next(cli.site.glob("acme_policy-*.dist-info")))
+    install(cli.site, "acme-policy", {"tools/policy": "acme_policy:Plugin"}, modules={"acme_policy": HOOKS})
+
+    done = cli("run", "--safe", "hello")
+
+    assert done.code == 2
+    assert "plugin 'acme-policy' has hooks and ran here before" in done.err
