@@ -85,7 +85,8 @@ class Approval:
 
     With ``where`` an approval beyond this request covers only calls whose arguments fit: a
     pattern for each name. In a pattern ``*`` stands for anything but ``/``, ``**`` for anything, two
-    of them at most; a text with ``..`` between slashes, or above 4,096 characters, fits none with stars. ``by`` is the person's name
+    of them at most. Stars fit texts alone, of 4,096 characters at most, without ``..`` between
+    slashes; a text has to fit as it is, decoded, and in Unicode's NFKC. ``by`` is the person's name
     for the record; it counts from the application's own approver alone.
     """
 

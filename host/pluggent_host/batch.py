@@ -337,7 +337,8 @@ class Batch:
         slot.dispatched = False
         slot.pending = Pending(
             slot.call.id, slot.call.name, event.capability, event.definition, event.arguments_json, event.digest,
-            asks, slot.operation.rendered(event), event.scope.workspace, narrowest(asked), limits(asked),
+            asks, slot.operation.rendered(event), event.scope.workspace, event.scope.principal,
+            narrowest(asked), limits(asked),
             self._turn.operations.identities(asked),
         )  # fmt: skip
 

@@ -28,7 +28,8 @@ class Pending:
     (plugin, its words), none for a call that only waits for one before it; ``rendered`` is the
     request for a person to read. ``reach`` is the most that an approval is good for, ``approvers``
     are those to whom asks are limited. ``workspace`` is the folder that the tool would work in,
-    ``identities`` stand for the version and settings of each plugin that asks.
+    ``principal`` who asks for it, ``identities`` stand for the version and settings of each plugin
+    that asks.
     """
 
     call_id: str
@@ -40,6 +41,7 @@ class Pending:
     asks: tuple[tuple[str, str], ...]
     rendered: str
     workspace: str = ""
+    principal: str = ""
     reach: Reach = "always"
     approvers: tuple[tuple[str, ...], ...] = ()
     identities: tuple[str, ...] = ()
@@ -174,6 +176,6 @@ def answered(
         return resolved, None
     standing = Standing(
         pending.capability, pending.definition, pending.asks, pending.identities, given.where, pending.workspace,
-        by, at_s, given.reach,
+        pending.principal, paused.turn_id, by, at_s, given.reach,
     )  # fmt: skip
     return resolved, standing

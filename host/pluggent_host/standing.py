@@ -35,9 +35,10 @@ _LONGEST = 4_096
 class Standing:
     """An approval of later calls: the same asks about the same tool in the same folder, with arguments as in ``where``.
 
+    It is good for the same ``principal`` alone. ``turn_id`` is the turn in which it was given.
     ``definition`` is the digest of the tool's definition, ``identities`` stand for the version and
-    settings of each plugin that asked: what has changed is asked about anew.
-    ``reach`` is session or always.
+    settings of each plugin that asked: what has changed is asked about anew. ``reach`` is session
+    or always.
     """
 
     capability: str
@@ -46,6 +47,8 @@ class Standing:
     identities: tuple[str, ...]
     where: Mapping[str, str]
     workspace: str
+    principal: str
+    turn_id: str
     by: str
     at_s: float
     reach: Reach = "session"
@@ -54,7 +57,7 @@ class Standing:
     def id(self) -> str:
         """A short name for it, the same for the same approval."""
         asked = sorted(zip(self.asks, self.identities, strict=True))
-        what = [self.capability, self.definition, asked, dict(self.where), self.workspace]
+        what = [self.capability, self.definition, asked, dict(self.where), self.workspace, self.principal]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:_ID_LENGTH]
 
     @property
@@ -66,8 +69,8 @@ class Standing:
         """Say whether it answers all of *asks* about *event*; one that must be asked anew is not answered."""
         asked = tuple(asks)
         return (
-            (self.capability, self.definition, self.workspace)
-            == (event.capability, event.definition, event.scope.workspace)
+            (self.capability, self.definition, self.workspace, self.principal)
+            == (event.capability, event.definition, event.scope.workspace, event.scope.principal)
             and all(_reaches(self.reach, ask) and plugin != DOUBT for plugin, ask in asked)
             and asked_by(asked, identities)
             <= {(*ask, identity) for ask, identity in zip(self.asks, self.identities, strict=True)}
@@ -98,7 +101,7 @@ def standing_of(
     words = tuple((plugin, ask.tell_user) for plugin, ask in asked)
     return Standing(
         event.capability, event.definition, words, identities, given.where, event.scope.workspace,
-        by, time(), given.reach,
+        event.scope.principal, event.scope.turn_id, by, time(), given.reach,
     )  # fmt: skip
 
 
@@ -197,6 +200,7 @@ class Approvals:
             "identities": list(standing.identities),
             "where": dict(standing.where),
             "workspace": standing.workspace,
+            "principal": standing.principal,
             "by": standing.by,
             "at_s": standing.at_s,
         }
@@ -227,5 +231,6 @@ def _standing(about: Mapping[str, Any]) -> Standing:
     asks = tuple((str(plugin), str(words)) for plugin, words in about["asks"])
     return Standing(
         str(about["capability"]), str(about["definition"]), asks, tuple(map(str, about["identities"])),
-        dict(about["where"]), str(about["workspace"]), str(about["by"]), float(about["at_s"]), "always",
+        dict(about["where"]), str(about["workspace"]), str(about["principal"]), "",
+        str(about["by"]), float(about["at_s"]), "always",
     )  # fmt: skip

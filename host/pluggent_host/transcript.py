@@ -254,6 +254,7 @@ class _Book:
         self.allowed: set[str] = set()
         self.over = True
         self.began = False
+        self.began_s = 0.0
         self.paused: Paused | None = None
         self.said: Message | None = None
         self.resolved: dict[str, Resolved] = {}
@@ -267,8 +268,9 @@ class _Book:
 
     def read(self, entry: Entry) -> None:  # noqa: C901, PLR0912, PLR0915 (a case an entry)
         match entry:
-            case SessionBegan(model=model, system=system, metadata=metadata):
+            case SessionBegan(created_s=created_s, model=model, system=system, metadata=metadata):
                 self.began, self.model, self.system, self.metadata = True, model, system, metadata
+                self.began_s = created_s
             case Given(messages):
                 self.messages += messages
             case TurnBegan(turn_id):
@@ -310,8 +312,10 @@ class _Book:
             case Resolved(digest=digest):
                 if self.paused is not None and entry.asked_at_s == self.paused.at_s and digest not in self.used:
                     self.resolved[digest] = entry
-            case Standing():
-                self.standing.append(entry)
+            case Standing(turn_id=turn_id, at_s=at_s):
+                # One of another turn, or from before this session, was copied here.
+                if turn_id == self.turn_id and at_s >= self.began_s:
+                    self.standing.append(entry)
             case Resumed():
                 pass
             case ModelChosen(model):
@@ -320,6 +324,7 @@ class _Book:
                 self._flush()
                 del self.messages[self.starts.get(turn_id, len(self.messages)) :]
                 del self.standing[self.stood.get(turn_id, len(self.standing)) :]
+                self.turn_id = ""  # what stands behind it belongs to no turn
                 self.starts = {turn: start for turn, start in self.starts.items() if start < len(self.messages)}
             case Decided(decision):
                 self.allowed |= {decision.call_id} if decision.verdict in _GO else set()

@@ -21,7 +21,7 @@ from pluggent_host.standing import Approvals, Standing
 from pluggent_host.testing.fakes import call
 from pluggent_host.transcript_file import FileTranscript
 
-STANDS = Standing("a:tool/b", "d", (("guard", "why"),), ("v",), {}, "", "terminal:ann", 1.0, "always")
+STANDS = Standing("a:tool/b", "d", (("guard", "why"),), ("v",), {}, "", "", "", "terminal:ann", 1.0, "always")
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ import sys, attrs
 from pathlib import Path
 from pluggent_host.standing import Approvals, Standing
 for number in range(20):
-    stands = Standing(sys.argv[2], str(number), (("g", "w"),), ("v",), {}, "", "key:a", 1.0, "always")
+    stands = Standing(sys.argv[2], str(number), (("g", "w"),), ("v",), {}, "", "", "", "key:a", 1.0, "always")
     Approvals(Path(sys.argv[1])).keep(stands)
 """
     command = [sys.executable, "-c", source, str(tmp_path)]

@@ -132,7 +132,7 @@ EVENT = ToolCallEvent(
     b'{"to":"ann"}', "d1", frozenset(), 1, 0,
 )  # fmt: skip
 STANDS = Standing(
-    "acme:tool/send", "d1", (("guard", "it sends"),), ("v1",), {"to": "a*"}, "/w", "key:ann", 1.0, "always"
+    "acme:tool/send", "d1", (("guard", "it sends"),), ("v1",), {"to": "a*"}, "/w", "", "t1", "key:ann", 1.0, "always"
 )
 
 
@@ -177,7 +177,7 @@ NAMES = st.sampled_from(["a", "b"])
 STANDINGS: Any = st.builds(
     lambda capability, definition, asks, where, workspace, reach: Standing(
         capability, definition, tuple((plugin, words) for plugin, words, _ in asks),
-        tuple(identity for *_, identity in asks), where, workspace, "key:a", 1.0, reach,
+        tuple(identity for *_, identity in asks), where, workspace, "", "", "key:a", 1.0, reach,
     ),
     NAMES, NAMES, st.lists(st.tuples(NAMES, NAMES, NAMES), max_size=3),
     st.dictionaries(NAMES, st.sampled_from(["a", "a*"])), NAMES, st.sampled_from(["session", "always"]),

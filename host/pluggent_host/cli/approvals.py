@@ -20,7 +20,7 @@ from pluggent_host.awaiting import SHORT, Call, Waiting, all_waiting, named, pro
 from pluggent_host.cli import exits
 from pluggent_host.cli.approvals_kept import forget, key_holder, new_key, patterns, standing
 from pluggent_host.cli.consent import agreed, check_outside, who
-from pluggent_host.cli.output import Console, Row, warning, wrapped
+from pluggent_host.cli.output import Console, Row, hanging, warning
 from pluggent_host.cli.parsing import Parser, command_parser, examples
 from pluggent_host.cli.sessions import moment, session_named
 from pluggent_host.cli.words import action, one_name
@@ -197,9 +197,9 @@ def _show(folder: Path, words: Sequence[str], console: Console) -> int:
 
 def _lines(call: Call, width: int) -> list[str]:
     """Return the request as a person reads it before answering, everything escaped."""
-    lines = call.rendered.split("\n")
+    lines = hanging(call.rendered, width)
     for plugin, why in call.asks:
-        lines += wrapped(f"{quoted(plugin)} asks: {quoted(why)}", width)
+        lines += hanging(f"{quoted(plugin)} asks: {quoted(why)}", width)
     if not call.asks:
         lines.append("asks for nothing itself: it runs after what stands before it")
     for names in call.approvers:

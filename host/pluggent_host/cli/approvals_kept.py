@@ -37,7 +37,7 @@ def standing(folder: Path, words: Sequence[str], console: Console) -> int:
             {
                 "id": each.id, "capability": each.capability, "definition": each.definition,
                 "asks": [{"plugin": plugin, "why": why} for plugin, why in each.asks], "where": dict(each.where),
-                "workspace": each.workspace, "by": each.by, "at_s": each.at_s,
+                "workspace": each.workspace, "principal": each.principal, "by": each.by, "at_s": each.at_s,
             }
             for each in found
         ]  # fmt: skip
@@ -49,6 +49,8 @@ def standing(folder: Path, words: Sequence[str], console: Console) -> int:
             console.line(f"  {quoted(plugin)} asks: {quoted(why)}")
         for name, pattern in each.where.items():
             console.line(f"  where {quoted(name)} is {quoted(pattern)}")
+        if each.principal:
+            console.line(f"  for {quoted(each.principal)}")
         if each.workspace:
             console.line(f"  in the folder {quoted(each.workspace)}")
         console.line(f"  approved by {quoted(each.by)}, {moment(each.at_s)}")

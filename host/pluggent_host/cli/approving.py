@@ -14,7 +14,7 @@ from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_host.cli.assembling import Setup
 from pluggent_host.cli.consent import who, write
 from pluggent_host.cli.keys import foreground_terminal
-from pluggent_host.cli.output import Console, Ink, width, wrapped
+from pluggent_host.cli.output import Console, Ink, hanging, width
 from pluggent_host.cli.reading import read_some
 from pluggent_host.inside import is_inside
 from pluggent_host.quoting import quoted
@@ -107,11 +107,11 @@ class ConsoleApprover:
     def _request(self, event: ApprovalEvent) -> str:
         """Return what the person reads before answering: the whole request, escaped by the host."""
         lines = ["", self.ink("bold", "A person has to approve this:")]
-        lines += [f"  {line}" for line in event.rendered.split("\n")]
+        lines += [f"  {line}" for line in hanging(event.rendered, width() - 2)]
         for plugin, why in event.asks:
-            lines += [f"  {line}" for line in wrapped(f"{quoted(plugin)} asks: {quoted(why)}", width() - 2)]
+            lines += [f"  {line}" for line in hanging(f"{quoted(plugin)} asks: {quoted(why)}", width() - 2)]
         for names in event.approvers:
-            lines += [f"  {line}" for line in wrapped(f"only {quoted(' or '.join(names))} may approve it", width() - 2)]
+            lines += [f"  {line}" for line in hanging(f"only {quoted(' or '.join(names))} may approve it", width() - 2)]
         lines.append(self.ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
         return "\n".join([*lines, ""])
 

@@ -243,6 +243,10 @@ def cut(text: str, most: int, size: int | None = None) -> str:
     return kept + end
 
 
+_CONTINUES = "    … "
+"""Begins what goes on from the line before: nothing that begins a line looks so."""
+
+
 def wrapped(text: str, columns: int) -> list[str]:
     """Return the lines of *text*, broken at spaces where they are longer than *columns*."""
     lines: list[str] = []
@@ -254,5 +258,23 @@ def wrapped(text: str, columns: int) -> list[str]:
                 line = word
             else:
                 line = f"{line} {word}" if line else word
+        lines.append(line)
+    return lines
+
+
+def hanging(text: str, columns: int) -> list[str]:
+    """Return the lines of *text*, each broken where *columns* end; no continuation looks like the beginning of a line.
+
+    >>> hanging("abcdefghij", 8)
+    ['abcdefgh', '    … ij']
+    """
+    lines: list[str] = []
+    for paragraph in harmless(text).splitlines() or [""]:
+        line = ""
+        for character in paragraph:
+            if cells(line + character) > columns and line.strip(_CONTINUES):
+                lines.append(line)
+                line = _CONTINUES
+            line += character
         lines.append(line)
     return lines

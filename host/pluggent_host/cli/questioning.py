@@ -12,6 +12,7 @@ from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
 from pluggent_host.cli.approving import ConsoleApprover
 from pluggent_host.cli.consent import write
 from pluggent_host.cli.keys import foreground_terminal
+from pluggent_host.cli.output import hanging, width
 from pluggent_host.cli.reading import read_some
 from pluggent_host.forms import Field, Form, Kind, Option, form_of
 from pluggent_host.quoting import quoted
@@ -53,7 +54,7 @@ class ConsoleAnswerer:
                     return Cancelled("the person left the question")
 
     def _head(self, event: QuestionEvent) -> str:
-        who, *lines = event.rendered.split("\n")
+        who, *lines = hanging(event.rendered, width())
         return "\n".join(["", self._ink("bold", who), *lines, self._ink("dim", f"  {HELP}"), ""])
 
     async def _filled(self, terminal: int, form: Form) -> Elicited:
