@@ -14,7 +14,7 @@ from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_host.pausing import Paused, Resolved, Resumed, Waiting
+from pluggent_host.pausing import Paused, Resolved, Resumed, Waiting, message_of
 from pluggent_host.standing import Standing
 from pluggent_host.step import Outcome
 
@@ -304,9 +304,7 @@ class _Book:
                 self._flush()
                 self.over = True
             case Paused():
-                self.paused, self.resolved, self.used = entry, {}, set()
-                self.below.clear()
-                self.told.clear()
+                self._pause(entry)
             case Resolved(digest=digest):
                 if self.paused is not None and entry.asked_at_s == self.paused.at_s and digest not in self.used:
                     self.resolved[digest] = entry
@@ -323,6 +321,17 @@ class _Book:
                 self.starts = {turn: start for turn, start in self.starts.items() if start < len(self.messages)}
             case Decided(decision):
                 self.allowed |= {decision.call_id} if decision.verdict in _GO else set()
+                if decision.operation == "model_call" and decision.verdict == "approved":
+                    self.resolved.pop(decision.digest, None)  # from here on it may have been sent
+
+    def _pause(self, entry: Paused) -> None:
+        if self.paused is None or self.paused.at_s != entry.at_s:
+            self.resolved, self.used = {}, set()
+            self.below.clear()
+            self.told.clear()
+        if entry.stage == "model_call":
+            self._flush()  # all calls before it have their results
+        self.paused = entry
 
     def _use_up(self, calls: Collection[str]) -> None:
         """An approval is good for one run of its call, whatever becomes of that."""
@@ -332,12 +341,13 @@ class _Book:
                 self.resolved.pop(each.digest, None)
 
     def _waiting(self) -> Waiting | None:
-        if self.paused is None or self.said is None or self.paused.turn_id != self.turn_id:
+        said = self.said or (None if self.paused is None else message_of(self.paused))
+        if self.paused is None or said is None or self.paused.turn_id != self.turn_id:
             return None
         # What was about to run when the process ended may have happened, and what had happened below a
         # call that has no result must not happen again when that call is run anew.
         self.unsure |= set(self.dispatched.values()) | self.below
-        return Waiting(self.paused, self.said, dict(self.results), dict(self.resolved), dict(self.told))
+        return Waiting(self.paused, said, dict(self.results), dict(self.resolved), dict(self.told))
 
     def _flush(self) -> list[Settled]:
         self.paused = None
@@ -364,18 +374,9 @@ class _Book:
         if not self.over and waiting is None:
             closing.append(TurnOver(self.turn_id, "interrupted", "the process ended in the middle of this turn"))
         return Rebuilt(
-            self.began,
-            tuple(self.messages),
-            self.turns,
-            self.usage,
-            self.model,
-            self.system,
-            self.metadata,
-            tuple(closing),
-            frozenset(self.unsure),
-            waiting,
-            tuple(self.standing),
-        )
+            self.began, tuple(self.messages), self.turns, self.usage, self.model, self.system, self.metadata,
+            tuple(closing), frozenset(self.unsure), waiting, tuple(self.standing),
+        )  # fmt: skip
 
 
 def close_call(turn_id: str, call: ToolCall, *, dispatched: bool = False, begun: bool = False) -> Settled:
