@@ -6,6 +6,7 @@ and what really happens on resume is decided anew from the transcript itself.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -52,8 +53,9 @@ class Call(NamedTuple):
     @property
     def rendered(self) -> str:
         """The request for a person's eyes: made of the frozen arguments, everything invisible escaped."""
+        hook = None if self.kind == "tool_call" else _without_data
         try:
-            shown = json.dumps(json.loads(self.arguments), ensure_ascii=False, indent=2)
+            shown = json.dumps(json.loads(self.arguments, object_hook=hook), ensure_ascii=False, indent=2)
         except (ValueError, RecursionError):
             shown = self.arguments
         head = f"{_HEADS.get(self.kind, self.kind)} {quoted(self.tool)}  ({quoted(self.capability)})"
@@ -219,12 +221,21 @@ class _Book:
 
 _ASKED = frozenset({"Decided", "Paused"})
 _LATER = frozenset({"Resolved", "Dispatched", "Settled", "Said"})
+_LONG = 200
 _HEADS = {"tool_call": "call", "input": "what is said:", "model_call": "what is asked of the model"}
 
 
 def _kind(plain: object) -> str:
     """Return what waits: what is written without a kind is a call."""
     return _text(object_of(plain).get("kind")) or "tool_call"
+
+
+def _without_data(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without the bytes of a picture, sound or document, which nobody can read: size and digest do."""
+    data = value.get("data")
+    if not isinstance(data, str) or len(data) <= _LONG:
+        return value
+    return {**value, "data": f"{len(data)} characters, sha256 {hashlib.sha256(data.encode()).hexdigest()}"}
 
 
 def _is_used(line: bytes) -> bool:

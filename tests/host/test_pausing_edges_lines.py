@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from edges_asking import Edges, Shared
+from pluggent_hookspecs import Image, Text
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Why
 from pluggent_host.answering import answer_stored
@@ -178,6 +179,21 @@ async def test_what_waits_is_in_the_explanation_and_in_the_export(stage: str, tm
     assert (operation["id"], operation["digest"]) == (pending.call_id, pending.digest)
     assert [decision["verdict"] for decision in operation["decisions"]] == ["ask", "ask", "approved"]
     assert [(each["agreed"], each["reason"]) for each in operation["answers"]] == [(True, "well")]
+
+
+async def test_a_picture_is_shown_by_its_size_and_digest(tmp_path: Path):
+    shared = Shared(tmp_path, Edges(said="hm", changes=False))
+    async with shared.host() as host, await host.session("s") as session:
+        (pending,) = (await session.say(["look", Image(data="AAAA" * 100)])).pending
+    (waiting,) = all_waiting(tmp_path / "sessions")
+
+    assert pending.rendered == "start a turn with: look and: image"
+    assert "AAAA" * 100 in waiting.calls[0].arguments
+    assert "AAAA" not in waiting.calls[0].rendered
+    assert '"data": "400 characters, sha256 ' in waiting.calls[0].rendered
+    async with shared.host("ok") as host, await host.session("s") as session:
+        await session.resume({"t1": True})
+        assert session.history[0].content == (Text("look"), Image(data="AAAA" * 100))
 
 
 async def test_an_answer_is_not_good_for_a_message_that_somebody_wrote_into_the_file(tmp_path: Path):

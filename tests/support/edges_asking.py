@@ -14,12 +14,15 @@ PAUSING = HostSettings(on_ask="pause")
 
 
 class Edges:
-    """Asks about inputs with ``said``, about model requests whose round is in ``rounds``, about tools in ``tools``."""
+    """Asks about inputs with the words ``said``, about requests to the model in ``rounds``, about ``tools``."""
 
-    def __init__(self, *, said: str = "", rounds: tuple[int, ...] = (), tools: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *, said: str = "", rounds: tuple[int, ...] = (), tools: tuple[str, ...] = (), changes: bool = True
+    ) -> None:
         self.said = said
         self.rounds = rounds
         self.tools = tools
+        self.changes = changes
         self.words = "it goes out"
         self.deny = ""
         self.transformed: list[str] = []
@@ -29,7 +32,9 @@ class Edges:
         return Edges(said=self.said, rounds=self.rounds, tools=self.tools)
 
     @hookimpl
-    def transform_input(self, event: InputEvent) -> Message:
+    def transform_input(self, event: InputEvent) -> Message | None:
+        if not self.changes:
+            return None
         self.transformed.append("input")
         return Message.user(event.message.text.replace("secret", f"[{len(self.transformed)}]"))
 

@@ -213,7 +213,7 @@ def _lines(call: Call, width: int) -> list[str]:
     if call.answer:
         reason = f": {quoted(call.reason)}" if call.reason else ""
         lines.append(f"{call.answer} by {quoted(call.by)}{reason}")
-    named = "call" if call.kind == "tool_call" else call.kind
+    named = "call" if call.kind == "tool_call" else call.kind.replace("_", " ")
     return [*lines, f"{quoted(named)} {quoted(call.call_id)}, request {quoted(call.digest)}"]
 
 

@@ -46,7 +46,7 @@ def say_paused(console: Console, session: str, pending: Sequence[Pending], optio
         for plugin, why in each.asks:
             for line in wrapped(f"{quoted(plugin)} asks: {quoted(why)}", console.width - 2):
                 console.error(f"  {line}")
-        named = "call" if each.kind == "tool_call" else each.kind
+        named = "call" if each.kind == "tool_call" else each.kind.replace("_", " ")
         console.error(ink("dim", f"  {named} {quoted(each.call_id)}, request {quoted(each.digest)}"))
     # By what will run, not by the call's name: the line approves nothing else, whatever happens meanwhile.
     requests = " ".join(each.digest[:SHORT] for each in asking)
