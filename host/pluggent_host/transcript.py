@@ -276,9 +276,7 @@ class _Book:
                 self.turn_id, self.over, self.turns, self.said = turn_id, False, self.turns + 1, None
             case Said(message=message) if message.tool_call_id in {call.id for call in self.open}:
                 self.results[message.tool_call_id or ""] = message
-            case Said(by=by) if by == WARNING:
-                pass
-            case Said(turn_id, message):
+            case Said(turn_id, message, by) if by != WARNING:
                 self._flush()
                 self.starts.setdefault(turn_id, len(self.messages))
                 self.stood.setdefault(turn_id, len(self.standing))
@@ -306,12 +304,11 @@ class _Book:
             case Paused():
                 self._pause(entry)
             case Resolved(digest=digest):
-                if self.paused is not None and entry.asked_at_s == self.paused.at_s and digest not in self.used:
+                used = {digest, f"{digest} {entry.at_s}"} & self.used
+                if self.paused is not None and entry.asked_at_s == self.paused.at_s and not used:
                     self.resolved[digest] = entry
             case Standing():
                 self.standing.append(entry)
-            case Resumed():
-                pass
             case ModelChosen(model):
                 self.model = model
             case Undone(turn_id):
@@ -322,7 +319,11 @@ class _Book:
             case Decided(decision):
                 self.allowed |= {decision.call_id} if decision.verdict in _GO else set()
                 if decision.operation == "model_call" and decision.verdict == "approved":
-                    self.resolved.pop(decision.digest, None)  # from here on it may have been sent
+                    # It may have been sent from here on: the same answer once more is none, a later one is.
+                    given = self.resolved.pop(decision.digest, None)
+                    self.used |= set() if given is None else {f"{decision.digest} {given.at_s}"}
+            case Said() | Resumed():
+                pass
 
     def _pause(self, entry: Paused) -> None:
         if self.paused is None or self.paused.at_s != entry.at_s:

@@ -115,9 +115,10 @@ class Books:
 
     async def consent(self, asked: Asked[E, R]) -> Decided[E, R]:
         """Return what comes of *asked*, which is no tool call: that itself if it is to wait for a person."""
-        if not self.may_ask():
+        decided = self.given(asked)
+        if decided is None and not self.may_ask():
             return Denied(asked.operation, asked.event, HOST, Deny(TOO_OFTEN))
-        decided = self.given(asked) or await self.put(asked)
+        decided = decided or await self.put(asked)
         if decided is None:
             return asked if self.pauses and not self.scope.dry_run else unasked(asked)
         if isinstance(decided, Ready) and decided.approval is not None:

@@ -196,6 +196,27 @@ async def test_a_picture_is_shown_by_its_size_and_digest(tmp_path: Path):
         assert session.history[0].content == (Text("look"), Image(data="AAAA" * 100))
 
 
+async def test_an_approval_that_may_have_been_used_is_none_again_and_a_new_one_is(tmp_path: Path):
+    shared = Shared(tmp_path, STAGES["model_call"].anew())
+    async with shared.host("ok") as host, await host.session("s") as session:
+        await session.say("go")
+        await session.resume({"t1.0": True})
+    folder = tmp_path / "sessions"
+    whole = lines(shared)
+    told = kinds(whole)
+    resolved = whole[told.index("Resolved")]
+    dead = whole[: told.index("Spending")]  # the process died while the model was asked
+    (folder / "s.jsonl").write_bytes(b"".join([*dead, resolved]))
+
+    async with shared.host("ok") as host, await host.session("s") as session:
+        assert [each.call_id for each in session.pending] == ["t1.0"]
+    (waiting,) = all_waiting(folder)
+    answer_stored(folder, "s", [waiting.calls[0].digest], Approval(agreed=True), "me")
+    async with shared.host("ok") as host, await host.session("s") as session:
+        assert session.pending == ()
+        assert (await session.resume()).text == "ok"
+
+
 async def test_an_answer_is_not_good_for_a_message_that_somebody_wrote_into_the_file(tmp_path: Path):
     shared = Shared(tmp_path, Edges(said="hm"))
     async with shared.host() as host, await host.session("s") as session:

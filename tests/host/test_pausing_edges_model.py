@@ -146,6 +146,30 @@ async def test_an_answer_that_does_not_have_its_form_is_sent_back_after_another_
         assert (result.why, result.output) == (Why.COMPLETED, [7])
 
 
+async def test_what_is_asked_anew_about_what_was_said_waits_beside_it_and_the_answer_stays(shared: Shared):
+    async with shared.host() as host, await host.session("s") as session:
+        await session.say("go")
+        shared.edges.said = "who said that?"
+        both = await session.resume({"t1.0": True})
+
+        assert [(each.kind, each.call_id) for each in both.pending] == [("input", "t1"), ("model_call", "t1.0")]
+        assert session.pending == both.pending[:1]
+    async with shared.host("fine") as host, await host.session("s") as session:
+        assert [each.call_id for each in session.pending] == ["t1"]
+        assert (await session.resume({"t1": True})).text == "fine"
+    assert shared.asked() == ["request 1"]
+
+
+async def test_a_refusal_of_what_is_asked_anew_about_what_was_said_ends_the_turn(shared: Shared):
+    async with shared.host() as host, await host.session("s") as session:
+        await session.say("go")
+        shared.edges.said = "who said that?"
+        await session.resume({"t1.0": True})
+        result = await session.resume({"t1": False})
+
+        assert (result.why, session.paused, shared.asked()) == (Why.DENIED, False, [])
+
+
 async def test_limits_go_on_from_where_the_turn_was(shared: Shared):
     shared.edges.rounds = (1,)
     async with shared.host(call("look"), call("look"), limits=Limits(model_calls=2)) as host:
