@@ -165,7 +165,8 @@ def decide_input(event: e.InputEvent) -> MaybeAsync[Decision | None]:
     """Say whether this message may start a turn. Allow, Deny, Ask or Respond.
 
     Fires after ``transform_input`` on the frozen message. Deny: the turn ends ``denied``,
-    the model is never asked.
+    the model is never asked. Ask: nothing is said before a person agrees; if nobody answers now,
+    the turn is denied, or waits where the operator lets it (``on_ask = "pause"``).
 
     >>> class Plugin:
     ...     @hookimpl
@@ -256,7 +257,8 @@ def transform_model_request(event: e.ModelRequestEvent) -> MaybeAsync[ModelReque
 def decide_model_request(event: e.ModelRequestEvent) -> MaybeAsync[Decision | None]:
     """Say whether this request may be sent. Allow, Deny, Ask or Respond.
 
-    Fires on the frozen request. Deny: the turn ends ``denied``.
+    Fires on the frozen request. Deny: the turn ends ``denied``. Ask: nothing is sent before a
+    person agrees; if nobody answers now, the turn is denied, or waits where the operator lets it.
 
     >>> class Plugin:
     ...     @hookimpl

@@ -6,6 +6,7 @@ and what really happens on resume is decided anew from the transcript itself.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,7 +22,9 @@ SHORT = 16
 
 
 class Call(NamedTuple):
-    """One call that waits. ``arguments`` is the JSON text of exactly what will run, ``asks`` (plugin, its words).
+    """One request that waits: a call, or what is said or asked of the model; then the ids are those of the operation.
+
+    ``arguments`` is the JSON text of exactly what will run, ``asks`` (plugin, its words).
 
     ``answer`` is "" while it is open, else "approved" or "denied", ``by`` whom and with what ``reason``.
     A call without asks waits for nothing but one before it. ``workspace`` is the folder of the turn,
@@ -40,6 +43,7 @@ class Call(NamedTuple):
     workspace: str = ""
     reach: str = "always"
     approvers: tuple[tuple[str, ...], ...] = ()
+    kind: str = "tool_call"
 
     @property
     def is_open(self) -> bool:
@@ -49,11 +53,12 @@ class Call(NamedTuple):
     @property
     def rendered(self) -> str:
         """The request for a person's eyes: made of the frozen arguments, everything invisible escaped."""
+        hook = None if self.kind == "tool_call" else _without_data
         try:
-            shown = json.dumps(json.loads(self.arguments), ensure_ascii=False, indent=2)
+            shown = json.dumps(json.loads(self.arguments, object_hook=hook), ensure_ascii=False, indent=2)
         except (ValueError, RecursionError):
             shown = self.arguments
-        head = f"call {quoted(self.tool)}  ({quoted(self.capability)})"
+        head = f"{_HEADS.get(self.kind, self.kind)} {quoted(self.tool)}  ({quoted(self.capability)})"
         return "\n".join((head, *(quoted(line) for line in shown.split("\n"))))
 
 
@@ -141,7 +146,7 @@ class _Book:
             self._note(kind, line)
 
     def _note(self, kind: str, line: bytes) -> None:
-        if kind == "Decided" and b'"verdict":"ask"' not in line:
+        if kind == "Decided" and b'"verdict":"ask"' not in line and not _is_used(line):
             return  # what is asked about is all that can wait
         try:
             plain = fields_of(line)
@@ -149,11 +154,9 @@ class _Book:
             raise ValueError(f"line {self._number} is no JSON") from error
         match kind:
             case "Decided":
-                decision = object_of(plain.get("decision"))
-                self._folders[_text(decision.get("digest"))] = _text(object_of(decision.get("scope")).get("workspace"))
+                self._decided(object_of(plain.get("decision")))
             case "Paused":
-                self._paused, self._resolved = plain, {}
-                self._results.clear()
+                self._pause(plain)
             case "Resolved":
                 self._resolved[_text(plain.get("digest"))] = plain
             case "Dispatched":
@@ -165,6 +168,19 @@ class _Book:
                 self._results.add(_text(message.get("tool_call_id")))
                 if message.get("role") != "tool":
                     self._paused = None  # the turn has gone on
+
+    def _decided(self, decision: dict[str, Any]) -> None:
+        digest = _text(decision.get("digest"))
+        if decision.get("verdict") == "approved":
+            self._resolved.pop(digest, None)  # from here on it may have been sent
+        else:
+            self._folders[digest] = _text(object_of(decision.get("scope")).get("workspace"))
+
+    def _pause(self, plain: dict[str, Any]) -> None:
+        if self._paused is None or plain.get("at_s") != self._paused.get("at_s"):
+            self._resolved = {}
+            self._results.clear()
+        self._paused = plain
 
     def _use_up(self, calls: set[str]) -> None:
         """An approval is good for one run of its call."""
@@ -181,7 +197,7 @@ class _Book:
         calls = tuple(
             self._call(object_of(pending))
             for pending in list_of(paused.get("pending"))
-            if _text(object_of(pending).get("call_id")) not in self._results
+            if _kind(pending) != "tool_call" or _text(object_of(pending).get("call_id")) not in self._results
         )
         since = float(at_s) if isinstance(at_s, int | float) else 0.0
         return Waiting(self._id, _text(paused.get("turn_id")), since, calls)
@@ -199,12 +215,31 @@ class _Book:
             _text(plain.get("call_id")), _text(plain.get("name")), _text(plain.get("capability")),
             _text(plain.get("arguments_json")), digest, asks, said, _text(answer.get("by")),
             _text(answer.get("reason")), self._folders.get(digest, ""), _text(plain.get("reach")),
-            tuple(tuple(map(_text, list_of(names))) for names in list_of(plain.get("approvers"))),
+            tuple(tuple(map(_text, list_of(names))) for names in list_of(plain.get("approvers"))), _kind(plain),
         )  # fmt: skip
 
 
 _ASKED = frozenset({"Decided", "Paused"})
 _LATER = frozenset({"Resolved", "Dispatched", "Settled", "Said"})
+_LONG = 200
+_HEADS = {"tool_call": "call", "input": "what is said:", "model_call": "what is asked of the model"}
+
+
+def _kind(plain: object) -> str:
+    """Return what waits: what is written without a kind is a call."""
+    return _text(object_of(plain).get("kind")) or "tool_call"
+
+
+def _without_data(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without the bytes of a picture, sound or document, which nobody can read: size and digest do."""
+    data = value.get("data")
+    if not isinstance(data, str) or len(data) <= _LONG:
+        return value
+    return {**value, "data": f"{len(data)} characters, sha256 {hashlib.sha256(data.encode()).hexdigest()}"}
+
+
+def _is_used(line: bytes) -> bool:
+    return b'"verdict":"approved"' in line and b'"operation":"model_call"' in line
 
 
 def _text(value: object) -> str:

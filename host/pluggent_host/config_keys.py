@@ -45,8 +45,8 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_digest(value: str) -> bool:
-    return re.fullmatch(r"sha256:[0-9a-f]{64}", value) is not None
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"sha256:[0-9a-f]{64}", value) is not None
 
 
 def _is_boolean(value: object) -> bool:
@@ -134,7 +134,7 @@ def _limits_of_a_tool() -> Kind:
 
 
 _TEXT = Kind("text", _is_text, parse=str)
-_KEY_DIGEST = Kind('"sha256:" and 64 hexadecimal digits', lambda value: _is_text(value) and _is_digest(value))
+_KEY_DIGEST = Kind('"sha256:" and 64 hexadecimal digits', _is_digest)
 _BOOLEAN = Kind("true or false", _is_boolean, parse=_boolean)
 _NAMES = Kind("a list of names", is_names, _distinct)
 _LISTABLE = _NAMES._replace(parse=_listed)

@@ -170,7 +170,7 @@ class Conversation:
     def close_waiting(self) -> None:
         """Give every call that waits its one result; the turn itself may go on."""
         waiting, self.waiting = self.waiting, None
-        if waiting is None:
+        if waiting is None or waiting.paused.stage != "tool_call":
             return
         calls = self.messages[-1].tool_calls
         turn_id = waiting.paused.turn_id

@@ -10,7 +10,7 @@ import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.events import InputEvent, OutputEvent, Scope
-from pluggent_hookspecs.messages import Message, Role
+from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.observations import Change
 
 from pluggent_host.digests import with_digest
@@ -113,7 +113,9 @@ class InputOperation(_Edge, Generic[R]):
         return "turn"
 
     def rendered(self, event: InputEvent) -> str:
-        return f"start a turn with: {quoted(event.message.text)}"
+        others = [type(part).__name__.lower() for part in event.message.content if not isinstance(part, Text)]
+        more = f" and: {', '.join(others)}" if others else ""
+        return f"start a turn with: {quoted(event.message.text)}{more}"
 
     async def execute(self, event: InputEvent, attempt: Attempt) -> R:
         if self._begun:

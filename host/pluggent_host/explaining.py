@@ -14,7 +14,7 @@ else) has, at every level, all its keys, null or empty where there is nothing:
   for plugins of the band "security")
 - an answer of a person: ``agreed``, ``by``, ``at_s``, ``reach``, ``reason``
 - ``model_calls``: ``model``, ``usage``, ``error``
-- ``pauses``: ``at_s``, ``pending`` (call ids), and ``resumed``: seconds since 1970
+- ``pauses``: ``at_s``, ``pending`` (ids of calls, or of operations that are none), and ``resumed``: seconds since 1970
 """
 
 from __future__ import annotations

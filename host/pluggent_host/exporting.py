@@ -10,7 +10,7 @@ else) has, at every level, all its keys, null or empty where there is nothing:
   (where the file is damaged, empty if it is whole)
 - ``given``: the messages that the session was begun with
 - ``turns``: ``id``, ``began``, ``origin``, ``why`` and ``detail`` (how it ended), ``undone``,
-  ``dry_run``, ``metadata``, ``usage``, ``messages``, ``decisions``
+  ``dry_run``, ``metadata``, ``usage``, ``messages``, ``decisions``, ``pauses``
 - a message: ``role`` (system, developer, user, assistant, tool), ``by`` ("host" for the host's own
   words), ``text``, ``content`` (all parts, each with its ``type``), ``tool_calls`` (``id``, ``name``,
   ``arguments`` as the model wrote them), and for a result ``name``, ``tool_call_id``, ``is_error``,
@@ -18,6 +18,8 @@ else) has, at every level, all its keys, null or empty where there is nothing:
 - a decision: ``operation``, ``capability``, ``call_id``, ``verdict``, ``by``, ``reason``,
   ``arguments`` (JSON text, exactly what was decided on), ``votes`` (``plugin``, ``verdict``,
   ``reason``), ``changes`` (``by``, ``what``)
+- a pause: ``at``, and ``pending``, what waited: ``kind`` (tool_call, input, model_call), ``id``, ``digest``,
+  ``request`` (JSON text, exactly what was to be approved), ``asks`` (``plugin``, ``why``)
 - ``usage``: tokens and dollars, null where the vendor did not say
 """
 
@@ -33,6 +35,7 @@ from pluggent_hookspecs.messages import Message, Refusal, Text
 from pluggent_hookspecs.observations import DecisionMade
 
 from pluggent_host.codec import to_plain
+from pluggent_host.pausing import Paused
 from pluggent_host.quoting import harmless, quoted
 from pluggent_host.retold import StoredSession, StoredTurn
 from pluggent_host.transcript import Decided, Said, Settled
@@ -75,6 +78,23 @@ def _turn(turn: StoredTurn) -> dict[str, Any]:
         "usage": attrs.asdict(turn.usage),
         "messages": list(_messages(turn)),
         "decisions": [_decision(entry.decision) for entry in turn.entries if isinstance(entry, Decided)],
+        "pauses": [_pause(entry) for entry in turn.entries if isinstance(entry, Paused)],
+    }
+
+
+def _pause(paused: Paused) -> dict[str, Any]:
+    return {
+        "at": _time(paused.at_s),
+        "pending": [
+            {
+                "kind": each.kind,
+                "id": each.call_id,
+                "digest": each.digest,
+                "request": each.arguments_json.decode(),
+                "asks": [{"plugin": plugin, "why": why} for plugin, why in each.asks],
+            }
+            for each in paused.pending
+        ],
     }
 
 
@@ -159,6 +179,11 @@ def _told(turn: StoredTurn) -> Iterator[str]:
             case Settled(message=message, outcome=outcome, whole=whole):
                 failed = f" (failed: {code(outcome)})" if outcome else ""
                 yield from _block("Result", f" of {code(message.name or '')}{failed}", text_of(message, whole))
+            case Paused(pending=pending):
+                for each in pending:
+                    if each.kind != "tool_call":  # a call stands above
+                        request = each.arguments_json.decode()
+                        yield from _block("Waits", f" for an approval: {code(each.kind)}", request, "json")
             case Decided(decision) if decision.operation == "tool_call" or decision.verdict != "allow":
                 yield from _block("Decision", _verdict(decision), decision.arguments_json.decode(), "json")
             case _:

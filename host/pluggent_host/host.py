@@ -39,7 +39,8 @@ from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import HostSettings
 from pluggent_host.standing import Approvals
 from pluggent_host.toolbox import ToolChoice
-from pluggent_host.transcript import Given, MemoryTranscript, SessionBegan, Transcript, rebuild
+from pluggent_host.transcript import Given, SessionBegan, Transcript, rebuild
+from pluggent_host.transcript_memory import MemoryTranscript
 from pluggent_host.turn_result import TurnResult
 from pluggent_host.watchers import EventStream
 from pluggent_host.wellformed import check_given, clean_history

@@ -20,7 +20,7 @@ from pluggent_host.modelcalls import ModelCallOperation
 from pluggent_host.operation import Journal
 from pluggent_host.operations import Operations
 from pluggent_host.settings import Limits
-from pluggent_host.showing import Showing, unasked
+from pluggent_host.showing import Showing
 from pluggent_host.step import Spent, Stopped, Why
 from pluggent_host.transcript import Entry, Spending
 from pluggent_host.wellformed import clean_message
@@ -40,22 +40,47 @@ class RoundTurn(Journal, Protocol):
     def append(self, *entries: Entry) -> None: ...
     def spent(self) -> Spent: ...
     def spend(self, usage: Usage) -> None: ...
-    async def put(
+    async def consent(
         self, asked: Asked[ModelRequestEvent, ModelResponse]
-    ) -> Decided[ModelRequestEvent, ModelResponse] | None: ...
+    ) -> Decided[ModelRequestEvent, ModelResponse]:
+        """Return what comes of *asked*: that itself if it is to wait for a person."""
+        ...
+
     async def say(self, message: Message) -> bool:
         """Let *message* pass the output policies, show it, and take it into the conversation."""
         ...
 
 
-async def ask_model(turn: RoundTurn, operation: ModelCallOperation) -> ModelResponse | Stopped:
-    """Return the reply, or why the turn cannot go on. Raises ProviderError and HookError."""
-    decided = await turn.operations.decide(operation)
-    if isinstance(decided, Asked):
-        decided = await turn.put(decided) or unasked(decided)
-    if isinstance(decided, Denied):
-        return Stopped(Why.DENIED, decided.deny.tell_user)
-    assert isinstance(decided, Ready | Answered)
+async def ask_model(
+    turn: RoundTurn, operation: ModelCallOperation, frozen: ModelRequestEvent | None = None
+) -> ModelResponse | Stopped | Asked[ModelRequestEvent, ModelResponse]:
+    """Return the reply, why the turn cannot go on, or the request if it waits for a person.
+
+    *frozen* is the request where it was made before. Raises ProviderError and HookError.
+    """
+    decided = await _decided(turn, operation, frozen)
+    match decided:
+        case Asked():
+            return decided
+        case Denied(deny=deny):
+            return Stopped(Why.DENIED, deny.tell_user)
+        case Ready() | Answered():
+            return await _made(turn, operation, decided)
+
+
+async def _decided(
+    turn: RoundTurn, operation: ModelCallOperation, frozen: ModelRequestEvent | None
+) -> Decided[ModelRequestEvent, ModelResponse]:
+    operations = turn.operations
+    decided = await (operations.decide(operation) if frozen is None else operations.decide_frozen(operation, frozen))
+    return await turn.consent(decided) if isinstance(decided, Asked) else decided
+
+
+async def _made(
+    turn: RoundTurn,
+    operation: ModelCallOperation,
+    decided: Ready[ModelRequestEvent, ModelResponse] | Answered[ModelRequestEvent, ModelResponse],
+) -> ModelResponse | Stopped:
     started, error, finish = perf_counter(), "", ""
     try:
         response = await turn.operations.perform(decided)

@@ -93,8 +93,8 @@ class Operations:
     def refused(self, operation: Operation[E, R], event: E, by: str, reason: str) -> Denied[E, R]:
         """Do not go on with what a person has refused, who was asked before; the record says so."""
         self._write(operation, record_of(operation, event, "refused", by, reason, (), (), perf_counter()))
-        why = f"a person refused this{': ' if reason else ''}{reason}"
-        return Denied(operation, event, by, Deny(why, tell_user=f"refused by {by}"))
+        why = f"{': ' if reason else ''}{reason}"
+        return Denied(operation, event, by, Deny(f"a person refused this{why}", tell_user=f"refused by {by}{why}"))
 
     async def confirm(self, before: Ready[E, R] | Answered[E, R]) -> Decided[E, R]:
         """Let every policy vote again on the same frozen request; what was approved stays so."""

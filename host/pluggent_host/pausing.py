@@ -6,7 +6,7 @@ A paused turn is durable: the process may end, and another one goes on from here
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import EMPTY, Json, Usage, freeze_object
@@ -14,17 +14,21 @@ from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 
+from pluggent_host.codec import from_json
 from pluggent_host.outputs import OutputForm
 from pluggent_host.settings import Limits, ToolLimits
 from pluggent_host.standing import Standing, capped, may_approve
 from pluggent_host.step import Outcome
 
+Kind = Literal["tool_call", "input", "model_call"]
+
 
 @attrs.frozen
 class Pending:
-    """One tool call that waits for an approval.
+    """One request that waits for an approval: a tool call, what somebody says, or what the model is to be asked.
 
-    ``arguments_json`` is exactly what will run, ``digest`` names the request, ``asks`` are
+    ``call_id`` is the id of the call, or of the operation that is none. ``arguments_json`` is exactly
+    what will run: arguments, message or model request. ``digest`` names the request, ``asks`` are
     (plugin, its words), none for a call that only waits for one before it; ``rendered`` is the
     request for a person to read. ``reach`` is the most that an approval is good for, ``approvers``
     are those to whom asks are limited. ``workspace`` is the folder that the tool would work in,
@@ -45,6 +49,7 @@ class Pending:
     reach: Reach = "always"
     approvers: tuple[tuple[str, ...], ...] = ()
     identities: tuple[str, ...] = ()
+    kind: Kind = "tool_call"
 
     @property
     def asked(self) -> frozenset[tuple[str, str, str]]:
@@ -58,6 +63,15 @@ class Pending:
 
 
 @attrs.frozen
+class Agreed:
+    """To what a person has agreed when a turn began: ``asked`` is plugin, words, identity; ``by`` who agreed."""
+
+    digest: str
+    asked: tuple[tuple[str, str, str], ...]
+    by: str
+
+
+@attrs.frozen
 class Terms:
     """What a turn was begun with, and goes on with: ``limits`` as JSON, ``output`` the schema that was asked for."""
 
@@ -65,6 +79,7 @@ class Terms:
     parameters: ModelParameters = attrs.field(factory=ModelParameters)
     limits: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     output: Mapping[str, Json] | None = None
+    agreed: Agreed | None = None
 
     def with_limits(self, own: Limits) -> Limits:
         """Return *own*, with what the turn was limited to in its place."""
@@ -84,7 +99,10 @@ class Paused:
     """A turn waits: of one reply's calls ``pending`` ones need an approval, all others have their result.
 
     ``progress`` is how far the turn is (step.State without its limits), ``outcomes`` what came of
-    the other calls, ``elapsed_s`` and ``usage`` what has gone so far.
+    the other calls, ``elapsed_s`` and ``usage`` what has gone so far, ``asks`` how often a person was
+    asked before. Of a request to the model ``before`` is the digest that it had before policies
+    changed it, and ``warning`` what the host told the model with it. One more with the same ``at_s``
+    is the same pause, which waits for more.
     """
 
     turn_id: str
@@ -99,11 +117,20 @@ class Paused:
     counted: Mapping[str, int] = attrs.field(factory=dict[str, int])
     so_far: str = ""
     terms: Terms = attrs.field(factory=Terms)
+    before: str = ""
+    warning: str = ""
+    asks: int = 0
+
+    @property
+    def stage(self) -> Kind:
+        """Where the turn stands: before it began, before the model is asked, or at the calls of its reply."""
+        kinds = {each.kind for each in self.pending}
+        return "tool_call" if "tool_call" in kinds or not kinds else "model_call" if "model_call" in kinds else "input"
 
 
 @attrs.frozen
 class Resolved:
-    """Somebody has answered a pending call of the pause that began ``asked_at_s``: ``by`` whom, and why."""
+    """Somebody has answered a pending request of the pause that began ``asked_at_s``: ``by`` whom, and why."""
 
     turn_id: str
     digest: str
@@ -139,12 +166,25 @@ class Waiting:
 
     @property
     def open(self) -> tuple[Pending, ...]:
-        """The calls that have neither a result nor an answer, and need one."""
+        """The requests that have neither a result nor an answer, and need one."""
         return tuple(
             pending
             for pending in self.paused.pending
-            if pending.asks and pending.call_id not in self.results and pending.digest not in self.resolved
+            if pending.asks
+            and pending.digest not in self.resolved
+            and not (pending.kind == "tool_call" and pending.call_id in self.results)
         )
+
+
+def message_of(paused: Paused) -> Message | None:
+    """Return what somebody wants to say, where that is what waits."""
+    for each in paused.pending:
+        if each.kind == "input":
+            try:
+                return from_json(each.arguments_json, Message)
+            except ValueError:
+                return None
+    return None
 
 
 def approval_of(call_id: str, answer: object) -> Approval:
@@ -161,7 +201,8 @@ def refusal(pending: Pending, approval: Approval, who: str) -> str:
     if not approval.agreed or may_approve(pending.approvers, who):
         return ""
     allowed = "; and by ".join(" or ".join(names) for names in pending.approvers)
-    return f"the call {pending.call_id} can be approved only by {allowed}, not by {who}"
+    what = "call" if pending.kind == "tool_call" else "request"
+    return f"the {what} {pending.call_id} can be approved only by {allowed}, not by {who}"
 
 
 def answered(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from time import time
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from pluggent_hookspecs.errors import ToolErrorKind
@@ -14,14 +15,20 @@ from pluggent_hookspecs.tools import ToolOutput
 from pluggent_host.batch import Batch, BatchRun
 from pluggent_host.decided import Asked, Decided, Denied, Ready
 from pluggent_host.edges import InputOperation
+from pluggent_host.holding import frozen_again, pending_of
+from pluggent_host.model_round import ask_model
+from pluggent_host.operation import Operation
 from pluggent_host.pausing import Pending, Resolved, Resumed, Waiting
 from pluggent_host.showing import unasked
 from pluggent_host.slots import Slot, unknown_tool
 from pluggent_host.standing import asked_by, limits, may_approve
-from pluggent_host.step import Done, Event, State, Why
+from pluggent_host.step import Done, Event, State, Stopped, Why
 from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.turn import Turn
 from pluggent_host.turn_result import TurnResult
+
+E = TypeVar("E")
+R = TypeVar("R")
 
 CHANGED = "Denied: the tool, or what is known of it, has changed since a person was asked about this call."
 
@@ -29,12 +36,14 @@ CHANGED = "Denied: the tool, or what is known of it, has changed since a person 
 class ResumedTurn(Turn):
     """The second part of a turn that was paused. Used once."""
 
-    def __init__(self, *parts: Any, waiting: Waiting, reply: Message) -> None:
+    def __init__(self, *parts: Any, waiting: Waiting) -> None:
         super().__init__(*parts)
         self._waiting = waiting
         self.said = waiting.said
-        self.reply = reply
         paused = waiting.paused
+        if paused.stage == "tool_call":
+            self.reply = self.conversation.messages[-1]
+        self.round, self.asks, self.agreed = paused.round, paused.asks, paused.terms.agreed
         self.usage, self.so_far = paused.usage, paused.so_far
         self.refused |= set(paused.refused)
         self.quota.restore(paused.counted)
@@ -54,9 +63,11 @@ class ResumedTurn(Turn):
             self, self.scope, self.said, self._go_on, resumed=True
         )
         try:
-            decided = await self.operations.decide_frozen(operation, operation.freeze(operation.event))
+            decided = await self._decide_input(operation, operation.freeze(operation.event))
+            if self._waiting.paused.stage == "input":
+                return await self.begun(decided)
             if isinstance(decided, Asked):
-                decided = await self.put(decided) or unasked(decided)
+                return self._wait_longer(decided)
             if not isinstance(decided, Ready):
                 why = (
                     decided.deny.tell_user if isinstance(decided, Denied) else "a policy answered in place of going on"
@@ -73,8 +84,57 @@ class ResumedTurn(Turn):
                 raise
             return ended
 
+    async def _decide_input(
+        self, operation: InputOperation[TurnResult[Any] | Message], event: InputEvent
+    ) -> Decided[InputEvent, TurnResult[Any] | Message]:
+        if (refused := self._refused(operation, event)) is not None:
+            return refused
+        decided = await self.operations.decide_frozen(operation, event)
+        return await self.consent(decided) if isinstance(decided, Asked) else decided
+
+    def _refused(self, operation: Operation[E, R], event: E) -> Denied[E, R] | None:
+        """Return the refusal of a person if there is one: it is final, whatever policies say by now."""
+        given = self._waiting.resolved.get(operation.digest(event))
+        if given is None or given.agreed:
+            return None
+        return self.operations.refused(operation, event, given.by, given.reason)
+
+    def _wait_longer(self, asked: Asked[InputEvent, Any]) -> TurnResult[Any]:
+        """Leave all as it is, and wait for an answer to what is asked anew about what was said, too."""
+        waiting = self._waiting
+        before = waiting.paused
+        calls = () if self.reply is None else self.reply.tool_calls
+        # A model may give its calls any ids, and an answer must not be meant for two.
+        id = asked.event.digest if asked.operation.id in {call.id for call in calls} else ""
+        pending = pending_of(asked, self.operations.identities(asked.asks), id)
+        if pending is None:
+            return self.give_up(Done(Why.DENIED, unasked(asked).deny.tell_user))
+        others = [each for each in before.pending if each.kind != "input"]
+        paused = attrs.evolve(before, pending=(pending, *others))
+        self.append(paused)
+        self.conversation.waiting = attrs.evolve(waiting, paused=paused)
+        return self.paused(paused)
+
     async def _go_on(self, event: InputEvent) -> TurnResult[Any]:
-        return await self.drive(State.resumed(self.limits, self._waiting.paused.progress), self._settle())
+        paused = self._waiting.paused
+        if paused.stage == "input":
+            self.conversation.waiting = None
+            return await self.start(event)
+        state = State.resumed(self.limits, paused.progress)
+        return await self.drive(state, self._settle() if paused.stage == "tool_call" else self._ask_again())
+
+    async def _ask_again(self) -> Event:
+        paused = self._waiting.paused
+        self.conversation.waiting = None
+        operation = await self.request(paused.round, paused.warning)
+        # What would be sent now may be another request, that nobody has approved: it goes the usual way.
+        frozen = frozen_again(operation, paused)
+        if frozen is not None and (refused := self._refused(operation, frozen)) is not None:
+            return Stopped(Why.DENIED, refused.deny.tell_user)
+        response = await ask_model(self, operation, frozen)
+        if isinstance(response, Asked):
+            return self.hold(response, operation.freeze(operation.event).digest, paused.warning)
+        return await self.replied(operation, response)
 
     async def _settle(self) -> Event:
         assert self.reply is not None
@@ -86,7 +146,8 @@ class ResumedTurn(Turn):
             batch.close()
             raise
         # What was asked about before the pause counts, too.
-        self._asks = int(str(self._waiting.paused.progress["asks"])) + run.settled.asks
+        before = int(str(self._waiting.paused.progress["asks"]))
+        self.asks = max(before, self._waiting.paused.asks) + run.settled.asks
         if run.pending:
             self.conversation.waiting = self._waiting
         else:
@@ -94,16 +155,35 @@ class ResumedTurn(Turn):
         return self.after(run, self._waiting.paused.round)
 
     def answer(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
-        given = self._waiting.resolved.get(asked.event.digest)
-        if given is not None and not given.agreed:
-            return self.operations.refused(asked.operation, asked.event, given.by, given.reason)
-        known = {
-            ask for each in self._waiting.paused.pending if each.digest == asked.event.digest for ask in each.asked
-        }
+        return self._answered(asked) or super().answer(asked)
+
+    def _answered(self, asked: Asked[E, R]) -> Decided[E, R] | None:
+        """Return what the answer that is stored comes to, if it is one to all that is *asked* now."""
+        if (refused := self._refused(asked.operation, asked.event)) is not None:
+            return refused
+        digest = asked.operation.digest(asked.event)
+        given = self._waiting.resolved.get(digest)
+        known = {ask for each in self._waiting.paused.pending if each.digest == digest for ask in each.asked}
+        if given is None or not self._covered(asked, known, given.by):
+            return None
+        self.agree(asked, given.by)
+        return self.operations.approved(asked, given.by, given.reason)
+
+    def given(self, asked: Asked[E, R]) -> Decided[E, R] | None:
+        if (answer := self._answered(asked)) is not None:
+            self.asks += 1
+            return answer
+        agreed = self.agreed
+        if agreed is None or agreed.digest != asked.operation.digest(asked.event):
+            return None
+        if not self._covered(asked, frozenset(agreed.asked), agreed.by):
+            return None
+        return self.operations.approved(asked, agreed.by, "approved when the turn began")
+
+    def _covered(self, asked: Asked[Any, Any], known: AbstractSet[tuple[str, str, str]], by: str) -> bool:
+        """Say whether *by*, who has agreed to what is *known*, may have agreed to all that is *asked* now."""
         same = asked_by(asked.asks, self.operations.identities(asked.asks)) <= known
-        if given is not None and same and may_approve(limits(asked.asks), given.by):
-            return self.operations.approved(asked, given.by, given.reason)
-        return super().answer(asked)
+        return same and may_approve(limits(asked.asks), by)
 
     def give_up(self, done: Done) -> TurnResult[Any]:
         """End the turn: every open call has its one result."""

@@ -29,7 +29,7 @@ from pluggent_host.transcript import Entry, ModelChosen, Undone, rebuild
 from pluggent_host.turn import Turn
 from pluggent_host.turn_result import TurnResult
 from pluggent_host.turn_stream import TurnStream
-from pluggent_host.undoing import Exchange, last_exchange
+from pluggent_host.undoing import Exchange, last_exchange, unsaid
 from pluggent_host.watchers import EventStream
 
 T = TypeVar("T")
@@ -202,20 +202,24 @@ class Session:
 
     @property
     def pending(self) -> tuple[Pending, ...]:
-        """The calls that a paused turn waits with for an approval; empty if none does."""
+        """What a paused turn waits with for an approval; empty if none does."""
         waiting = self._conversation.waiting
         return () if waiting is None else waiting.open
 
     async def resume(
         self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None
     ) -> TurnResult[Any]:
-        """Go on with a paused turn, with *answers* by call id, those that were stored, and live approvers.
+        """Go on with a paused turn, with *answers* by ``Pending.call_id``, those that were stored, and live approvers.
 
         Every policy decides again, on the stored bytes; an approval is good for exactly the
         asks that it was given to. What is still not answered pauses the turn again. The turn goes
         on with the parameters, limits and metadata that it was begun with. *output* is the form of
         the answer; needed in another process than that which asked for one as a type, else the
         value is what the schema makes of it.
+
+        Where it was what is said that had to be approved, the turn begins now; where it was a request to
+        the model, that request is sent, or a new one is decided about if the model or the tools have
+        changed since. A refusal of either ends the turn (``Why.DENIED``).
 
         Raises SessionError if no turn waits, or an answer is to a call that waits for none.
         """
@@ -238,9 +242,7 @@ class Session:
             self._answer(waiting, answers or {})
             waiting = self._conversation.waiting or waiting
             agent, scope = going_on(self._agent, self._scope, waiting, output)
-            turn = ResumedTurn(
-                self._services, self._conversation, agent, scope, feed, waiting=waiting, reply=self.history[-1]
-            )
+            turn = ResumedTurn(self._services, self._conversation, agent, scope, feed, waiting=waiting)
             before = turn.usage
             try:
                 return await turn.resume()
@@ -283,10 +285,11 @@ class Session:
         of a turn.
         """
         async with self._alone():
+            waiting = self._conversation.waiting
             self._conversation.withdraw("withdrawn")
             transcript = self._conversation.transcript
             entries = await self._services.threads.run(transcript.entries)
-            exchange = last_exchange(entries)
+            exchange = (None if waiting is None else unsaid(waiting)) or last_exchange(entries)
             if exchange is not None:
                 undone = Undone(exchange.turn_id)
                 self._conversation.append(undone)

@@ -89,6 +89,10 @@ class Grants(NamedTuple):
 class HostSettings(NamedTuple):
     """Everything a host is opened with, apart from objects given in code.
 
+    ``on_ask`` is what becomes of an ask that nobody answers now. ``pause``: the turn waits, durably, where a
+    tool call, what is said or a request to the model has to be approved, and goes on when somebody has
+    answered. Else, and always for asks below a running tool, for asks to release a result (``decide_output``,
+    ``decide_model_response``, ``decide_tool_result``) and in a dry run, it is denied.
     ``stops_batch`` names tools (capability ids, or the names that the model sees, with ``*``)
     behind which the other calls of a reply are not run unless the call of theirs succeeded; the
     tools that say so themselves need not be named. ``("*",)``: all tools.

@@ -95,6 +95,11 @@ class ToolsSettled:
 
 
 @attrs.frozen
+class Held:
+    """The model was not asked: a person has to agree to the request, and is to be asked later."""
+
+
+@attrs.frozen
 class Stopped:
     """The turn cannot go on: cancelled, denied as a whole, or failed."""
 
@@ -103,8 +108,8 @@ class Stopped:
     limit: str = ""
 
 
-Event: TypeAlias = Started | Replied | ToolsSettled | Stopped
-EVENTS = (Started, Replied, ToolsSettled, Stopped)
+Event: TypeAlias = Started | Replied | ToolsSettled | Held | Stopped
+EVENTS = (Started, Replied, ToolsSettled, Held, Stopped)
 
 
 # ---- effects ----------------------------------------------------------------------------
@@ -133,7 +138,10 @@ class RunTools:
 
 @attrs.frozen
 class Pause:
-    """Keep the turn as it is until these calls are answered; settling them goes on from this state."""
+    """Keep the turn as it is until these calls are answered; settling them goes on from this state.
+
+    Without calls it is the request to the model that waits; its reply goes on from this state.
+    """
 
     call_ids: tuple[str, ...]
 
@@ -190,6 +198,8 @@ def step(state: State, event: Event) -> tuple[State, Effect]:
             return _replied(state, event)
         case ToolsSettled():
             return _settled(state, event)
+        case Held():
+            return state, Pause(())
         case Stopped(why, detail, limit):
             return _end(state, Done(why, detail, limit))
         case _:

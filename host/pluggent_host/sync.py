@@ -194,7 +194,7 @@ class SyncSession:
 
     @property
     def pending(self) -> tuple[Pending, ...]:
-        """The calls that a paused turn waits with for an approval."""
+        """What a paused turn waits with for an approval."""
         return self._session.pending
 
     def use(self, *, model: str) -> None:

@@ -14,7 +14,7 @@ from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_host.pausing import Paused, Resolved, Resumed, Waiting
+from pluggent_host.pausing import Paused, Resolved, Resumed, Waiting, message_of
 from pluggent_host.standing import Standing
 from pluggent_host.step import Outcome
 
@@ -205,25 +205,6 @@ class Transcript(Protocol):
         ...
 
 
-class MemoryTranscript:
-    """A transcript that lasts as long as the session."""
-
-    def __init__(self) -> None:
-        self._entries: list[Entry] = []
-
-    def append(self, *entries: Entry) -> None:
-        self._entries += entries
-
-    def sync(self) -> None:
-        pass
-
-    def entries(self) -> tuple[Entry, ...]:
-        return tuple(self._entries)
-
-    def close(self) -> None:
-        pass
-
-
 def rebuild(entries: Iterable[Entry]) -> Rebuilt:
     """Return the conversation that *entries* tell. Pure; every call has exactly one result."""
     book = _Book()
@@ -278,9 +259,7 @@ class _Book:
                 self.turn_id, self.over, self.turns, self.said = turn_id, False, self.turns + 1, None
             case Said(message=message) if message.tool_call_id in {call.id for call in self.open}:
                 self.results[message.tool_call_id or ""] = message
-            case Said(by=by) if by == WARNING:
-                pass
-            case Said(turn_id, message):
+            case Said(turn_id, message, by) if by != WARNING:
                 self._flush()
                 self.starts.setdefault(turn_id, len(self.messages))
                 self.stood.setdefault(turn_id, len(self.standing))
@@ -290,34 +269,22 @@ class _Book:
             case Dispatched(calls=calls):
                 self.dispatched |= {call_id: fingerprint for call_id, _, fingerprint in calls}
                 self._use_up({call_id for call_id, _, _ in calls})
-            case Settled(call_id=call_id, message=message, outcome=outcome, told=told):
-                self.results[call_id] = message
-                self.told |= {} if told is None else {call_id: told}
-                fingerprint = self.dispatched.pop(call_id, "")
-                if fingerprint and call_id not in {call.id for call in self.open}:
-                    self.below.add(fingerprint)
-                if fingerprint and outcome in UNSURE:
-                    self.unsure.add(fingerprint)
-                elif fingerprint and outcome in SURE:
-                    self.unsure.discard(fingerprint)
+            case Settled():
+                self._settle(entry)
             case Spending(usage=usage):
                 self.usage += usage
             case TurnOver():
                 self._flush()
                 self.over = True
             case Paused():
-                self.paused, self.resolved, self.used = entry, {}, set()
-                self.below.clear()
-                self.told.clear()
+                self._pause(entry)
             case Resolved(digest=digest):
-                if self.paused is not None and entry.asked_at_s == self.paused.at_s and digest not in self.used:
+                used = {digest, f"{digest} {entry.at_s}"} & self.used
+                if self.paused is not None and entry.asked_at_s == self.paused.at_s and not used:
                     self.resolved[digest] = entry
-            case Standing(turn_id=turn_id, at_s=at_s):
-                # One of another turn, or from before this session, was copied here.
+            case Standing(turn_id=turn_id, at_s=at_s):  # else copied from another turn, or from before this session
                 if turn_id == self.turn_id and at_s >= self.began_s:
                     self.standing.append(entry)
-            case Resumed():
-                pass
             case ModelChosen(model):
                 self.model = model
             case Undone(turn_id):
@@ -328,6 +295,32 @@ class _Book:
                 self.starts = {turn: start for turn, start in self.starts.items() if start < len(self.messages)}
             case Decided(decision):
                 self.allowed |= {decision.call_id} if decision.verdict in _GO else set()
+                if decision.operation == "model_call" and decision.verdict == "approved":
+                    # It may have been sent from here on: the same answer once more is none, a later one is.
+                    given = self.resolved.pop(decision.digest, None)
+                    self.used |= set() if given is None else {f"{decision.digest} {given.at_s}"}
+            case Said() | Resumed():
+                pass
+
+    def _pause(self, entry: Paused) -> None:
+        if self.paused is None or self.paused.at_s != entry.at_s:
+            self.resolved, self.used = {}, set()
+            self.below.clear()
+            self.told.clear()
+        if entry.stage == "model_call":
+            self._flush()  # all calls before it have their results
+        self.paused = entry
+
+    def _settle(self, entry: Settled) -> None:
+        self.results[entry.call_id] = entry.message
+        self.told |= {} if entry.told is None else {entry.call_id: entry.told}
+        fingerprint = self.dispatched.pop(entry.call_id, "")
+        if fingerprint and entry.call_id not in {call.id for call in self.open}:
+            self.below.add(fingerprint)
+        if fingerprint and entry.outcome in UNSURE:
+            self.unsure.add(fingerprint)
+        elif fingerprint and entry.outcome in SURE:
+            self.unsure.discard(fingerprint)
 
     def _use_up(self, calls: Collection[str]) -> None:
         """An approval is good for one run of its call, whatever becomes of that."""
@@ -337,12 +330,13 @@ class _Book:
                 self.resolved.pop(each.digest, None)
 
     def _waiting(self) -> Waiting | None:
-        if self.paused is None or self.said is None or self.paused.turn_id != self.turn_id:
+        said = self.said or (None if self.paused is None else message_of(self.paused))
+        if self.paused is None or said is None or self.paused.turn_id != self.turn_id:
             return None
         # What was about to run when the process ended may have happened, and what had happened below a
         # call that has no result must not happen again when that call is run anew.
         self.unsure |= set(self.dispatched.values()) | self.below
-        return Waiting(self.paused, self.said, dict(self.results), dict(self.resolved), dict(self.told))
+        return Waiting(self.paused, said, dict(self.results), dict(self.resolved), dict(self.told))
 
     def _flush(self) -> list[Settled]:
         self.paused = None
@@ -369,18 +363,9 @@ class _Book:
         if not self.over and waiting is None:
             closing.append(TurnOver(self.turn_id, "interrupted", "the process ended in the middle of this turn"))
         return Rebuilt(
-            self.began,
-            tuple(self.messages),
-            self.turns,
-            self.usage,
-            self.model,
-            self.system,
-            self.metadata,
-            tuple(closing),
-            frozenset(self.unsure),
-            waiting,
-            tuple(self.standing),
-        )
+            self.began, tuple(self.messages), self.turns, self.usage, self.model, self.system, self.metadata,
+            tuple(closing), frozenset(self.unsure), waiting, tuple(self.standing),
+        )  # fmt: skip
 
 
 def close_call(turn_id: str, call: ToolCall, *, dispatched: bool = False, begun: bool = False) -> Settled:

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError
 
 from pluggent_host.codec import from_plain, line_of
 from pluggent_host.lines import Lines, plain_entry
-from pluggent_host.pausing import Resolved
+from pluggent_host.pausing import Paused, Resolved
 from pluggent_host.sealed import OTHERS_WRITE, SealedRecords, check_folder, check_owner, is_sealed, seal_of
 from pluggent_host.standing import FILE as APPROVALS, Standing
 from pluggent_host.stored import SESSION_ID, SUFFIX
@@ -27,7 +28,7 @@ from pluggent_host.transcript import Entry
 
 _BLOCK = 65_536
 SEALED = (Resolved, Standing)
-"""What must have been written here, by us."""
+"""What must have been written here, by us; so must a pause that carries what was agreed to before it."""
 
 log = logging.getLogger("pluggent.transcript")
 _ENTRIES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Entry)}
@@ -135,7 +136,7 @@ class FileTranscript:
         return tuple(self._read())
 
     def _line(self, entry: Entry) -> bytes:
-        if not isinstance(entry, SEALED):
+        if not isinstance(entry, SEALED) and not _agreed(entry):
             return self._lines.of(entry)
         plain = plain_entry(entry)
         plain["seal"] = seal_of(self._seals.sealing_key(), self._id, plain)
@@ -143,10 +144,13 @@ class FileTranscript:
 
     def _read(self) -> Iterator[Entry]:
         for number, entry, plain, seal in _lines(self.path):
-            if isinstance(entry, SEALED) and not is_sealed(self._seals.key(), seal, self._id, plain):
-                log.warning("%s, line %d: pluggent did not write this approval here; it is left out", self.path, number)
-            else:
+            needs_seal = isinstance(entry, SEALED) or _agreed(entry)
+            if not needs_seal or is_sealed(self._seals.key(), seal, self._id, plain):
                 yield entry
+                continue
+            log.warning("%s, line %d: pluggent did not write this approval here; it is left out", self.path, number)
+            if isinstance(entry, Paused):
+                yield attrs.evolve(entry, terms=attrs.evolve(entry.terms, agreed=None))
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -168,6 +172,10 @@ def read(path: Path) -> Iterator[Entry]:
     """
     for _, entry, _, _ in _lines(path):
         yield entry
+
+
+def _agreed(entry: Entry) -> bool:
+    return isinstance(entry, Paused) and entry.terms.agreed is not None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Entry, dict[str, Any], object]]:

@@ -3,56 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from time import perf_counter, time
+from time import time
 from typing import Any, TypeVar, assert_never
 
 import attrs
 from pluggent_hookspecs.errors import Denied as Refused
-from pluggent_hookspecs.events import InputEvent, Scope, ToolCallEvent
-from pluggent_hookspecs.messages import Message, Usage
-from pluggent_hookspecs.models import FinishReason, ModelRequest
-from pluggent_hookspecs.observations import DecisionMade, Observation, TextShown, TurnEnded, TurnStarted, UserNotified
-from pluggent_hookspecs.tools import ToolOutput
+from pluggent_hookspecs.events import InputEvent, ModelRequestEvent
+from pluggent_hookspecs.messages import Message
+from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
+from pluggent_hookspecs.observations import TextShown, TurnEnded, TurnStarted
 
 from pluggent_host.batch import BatchRun, run_batch
-from pluggent_host.clock import Deadline
-from pluggent_host.conversation import Agent, Conversation, Services, began
+from pluggent_host.conversation import began
 from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
-from pluggent_host.deltas import follow, thoughts, visible
+from pluggent_host.deltas import thoughts, visible
 from pluggent_host.edges import InputOperation
-from pluggent_host.feed import Feed
+from pluggent_host.holding import Hold, pending_of
 from pluggent_host.model_round import ask_model
 from pluggent_host.modelcalls import ModelCallOperation
-from pluggent_host.nested import NestedCalls
-from pluggent_host.pausing import Paused
-from pluggent_host.quota import Quota
+from pluggent_host.pausing import Paused, Pending
 from pluggent_host.selecting import select_tools
-from pluggent_host.showing import Showing, unasked
+from pluggent_host.showing import unasked
 from pluggent_host.step import (
     EVENTS,
     AskModel,
     Done,
     Event,
+    Held,
     Pause,
     Replied,
     RunTools,
-    Spent,
     Started,
     State,
     Stopped,
     Why,
     step,
 )
-from pluggent_host.toolcalls import CallContext, ToolCallOperation
 from pluggent_host.transcript import (
     BY_HOST,
     WARNING,
-    Decided as DecidedEntry,
-    Entry,
     Said,
     TurnOver,
     close_call,
 )
+from pluggent_host.turn_books import Books
 from pluggent_host.turn_result import TurnResult, broken_by
 from pluggent_host.wellformed import clean_message, with_distinct_ids
 
@@ -61,61 +55,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Turn:
+class Turn(Books):
     """One turn of one session. Used once."""
-
-    def __init__(
-        self, services: Services, conversation: Conversation, agent: Agent, scope: Scope, feed: Feed | None
-    ) -> None:
-        self.scope = scope
-        self.operations = services.operations
-        self.limits = agent.limits
-        self.quota = Quota(agent.limits)
-        self.caller = services.caller
-        self.threads = services.threads
-        self.protected = agent.protected
-        self.runner = self
-        self.refused: set[str] = set()
-        self.effects = 0
-        self._services = services
-        self.conversation = conversation
-        self._agent = agent
-        self._feed = feed
-        self._deltas = follow(self, scope, feed, services.chains, services.caller, services.settings.stream)
-        self.offered = agent.tools
-        self.said = Message.user("")
-        self.ended = False
-        self.reply: Message | None = None
-        self.batch: BatchRun | None = None
-        self.round = 0
-        self._value: tuple[Any, ...] = ()
-        self.so_far = ""
-        self.usage = Usage()
-        self.started = perf_counter()
-        self._thinking_s = 0.0
-        self._asks = 0
-        self.out = Showing(self, scope, self.operations, services.chains, self._deltas, self.put)
-        self._nested = NestedCalls(self, agent, services)
-
-    # ---- the journal ---------------------------------------------------------------------
-
-    def record(self, decision: DecisionMade) -> None:
-        self.conversation.append(DecidedEntry(decision))
-
-    def tell(self, event: Observation) -> None:
-        self._services.tell(event)
-        if self._feed is not None:
-            self._feed.put(event)
-
-    def append(self, *entries: Entry) -> None:
-        self.conversation.append(*entries)
-
-    def add(self, *messages: Message) -> None:
-        self.conversation.add(*messages)
-
-    async def commit(self) -> None:
-        if self._services.settings.fsync != "off":
-            await self.threads.run(self.conversation.transcript.sync)
 
     # ---- the turn ------------------------------------------------------------------------
 
@@ -124,25 +65,34 @@ class Turn:
         # Its number is taken from here on, whatever comes of it: keys of effects are made of it.
         self.append(began(self.scope, self._services))
         operation: InputOperation[TurnResult[Any] | Message] = InputOperation(
-            self, self.scope, clean_message(message), self._run
+            self, self.scope, clean_message(message), self.start
         )
         try:
             decided = await self.operations.decide(operation)
-            if isinstance(decided, Asked):
-                decided = await self.put(decided) or unasked(decided)
-            if isinstance(decided, Denied):
-                return self.over(Done(Why.DENIED, decided.deny.tell_user))
-            assert isinstance(decided, Ready | Answered)
-            result: TurnResult[Any] | Message = await self.operations.perform(decided)
-            if not isinstance(result, Message):
-                return result
-            self._begin(decided.event.message)
-            return await self.answered(result)
+            return await self.begun(await self.consent(decided) if isinstance(decided, Asked) else decided)
         except BaseException as error:
             ended = self.broken(error)
             if ended is None:
                 raise
             return ended
+
+    async def begun(self, decided: Decided[InputEvent, TurnResult[Any] | Message]) -> TurnResult[Any]:
+        """Run the turn as it was *decided* about what is said, or wait for a person to agree to that."""
+        match decided:
+            case Denied(deny=deny):
+                return self.over(Done(Why.DENIED, deny.tell_user))
+            case Asked(event=event):
+                pending = pending_of(decided, self.operations.identities(decided.asks))
+                self.said = event.message
+                if pending is None:
+                    return self.over(Done(Why.DENIED, unasked(decided).deny.tell_user))
+                return self._pause(State(self.limits), (pending,))
+            case Ready() | Answered():
+                result: TurnResult[Any] | Message = await self.operations.perform(decided)
+                if not isinstance(result, Message):
+                    return result
+                self._begin(decided.event.message)
+                return await self.answered(result)
 
     def broken(self, error: BaseException) -> TurnResult[Any] | None:
         """End the turn because of *error*, unless it has ended before; return its result if that is a denial."""
@@ -153,7 +103,8 @@ class Turn:
         self.over(broken_by(error))
         return None
 
-    async def _run(self, event: InputEvent) -> TurnResult[Any]:
+    async def start(self, event: InputEvent) -> TurnResult[Any]:
+        """Take in what was said, and go on from there."""
         self._begin(event.message)
         return await self.drive(State(self.limits), Started())
 
@@ -172,14 +123,28 @@ class Turn:
         return self.over(effect)
 
     def _wait(self, state: State) -> TurnResult[Any]:
+        if self.held is not None:
+            return self._pause(state, (self.held.pending,), before=self.held.before, warning=self.held.warning)
         assert self.batch is not None
+        settled = self.batch.settled
+        return self._pause(state, self.batch.pending, self.batch.messages, outcomes=settled.outcomes, now=settled.asks)
+
+    def _pause(
+        self, state: State, pending: tuple[Pending, ...], results: Sequence[Message] = (), *, now: int = 1, **more: Any
+    ) -> TurnResult[Any]:
+        terms = attrs.evolve(self._agent.terms(self.scope), agreed=self.agreed)
+        # Asked again when the turn goes on, the questions of *now* count then.
         paused = Paused(
-            self.scope.turn_id, time(), self.round, self.batch.pending, state.progress(), self.batch.settled.outcomes,
-            self.usage, self.spent().elapsed_s, tuple(self.refused), self.quota.counted(), self.so_far,
-            self._agent.terms(self.scope),
+            self.scope.turn_id, time(), self.round, pending, state.progress(), usage=self.usage,
+            elapsed_s=self.spent().elapsed_s, refused=tuple(self.refused), counted=self.quota.counted(),
+            so_far=self.so_far, terms=terms, asks=max(0, self.asks - now), **more,
         )  # fmt: skip
         self.append(paused)
-        self.conversation.wait(paused, self.said, self.batch.messages, self._agent.form)
+        self.conversation.wait(paused, self.said, results, self._agent.form)
+        return self.paused(paused)
+
+    def paused(self, paused: Paused) -> TurnResult[Any]:
+        """Leave the turn as it is; return what it waits with."""
         self.ended = True
         detail = "; ".join(f"'{each.name}' needs approval: {each.why}" for each in paused.pending if each.asks)
         return attrs.evolve(self.result(Done(Why.PAUSED, detail)), pending=paused.pending)
@@ -205,7 +170,7 @@ class Turn:
                     self.append(Said(self.scope.turn_id, told, BY_HOST if notice else WARNING))
                 if notice:
                     self.add(told)
-                return await self._ask_model(round, (told,) if warning else ())
+                return await self._ask_model(round, "" if notice else warning)
             case RunTools(_, round):
                 assert self.reply is not None
                 return self.after(await run_batch(self, self.offered, self.reply.tool_calls, round), round)
@@ -240,38 +205,46 @@ class Turn:
             return result
         return attrs.evolve(result, value=self._value[0], has_output=True)
 
-    def spent(self) -> Spent:
-        return Spent(perf_counter() - self.started - self._thinking_s, self.usage)
-
-    def spend(self, usage: Usage) -> None:
-        self.usage += usage
-
-    def left_s(self, most: float) -> float:
-        """Seconds that one wait may take: *most*, capped by what is left of the turn."""
-        if self.limits.wall_s is None:
-            return most
-        return max(0.001, min(most, self.limits.wall_s - self.spent().elapsed_s))
-
     # ---- the model -----------------------------------------------------------------------
 
-    async def _ask_model(self, round: int, warned: Sequence[Message] = ()) -> Event:
+    async def _ask_model(self, round: int, warning: str = "") -> Event:
+        operation = await self.request(round, warning)
+        response = await ask_model(self, operation)
+        if isinstance(response, Asked):
+            return self.hold(response, operation.freeze(operation.event).digest, warning)
+        return await self.replied(operation, response)
+
+    def hold(self, asked: Asked[ModelRequestEvent, ModelResponse], before: str, warning: str) -> Event:
+        """Keep the request until a person has agreed to it; for *before* and *warning* see Paused."""
+        pending = pending_of(asked, self.operations.identities(asked.asks))
+        if pending is None:
+            return Stopped(Why.DENIED, unasked(asked).deny.tell_user)
+        self.held, self.round = Hold(pending, before, warning), asked.event.round
+        return Held()
+
+    async def request(self, round: int, warning: str) -> ModelCallOperation:
+        """Return the request of *round*, with the tools that are offered now."""
         agent = self._agent
         chain, hook_s = self._services.chains["select_tools"], self._services.settings.timeouts.hook_s
         tools = await agent.offer.latest()
         offered = await select_tools(chain, self.caller, hook_s, self, self.scope, tools)
         system = (agent.system,) if agent.system is not None else ()
+        warned = (Message.user(warning),) if warning else ()
         request = ModelRequest(
             agent.model.name, (*system, *self.conversation.messages, *warned), offered.specs, agent.parameters
         )
-        operation = ModelCallOperation(
+        return ModelCallOperation(
             self, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
             lambda: self.left_s(self._services.settings.timeouts.model_s), self._deltas, self._services.model, self.put,
         )  # fmt: skip
-        response = await ask_model(self, operation)
+
+    async def replied(self, operation: ModelCallOperation, response: ModelResponse | Stopped) -> Event:
+        """Take in the reply to *operation*."""
+        self.held = None
         if isinstance(response, Stopped):
             return response
         self.offered = operation.offered
-        message = with_distinct_ids(clean_message(response.message), round)
+        message = with_distinct_ids(clean_message(response.message), operation.event.round)
         if not await self.say(message):
             return Stopped(Why.DENIED, self.out.last_note)
         reply = self.reply
@@ -311,56 +284,3 @@ class Turn:
         self.conversation.add(seen)
         self.reply = seen
         return True
-
-    async def show(self, message: Message, source: str) -> Message | None:
-        out = await self.out.released(message, source)
-        if out is not None:
-            self.out.notes.append(out.text)
-            self.tell(UserNotified(self.scope, out, source))
-        return out
-
-    # ---- people --------------------------------------------------------------------------
-
-    async def put(self, asked: Asked[E, R]) -> Decided[E, R] | None:
-        decided = await self.wait_for_person(self.operations.ask(asked))
-        self.conversation.approved(decided, asked, self.operations.identities(asked.asks))
-        return decided
-
-    async def wait_for_person(self, answer: Awaitable[T]) -> T:
-        started = perf_counter()
-        self._asks += 1
-        try:
-            return await answer
-        finally:
-            self._thinking_s += perf_counter() - started
-
-    @property
-    def stops_batch(self) -> tuple[str, ...]:
-        return self._services.settings.stops_batch
-
-    @property
-    def pauses(self) -> bool:
-        return self._services.settings.on_ask == "pause"
-
-    def answer(self, asked: Asked[ToolCallEvent, ToolOutput]) -> Decided[ToolCallEvent, ToolOutput] | None:
-        stands = self.conversation.stands(asked.event, asked.asks, self.operations.identities(asked.asks))
-        if stands is None:
-            return None
-        return self.operations.approved(asked, stands.by, f"approved before, {stands.how}")
-
-    def may_ask(self) -> bool:
-        return self._asks < self.limits.asks
-
-    def may_serve(self, capability: str) -> bool:
-        return capability in self._services.settings.grants.handled
-
-    # ---- what running calls need ---------------------------------------------------------
-
-    def context(self, call: ToolCallOperation, clock: Deadline) -> CallContext:
-        return self._nested.context(call, clock)
-
-    def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
-        return self.conversation.doubts(call, event, self.threads.running())
-
-    def settled(self, call: ToolCallOperation, event: ToolCallEvent, outcome: str) -> None:
-        self.conversation.settled(call.fingerprint(event), outcome)

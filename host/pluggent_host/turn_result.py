@@ -21,7 +21,7 @@ class TurnResult(Generic[T]):
     ``text`` is what the person was shown by the model; ``message`` the whole last reply.
     ``limit`` names the limit that was reached, if one was. ``value`` is the reply in the form
     that was asked for, ``has_output`` whether there is one; ``output`` is it or raises.
-    ``pending`` are the calls that a paused turn waits with: see Session.resume.
+    ``pending`` are what a paused turn waits with: see Session.resume.
     """
 
     text: str

@@ -8,6 +8,7 @@ import attrs
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role
 
+from pluggent_host.pausing import Waiting
 from pluggent_host.transcript import Decided, Dispatched, Entry, Said, Settled, Undone
 
 _NOT_RUN = frozenset({str(ToolErrorKind.NOT_RUN), str(ToolErrorKind.SKIPPED), str(ToolErrorKind.DENIED)})
@@ -24,6 +25,11 @@ class Exchange:
     turn_id: str
     message: Message
     effects: tuple[str, ...] = ()
+
+
+def unsaid(waiting: Waiting) -> Exchange | None:
+    """Return what *waiting* would say if a person agreed; None if it waits for something else."""
+    return Exchange(waiting.paused.turn_id, waiting.said) if waiting.paused.stage == "input" else None
 
 
 def last_exchange(entries: Iterable[Entry]) -> Exchange | None:

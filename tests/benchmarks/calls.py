@@ -6,6 +6,7 @@ import timeit
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from answering_models import Caller
 from figures import rounds, row, show
@@ -21,8 +22,9 @@ from pluggent_host.functions import function_tool
 from pluggent_host.settings import HostSettings
 from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolset import BoundTool, bind
-from pluggent_host.transcript import Decided, MemoryTranscript, Transcript
+from pluggent_host.transcript import Decided, Transcript
 from pluggent_host.transcript_file import FileTranscript
+from pluggent_host.transcript_memory import MemoryTranscript
 
 ROUNDS = 60
 CALLS = 200
@@ -116,9 +118,8 @@ async def desk(policies: Sequence[object], folder: Path | None) -> AsyncGenerato
 class Desk:
     """Stands in for a turn: keeps the records, and lends calls what they need."""
 
-    protected = Protected()
-
     def __init__(self, services: Services, transcript: Transcript, tool: BoundTool) -> None:
+        self.protected = Protected()
         self.caller = services.caller
         self.threads = services.threads
         self.operations = services.operations
@@ -146,7 +147,7 @@ class Desk:
     def tell(self, event: Observation) -> None:
         self._tell(event)
 
-    def context(self, call: ToolCallOperation, clock: Deadline) -> "Ending":
+    def context(self, call: ToolCallOperation, clock: Deadline) -> Any:
         return Ending()
 
     def doubts(self, call: ToolCallOperation, event: object) -> str:

@@ -16,6 +16,7 @@ from pluggent_audit.settings import AuditSettings
 from pluggent_budget.plugin import Budget
 from pluggent_budget.settings import BudgetSettings, Limit
 from pluggent_hookspecs import tool
+from pluggent_hookspecs.observations import Observation
 from pluggent_host import Host
 from pluggent_host.settings import HostSettings
 from pluggent_permissions.plugin import Permissions
@@ -74,7 +75,7 @@ def print_records(folder: Path) -> None:
         audit.close()
 
 
-def written(audit: Audit, record: object) -> float:
+def written(audit: Audit, record: Observation) -> float:
     """Return the CPU microseconds of one record."""
     before = time.process_time()
     for _ in range(RECORDS):

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pluggent_hookspecs import ConfigError, NameTaken, PluginIncompatible
-from pluggent_host.catalog import Catalog, PluginRecord, catalog, plugin_of, tool_names, version_fits
+from pluggent_host.catalog import Catalog, PluginRecord, catalog, plugin_of, tool_names
 from pluggent_host.discovery import GROUPS, Discovery, Distribution, EntryPoint, Problem
 from pluggent_host.settings import NOTHING, Selection
+from pluggent_host.versions import version_fits
 
 GROUP_OF = {kind: group for group, kind in GROUPS.items()}
 EVERYTHING = Selection()

@@ -108,6 +108,7 @@ def test_the_document_has_every_key_whatever_there_is(tmp_path):
                 "votes": [{"plugin": "acme-policy", "verdict": "none", "reason": ""}],
                 "changes": [{"by": "acme-policy", "what": ["unit"]}],
             }],
+            "pauses": [],
         }],
     }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -201,7 +202,7 @@ NOT_FINITE = Vote("a", "none", elapsed_us=math.inf)
         Decided(attrs.evolve(MADE, votes=(NOT_FINITE,))),
         Decided(attrs.evolve(MADE, votes=(LongerVote("a", "none"),))),
         Decided(attrs.evolve(MADE, changes=(Change("a", after=math.nan),))),
-        Decided(attrs.evolve(MADE, scope=Scope(metadata={"a": math.nan}))),
+        Decided(attrs.evolve(MADE, scope=Scope(metadata=cast("Any", {"a": math.nan})))),
         Decided(attrs.evolve(MADE, scope=LongerScope("s"))),
         Decided(attrs.evolve(MADE, reason="half \ud83d")),
         Decided(attrs.evolve(MADE, reason=Word("word"))),
@@ -231,4 +232,4 @@ def test_where_a_decision_was_made_is_never_that_of_the_one_before():
 
 def test_what_is_no_json_is_no_line():
     with pytest.raises(TypeError):
-        Lines().of(Decided(DecisionMade(SCOPE, "input", "t1", "d", "allow", object())))
+        Lines().of(Decided(DecisionMade(SCOPE, "input", "t1", "d", "allow", cast("Any", object()))))

@@ -12,7 +12,6 @@ from pluggent_host.step import Why
 from pluggent_host.testing.fakes import call
 from pluggent_host.transcript import (
     Dispatched,
-    MemoryTranscript,
     Said,
     SessionBegan,
     Settled,
@@ -22,6 +21,7 @@ from pluggent_host.transcript import (
     close_call,
     rebuild,
 )
+from pluggent_host.transcript_memory import MemoryTranscript
 from recorded import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, results, shape, talking
 

@@ -91,7 +91,7 @@ class Used:
         assert isinstance(output, ToolOutput)
         return output
 
-    async def revised(self, name: str, before: int) -> None:
+    async def revised(self, name: str, before: int | None) -> None:
         """Wait until the tools of *name* have changed since revision *before*, and ask anew."""
         async with asyncio.timeout(WAIT_S):
             while self.sources[name].revision == before:  # noqa: ASYNC110 (a number tells nobody that it grows)

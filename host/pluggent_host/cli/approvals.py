@@ -39,9 +39,10 @@ def parser() -> Parser:
         "approvals",
         "[OPTIONS] [list | show SESSION [CALL] | approve SESSION CALL … | deny SESSION CALL … | expire\n"
         "                           | standing | forget ID | new-key NAME FILE]",
-        "Look at tool calls that wait for an approval, and answer them. A CALL is named by its id or by the\n"
-        f"first {SHORT} characters of its request, which say exactly what will run. An answer is kept with the\n"
-        "session; pluggent resume goes on with it, and every policy decides once more before anything runs.",
+        "Look at what waits for an approval (tool calls, what was said, requests to the model), and answer it. A\n"
+        f"CALL is named by its id or by the first {SHORT} characters of its request, which say exactly what will\n"
+        "run. An answer is kept with the session; pluggent resume goes on with it, and every policy decides once\n"
+        "more before anything runs.",
         examples(
             "pluggent approvals                                 everything that waits, in all sessions",
             "pluggent approvals show trip",
@@ -205,13 +206,15 @@ def _lines(call: Call, width: int) -> list[str]:
     for names in call.approvers:
         lines.append(f"can be approved only by {quoted(' or '.join(names))}")
     if call.reach != "always":
-        lines.append(f"can be approved for {'this call alone' if call.reach == 'once' else 'the session at most'}")
+        once = "this call alone" if call.kind == "tool_call" else "this request alone"
+        lines.append(f"can be approved for {once if call.reach == 'once' else 'the session at most'}")
     if call.workspace:
         lines.append(f"in the folder {quoted(call.workspace)}")
     if call.answer:
         reason = f": {quoted(call.reason)}" if call.reason else ""
         lines.append(f"{call.answer} by {quoted(call.by)}{reason}")
-    return [*lines, f"call {quoted(call.call_id)}, request {quoted(call.digest)}"]
+    named = "call" if call.kind == "tool_call" else call.kind.replace("_", " ")
+    return [*lines, f"{quoted(named)} {quoted(call.call_id)}, request {quoted(call.digest)}"]
 
 
 # ---- which ------------------------------------------------------------------------------

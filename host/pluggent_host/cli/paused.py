@@ -26,6 +26,7 @@ def pending_document(pending: Sequence[Pending]) -> list[dict[str, Any]]:
             "tool": each.name,
             "capability": each.capability,
             "arguments": json.loads(each.arguments_json),
+            "kind": each.kind,
             "digest": each.digest,
             "asks": [{"plugin": plugin, "why": why} for plugin, why in each.asks],
         }
@@ -37,14 +38,16 @@ def say_paused(console: Console, session: str, pending: Sequence[Pending], optio
     """Show what waits, on standard error, and the one line that approves it and goes on."""
     asking = [each for each in pending if each.asks]
     ink = console.err_ink
-    console.error(f"{ink('yellow', 'paused:')} {len(asking)} call{'s' * (len(asking) != 1)} waiting for an approval")
+    what = "call" if all(each.kind == "tool_call" for each in asking) else "request"
+    console.error(f"{ink('yellow', 'paused:')} {len(asking)} {what}{'s' * (len(asking) != 1)} waiting for an approval")
     for each in asking:
         for line in harmless(each.rendered).split("\n"):
             console.error(f"  {line}")
         for plugin, why in each.asks:
             for line in wrapped(f"{quoted(plugin)} asks: {quoted(why)}", console.width - 2):
                 console.error(f"  {line}")
-        console.error(ink("dim", f"  call {quoted(each.call_id)}, request {quoted(each.digest)}"))
+        named = "call" if each.kind == "tool_call" else each.kind.replace("_", " ")
+        console.error(ink("dim", f"  {named} {quoted(each.call_id)}, request {quoted(each.digest)}"))
     # By what will run, not by the call's name: the line approves nothing else, whatever happens meanwhile.
     requests = " ".join(each.digest[:SHORT] for each in asking)
     resume = shlex.join(["pluggent", "resume", session, *_again(options)])

@@ -21,7 +21,7 @@ COMMANDS = (
     BuiltIn("models", "pluggent_host.cli.models", "which models the providers have"),
     BuiltIn("hooks", "pluggent_host.cli.hooks", "every hook chain, in its order, and why"),
     BuiltIn("sessions", "pluggent_host.cli.sessions", "list, show, search, export and delete saved conversations"),
-    BuiltIn("approvals", "pluggent_host.cli.approvals", "tool calls that wait for a person: list, show, approve, deny"),
+    BuiltIn("approvals", "pluggent_host.cli.approvals", "what waits for a person: list, show, approve, deny"),
     BuiltIn("resume", "pluggent_host.cli.resume", "go on with a turn that waited for an approval"),
     BuiltIn("explain", "pluggent_host.cli.explain", "why each operation of a turn was done or not, and who decided"),
     BuiltIn("config", "pluggent_host.cli.config", "the settings in force, where each comes from, and what is wrong"),

@@ -25,6 +25,7 @@ def run(given: BudgetSettings, *arguments: str) -> int:
     (command,) = BudgetCommand(given, clock=TIME.clock).provide_commands(ProvideEvent())
     parser = argparse.ArgumentParser()
     assert command.configure is not None
+    assert command.run is not None
     command.configure(parser)
     return command.run(parser.parse_args(arguments))
 

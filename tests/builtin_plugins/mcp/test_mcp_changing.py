@@ -45,7 +45,7 @@ async def test_a_server_that_comes_back_as_another_is_seen_through():
         used.tools["grown"] = grown
         with pytest.raises(ToolError, match="it does not offer 'grown' any more"):
             await used.call("grown")
-        assert used.sources["one"].revision > before
+        assert (used.sources["one"].revision or 0) > (before or 0)
 
 
 async def test_a_list_that_did_not_change_is_no_news():

@@ -52,7 +52,7 @@ def test_json_carries_what_waits(cli):
     assert document["pending"] == [
         {
             "call_id": "offline-1-0", "tool": "send_mail", "capability": "acme-mail:tool/send_mail",
-            "arguments": {"to": "bob"}, "digest": digest,
+            "arguments": {"to": "bob"}, "kind": "tool_call", "digest": digest,
             "asks": [{"plugin": "host", "why": "its effects are messaging"}],
         }
     ]  # fmt: skip

@@ -1,0 +1,232 @@
+"""What waits before anything is said or asked, as its file tells it: after any line, listed, explained, exported."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from edges_asking import Edges, Shared
+from pluggent_hookspecs import Image, Text
+from pluggent_hookspecs.errors import SessionError
+from pluggent_host import Approval, Why
+from pluggent_host.answering import answer_stored
+from pluggent_host.awaiting import all_waiting, waiting_in
+from pluggent_host.explaining import as_document as explained, explain
+from pluggent_host.exporting import as_document, as_markdown
+from pluggent_host.pausing import Pending
+from pluggent_host.retold import retell
+from pluggent_host.testing.fakes import call
+from pluggent_host.transcript import rebuild
+from pluggent_host.transcript_file import read
+from talking import assert_whole
+
+STAGES = {
+    "input": Edges(said="hm"),
+    "model_call": Edges(rounds=(0,)),
+    "later": Edges(rounds=(1,)),
+    "all": Edges(said="hm", rounds=(0, 1), tools=("write",)),
+}
+REPLIES: Sequence[Any] = (call("write", "1", text="a"), "ok")
+
+
+def yes(pending: Sequence[Pending]) -> dict[str, bool]:
+    return {each.call_id: True for each in pending}
+
+
+@pytest.fixture(params=list(STAGES))
+async def played(request: pytest.FixtureRequest, tmp_path: Path) -> Shared:
+    """Return a place where a turn that waits at some of its stages has come to its end."""
+    shared = Shared(tmp_path / "whole", STAGES[request.param].anew())
+    async with shared.host(*REPLIES) as host, await host.session("s") as session:
+        result = await session.say("go")
+        while result.why is Why.PAUSED:
+            result = await session.resume(yes(result.pending))
+        assert (result.why, shared.done) == (Why.COMPLETED, ["a"])
+    return shared
+
+
+def lines(shared: Shared) -> list[bytes]:
+    return (shared.folder / "sessions" / "s.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def cut(shared: Shared, length: int) -> Shared:
+    later = Shared(shared.folder.parent / f"{length}", shared.edges)
+    shutil.copytree(shared.folder / "sessions", later.folder / "sessions")
+    (later.folder / "sessions" / "s.jsonl").write_bytes(b"".join(lines(shared)[:length]))
+    return later
+
+
+def kinds(told: list[bytes]) -> list[str]:
+    return [json.loads(line)["t"] for line in told]
+
+
+def requests(shared: Shared) -> tuple[Counter[str], Counter[str], int]:
+    """Return how often each request to the model was approved, how often it was let go for that, and all that went."""
+    answered: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    sent = 0
+    for line in map(json.loads, lines(shared)):
+        if line["t"] == "Resolved":
+            answered[line["digest"]] += line["agreed"]
+        elif line["t"] == "Decided" and line["decision"]["operation"] == "model_call":
+            used[line["decision"]["digest"]] += line["decision"]["verdict"] == "approved"
+            sent += line["decision"]["verdict"] in ("allow", "approved")
+    return answered, used, sent
+
+
+async def test_after_any_line_the_next_process_asks_the_model_nothing_that_was_not_approved(played: Shared):
+    whole = lines(played)
+    for length in range(1, len(whole) + 1):
+        later, told = cut(played, length), kinds(whole[:length])
+        sent = requests(later)[-1]
+        async with later.host(*REPLIES) as host, await host.session("s") as session:
+            if session.paused:
+                before = session.pending
+                result = await session.resume()
+                if before:
+                    assert (result.why, later.asked()) == (Why.PAUSED, []), told
+                    assert [each.kind for each in result.pending] == [each.kind for each in before], told
+            if not session.paused:
+                assert_whole(session.history)
+            await session.say("and now?")
+            if not session.paused:
+                assert_whole(session.history)
+        answered, used, after = requests(later)
+        assert used <= answered, told
+        assert len(later.asked()) == after - sent, told
+
+
+async def test_after_any_line_the_turn_can_be_brought_to_its_end_and_nothing_is_done_twice(played: Shared):
+    whole = lines(played)
+    waited = 0
+    for length in range(1, len(whole) + 1):
+        later, told = cut(played, length), kinds(whole[:length])
+        written = told.count("Dispatched")
+        replies = REPLIES[1:] if b'"tool_calls"' in b"".join(whole[:length]) else REPLIES
+        async with later.host(*replies) as host, await host.session("s") as session:
+            if not session.paused:
+                continue
+            waited += 1
+            result = await session.resume()
+            while result.why is Why.PAUSED:
+                assert not any("may already" in each.why for each in result.pending) or written, told
+                result = await session.resume({each.call_id: "may already" not in each.why for each in result.pending})
+            assert result.why is Why.COMPLETED, told
+            assert_whole(session.history)
+            assert session.history[0].text == "go"
+            assert len(later.done) + written == 1, told
+    assert waited > 1
+
+
+async def test_after_every_line_the_same_waits_as_in_the_session_itself(played: Shared):
+    folder = played.folder / "sessions"
+    whole = lines(played)
+    for length in range(1, len(whole) + 1):
+        (folder / "part.jsonl").write_bytes(b"".join(whole[:length]))
+        expected = rebuild(read(folder / "part.jsonl")).waiting
+        found = waiting_in(folder, "part")
+        assert (found is None) == (expected is None), kinds(whole[:length])
+        if found is not None and expected is not None:
+            assert [each.digest for each in found.open] == [each.digest for each in expected.open], length
+            assert [each.kind for each in found.calls] == [
+                each.kind for each in expected.paused.pending if each.call_id not in expected.results
+            ]
+
+
+@pytest.mark.parametrize("stage", ["input", "model_call"])
+async def test_it_is_answered_in_the_stored_session(stage: str, tmp_path: Path):
+    shared = Shared(tmp_path, STAGES[stage].anew())
+    async with shared.host() as host, await host.session("s") as session:
+        (pending,) = (await session.say("go\n\x1b[2Jnow")).pending
+    folder = tmp_path / "sessions"
+    (waiting,) = all_waiting(folder)
+    (asked,) = waiting.open
+
+    assert (asked.kind, asked.digest, asked.asks) == (stage, pending.digest, pending.asks)
+    assert asked.arguments.encode() == pending.arguments_json
+    assert "\x1b" not in asked.rendered
+    assert "[2Jnow" in asked.rendered
+    with pytest.raises(SessionError, match="no request gone that waits"):
+        answer_stored(folder, "s", [asked.digest, "gone"], Approval(agreed=True), "me")
+    answer_stored(folder, "s", [asked.digest], Approval(agreed=True, reach="always"), "terminal:eve")
+    (after,) = all_waiting(folder)
+    assert ([each.answer for each in after.calls], after.open) == (["approved"], ())
+    async with shared.host("ok") as host, await host.session("s") as session:
+        assert (await session.resume()).text == "ok"
+        assert (await session.say("again")).why is Why.PAUSED
+    assert not (folder / "approvals.json").exists()
+
+
+@pytest.mark.parametrize("stage", ["input", "model_call"])
+async def test_what_waits_is_in_the_explanation_and_in_the_export(stage: str, tmp_path: Path):
+    shared = Shared(tmp_path, STAGES[stage].anew())
+    async with shared.host("ok") as host, await host.session("s") as session:
+        (pending,) = (await session.say("go")).pending
+        waiting = retell(tmp_path / "sessions", "s")
+        await session.resume({pending.call_id: Approval(agreed=True, reason="well")})
+    over = retell(tmp_path / "sessions", "s")
+
+    document = as_document(waiting)["turns"][0]["pauses"][0]["pending"][0]
+    assert (document["kind"], document["id"], document["digest"]) == (stage, pending.call_id, pending.digest)
+    assert document["request"].encode() == pending.arguments_json
+    assert f"**Waits** for an approval: `{stage}`" in as_markdown(waiting)
+    told = explained(explain("s", over.turns[0]))
+    assert told["pauses"][0]["pending"] == [pending.call_id]
+    (operation,) = [one for one in told["operations"] if one["operation"] == stage]
+    assert (operation["id"], operation["digest"]) == (pending.call_id, pending.digest)
+    assert [decision["verdict"] for decision in operation["decisions"]] == ["ask", "ask", "approved"]
+    assert [(each["agreed"], each["reason"]) for each in operation["answers"]] == [(True, "well")]
+
+
+async def test_a_picture_is_shown_by_its_size_and_digest(tmp_path: Path):
+    shared = Shared(tmp_path, Edges(said="hm", changes=False))
+    async with shared.host() as host, await host.session("s") as session:
+        (pending,) = (await session.say(["look", Image(data="AAAA" * 100)])).pending
+    (waiting,) = all_waiting(tmp_path / "sessions")
+
+    assert pending.rendered == "start a turn with: look and: image"
+    assert "AAAA" * 100 in waiting.calls[0].arguments
+    assert "AAAA" not in waiting.calls[0].rendered
+    assert '"data": "400 characters, sha256 ' in waiting.calls[0].rendered
+    async with shared.host("ok") as host, await host.session("s") as session:
+        await session.resume({"t1": True})
+        assert session.history[0].content == (Text("look"), Image(data="AAAA" * 100))
+
+
+async def test_an_approval_that_may_have_been_used_is_none_again_and_a_new_one_is(tmp_path: Path):
+    shared = Shared(tmp_path, STAGES["model_call"].anew())
+    async with shared.host("ok") as host, await host.session("s") as session:
+        await session.say("go")
+        await session.resume({"t1.0": True})
+    folder = tmp_path / "sessions"
+    whole = lines(shared)
+    told = kinds(whole)
+    resolved = whole[told.index("Resolved")]
+    dead = whole[: told.index("Spending")]  # the process died while the model was asked
+    (folder / "s.jsonl").write_bytes(b"".join([*dead, resolved]))
+
+    async with shared.host("ok") as host, await host.session("s") as session:
+        assert [each.call_id for each in session.pending] == ["t1.0"]
+    (waiting,) = all_waiting(folder)
+    answer_stored(folder, "s", [waiting.calls[0].digest], Approval(agreed=True), "me")
+    async with shared.host("ok") as host, await host.session("s") as session:
+        assert session.pending == ()
+        assert (await session.resume()).text == "ok"
+
+
+async def test_an_answer_is_not_good_for_a_message_that_somebody_wrote_into_the_file(tmp_path: Path):
+    shared = Shared(tmp_path, Edges(said="hm"))
+    async with shared.host() as host, await host.session("s") as session:
+        (pending,) = (await session.say("pay bob")).pending
+    folder = tmp_path / "sessions"
+    answer_stored(folder, "s", [pending.digest], Approval(agreed=True), "me")
+    file = folder / "s.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"pay bob", b"pay eve"))
+
+    async with shared.host("ok") as host, await host.session("s") as session:
+        again = await session.resume()
+        assert (again.why, session.history) == (Why.PAUSED, ())
+        assert again.pending[0].digest != pending.digest
