@@ -1,9 +1,11 @@
 """What holds for every test: an empty home, no network beyond loopback, nothing left running."""
 
 import asyncio
+import faulthandler
 import inspect
 import logging
 import os
+import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -19,12 +21,32 @@ collect_ignore = ["benchmarks", "installs.py", "run.py"]  # programs
 PEERS = Path(os.environ.get("PLUGGENT_TEST_PEERS") or Path.home() / ".cache" / "pluggent-test-peers")
 """Where .ci/run installs the foreign servers that some tests talk to; kept from before HOME is changed."""
 
+HANGS_S = 120
+"""Seconds after which a test that has not ended says where it stands."""
+
 UNWANTED_PREFIXES = ("PLUGGENT_", "XDG_")
 UNWANTED_SUFFIXES = ("_API_KEY", "_PROXY", "_proxy")
 
 
 class NetworkForbiddenError(RuntimeError):
     """A test tried to reach something that is not this machine."""
+
+
+class Watch:
+    """Has a test that hangs say where. One timer for all: pytest's own starts a thread for each test."""
+
+    def __init__(self) -> None:
+        self._stderr = os.dup(2)  # what is captured is read too late
+        faulthandler.register(signal.SIGALRM, file=self._stderr)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Iterator[None]:
+        """Let the time of a test begin and end with it."""
+        signal.setitimer(signal.ITIMER_REAL, HANGS_S)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Isolation:
@@ -74,6 +96,7 @@ class Isolation:
 def pytest_configure(config: pytest.Config) -> None:
     """Start the rules that hold for the whole run."""
     config.pluginmanager.register(Isolation(), "pluggent-isolation")
+    config.pluginmanager.register(Watch(), "pluggent-watch")
     keep_on_this_machine()
 
 
