@@ -184,4 +184,4 @@ HOOKS: tuple[str, ...] = (
     "write_record",
     "observe",
 )
-# [[[end]]] (sum: s/por3eyYc)
+# [[[end]]]

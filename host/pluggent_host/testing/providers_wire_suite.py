@@ -59,7 +59,7 @@ class WireSuite(Suite):
 
         As in ProviderConformance it may be a provider, an awaitable of one, or a context manager.
         """
-        raise NotImplementedError(server)
+        raise TypeError(f"{type(self).__name__} does not say how a provider is made: write make_provider(self, server)")
 
     @pytest.fixture
     def server(self, request: pytest.FixtureRequest) -> Iterator[WireServer]:
