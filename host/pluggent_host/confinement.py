@@ -36,17 +36,23 @@ class Protected:
 
     private: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
+    _kept: tuple[str, ...] = attrs.field(init=False, repr=False)
+    """Where the private ones really are, as they were when this was made; see ``_folded``."""
+
+    @_kept.default
+    def _really(self) -> tuple[str, ...]:
+        return tuple(_folded(os.path.realpath(place)) for place in self.private)
 
     def holds(self, arguments_json: bytes, workspace: str) -> str:
         """Return which private place a text of the arguments leads to, read as a path; empty if none does."""
         if not self.private:
             return ""
-        folders = [os.path.realpath(folder) for folder in self.private]
         for text in _texts(json.loads(arguments_json)):
-            for real in {_real(text, workspace), _real(text.strip(), workspace)}:
-                for folder in folders:
-                    if real and _is_kept(real, folder):
-                        return folder
+            for path in {text, text.strip()}:
+                real = _folded(_real(path, workspace))
+                for place, kept in zip(self.private, self._kept, strict=True):
+                    if real and _below(real, kept):
+                        return place
         return ""
 
 
@@ -125,7 +131,11 @@ def _inside(path: object, root: str, kept_out: Iterable[str]) -> bool:
 
 def _is_kept(path: str, folder: str) -> bool:
     """Say whether *path* is in *folder* on any file system: to some, case and composed letters make no difference."""
-    return _below(*(normalize("NFC", normalize("NFC", name).casefold()) for name in (path, folder)))
+    return _below(_folded(path), _folded(folder))
+
+
+def _folded(path: str) -> str:
+    return path if path.isascii() and path.islower() else normalize("NFC", normalize("NFC", path).casefold())
 
 
 def _below(path: str, folder: str) -> bool:
