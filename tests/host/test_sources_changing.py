@@ -2,7 +2,7 @@
 
 import asyncio
 
-from pluggent_hookspecs import hookimpl
+from pluggent_hookspecs import ToolSpec, hookimpl
 from pluggent_host.settings import HostSettings
 from pluggent_host.testing.fakes import ScriptedModel, call
 from talking import hosting, results, talking
@@ -15,9 +15,13 @@ def offers(model):
 
 
 def changing(source, *tools):
-    """Return a tool that changes what *source* has, from then on."""
+    """Return a tool that changes what *source* has, from then on; what stands behind it waits for it."""
 
     class Changer(Named):
+        def __init__(self, name):
+            super().__init__(name)
+            self.spec = ToolSpec(name, "fine", effects=(), exclusive=True)
+
         async def call(self, arguments, context):
             source.now(*tools)
             return await super().call(arguments, context)
