@@ -36,12 +36,10 @@ class Protected:
 
     private: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
-    _kept: tuple[str, ...] = attrs.field(init=False, repr=False)
+    _kept: tuple[str, ...] = attrs.field(
+        init=False, repr=False, default=attrs.Factory(lambda self: _really(self.private), takes_self=True)
+    )
     """Where the private ones really are, as they were when this was made; see ``_folded``."""
-
-    @_kept.default
-    def _really(self) -> tuple[str, ...]:
-        return tuple(_folded(os.path.realpath(place)) for place in self.private)
 
     def holds(self, arguments_json: bytes, workspace: str) -> str:
         """Return which private place a text of the arguments leads to, read as a path; empty if none does."""
@@ -54,6 +52,10 @@ class Protected:
                     if real and _below(real, kept):
                         return place
         return ""
+
+
+def _really(places: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_folded(os.path.realpath(place)) for place in places)
 
 
 def _texts(value: Any) -> Iterator[str]:
