@@ -292,5 +292,11 @@ def test_the_modules_of_this_checkout_are_the_ones_under_test() -> None:
 
 
 def test_every_module_parses_on_the_oldest_python() -> None:
+    broken: list[str] = []
     for file in PYTHON_FILES:
-        ast.parse(file.read_text(encoding="utf-8"), filename=str(file), feature_version=(3, 11))
+        try:
+            ast.parse(file.read_text(encoding="utf-8"), filename=str(file), feature_version=(3, 11))
+        except SyntaxError as error:
+            broken.append(str(error))
+
+    assert broken == []

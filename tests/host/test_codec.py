@@ -102,7 +102,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(text, text, max_size=3).map(freeze) if args[1] is str else frozen_objects
     if hint is dict:
         return st.dictionaries(text, text)
-    raise NotImplementedError(f"no strategy for {hint}")
+    raise TypeError(f"no strategy for {hint}")
 
 
 @cache

@@ -28,10 +28,10 @@ class Vendor:
         return [self]
 
     async def complete(self, request):
-        raise NotImplementedError
+        raise AssertionError("nobody asks it anything here")
 
     def stream(self, request):
-        raise NotImplementedError
+        raise AssertionError("nobody asks it anything here")
 
     async def list_models(self):
         answer = self._answer() if callable(self._answer) else self._answer

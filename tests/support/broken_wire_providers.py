@@ -166,7 +166,7 @@ class Mislabels(Passing):
             raise self.another(error) from None
 
     def another(self, error: ProviderError) -> ProviderError:
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not say which error: write another(self, error)")
 
 
 class CallsAllUnavailable(Mislabels):

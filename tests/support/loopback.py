@@ -39,7 +39,7 @@ class Loopback:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Speak with one client; the connection is closed afterwards."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not say what it answers: write serve(self, reader, writer)")
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._handlers.add(cast("asyncio.Task[None]", asyncio.current_task()))

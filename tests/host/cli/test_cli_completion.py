@@ -255,7 +255,9 @@ def test_bash_completes_while_somebody_types(cli):
         terminal.type("\x15pluggent run --config=tw\t")
         terminal.wait_for("--config=two\\ words.toml")
         terminal.type("\x15exit\n")
-        terminal.end()
+        done = terminal.end()
+
+    assert done.code == 0
 
 
 @needs("zsh")
@@ -272,7 +274,9 @@ def test_zsh_completes_while_somebody_types(cli):
         terminal.type("\x15pluggent run --config=tw\t")
         terminal.wait_for("words.toml")
         terminal.type("\x15exit\n")
-        terminal.end()
+        done = terminal.end()
+
+    assert done.code == 0
 
 
 @needs("fish")

@@ -195,8 +195,8 @@ from pluggent_hookspecs import ModelInfo, hookimpl
 
 class Vendor:
     name, target = "acme", "memory:"
-    async def complete(self, request): raise NotImplementedError
-    def stream(self, request): raise NotImplementedError
+    async def complete(self, request): raise AssertionError(request)
+    def stream(self, request): raise AssertionError(request)
     async def list_models(self):
         open("asked.txt", "w").close()
         return [ModelInfo("m")]

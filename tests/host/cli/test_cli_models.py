@@ -13,8 +13,8 @@ from pluggent_hookspecs import ModelInfo, ProviderError, ProviderErrorKind, hook
 
 class Vendor:
     name, target = {name!r}, "memory:"
-    async def complete(self, request): raise NotImplementedError
-    def stream(self, request): raise NotImplementedError
+    async def complete(self, request): raise AssertionError(request)
+    def stream(self, request): raise AssertionError(request)
     async def list_models(self):
         {answer}
 

@@ -159,6 +159,10 @@ def test_a_chat_asks_too_and_goes_on(cli):
         terminal.type("\x04")
         terminal.then("Cancelled {}")
         prompted(terminal)
+        terminal.type("\x04")
+        done = terminal.end()
+
+    assert done.code == 0
 
 
 @pytest.mark.parametrize(
