@@ -33,6 +33,7 @@ STDLIB = sys.stdlib_module_names | {"annotationlib"}
 """Of this Python, and what later ones that we run on have."""
 
 LONG_FILES = {
+    "hookspecs/pluggent_hookspecs/__init__.py": "a table of data: each public name, for type checkers and for Python",
     "hookspecs/pluggent_hookspecs/hooks.py": "a table of data: one hookspec for each hook, with its whole promise",
 }
 # Written so that this file does not match itself.

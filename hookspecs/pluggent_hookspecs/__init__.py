@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from pluggent_hookspecs.commands import (
         Command as Command,
         HostOperations as HostOperations,
+        HostResult as HostResult,
         HostTool as HostTool,
+        OnLog as OnLog,
         OnProgress as OnProgress,
+        Requester as Requester,
     )
     from pluggent_hookspecs.decisions import (
         ANSWERS as ANSWERS,
@@ -133,6 +136,7 @@ if TYPE_CHECKING:
         deltas as deltas,
     )
     from pluggent_hookspecs.observations import (
+        LOG_LEVELS as LOG_LEVELS,
         Change as Change,
         DecisionMade as DecisionMade,
         Discarded as Discarded,
@@ -149,6 +153,7 @@ if TYPE_CHECKING:
         SessionOpened as SessionOpened,
         TextShown as TextShown,
         ToolFinished as ToolFinished,
+        ToolLogged as ToolLogged,
         ToolProgressed as ToolProgressed,
         ToolStarted as ToolStarted,
         TurnEnded as TurnEnded,
@@ -202,8 +207,11 @@ _ROOMS = {
     "commands": (
         "Command",
         "HostOperations",
+        "HostResult",
         "HostTool",
+        "OnLog",
         "OnProgress",
+        "Requester",
     ),
     "decisions": (
         "ANSWERS",
@@ -317,6 +325,7 @@ _ROOMS = {
         "deltas",
     ),
     "observations": (
+        "LOG_LEVELS",
         "Change",
         "DecisionMade",
         "Discarded",
@@ -333,6 +342,7 @@ _ROOMS = {
         "SessionOpened",
         "TextShown",
         "ToolFinished",
+        "ToolLogged",
         "ToolProgressed",
         "ToolStarted",
         "TurnEnded",

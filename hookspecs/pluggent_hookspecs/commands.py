@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs.decisions import Approval
+from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent
+from pluggent_hookspecs.observations import ToolLogged
+from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 if TYPE_CHECKING:  # costs nothing until a command is typed
@@ -15,6 +20,9 @@ if TYPE_CHECKING:  # costs nothing until a command is typed
 
 OnProgress: TypeAlias = Callable[[float, float | None, str], None]
 """Told how far a call is: done, of how many (None: nobody knows), and a message."""
+
+OnLog: TypeAlias = Callable[[ToolLogged], None]
+"""Told what a call has for a log."""
 
 
 @attrs.frozen
@@ -30,6 +38,33 @@ class HostTool:
     plugin: str
     effects: frozenset[str] | None
     calls: str
+
+
+@attrs.frozen
+class HostResult:
+    """What came of a call: ``output`` as it came out of the hooks, ``outcome`` why it is no proper result.
+
+    ``outcome`` is None for a call that ran and returned, be it an error of the tool's own.
+    """
+
+    output: ToolOutput
+    outcome: ToolErrorKind | None = None
+
+
+class Requester(Protocol):
+    """Whoever asked for a call, as far as it can be asked back: a client at the other end of a wire.
+
+    Its word counts only if the operator lists the command's plugin under ``[grants] approvers``;
+    else nobody asks it. It has the time of ``timeouts.approver_s``, then it counts as not there.
+    """
+
+    async def approve(self, event: ApprovalEvent) -> bool | Approval | None:
+        """Answer as ``resolve_approval`` does: True, False, or None if nobody is there to answer."""
+        ...
+
+    async def answer(self, event: QuestionEvent) -> Elicited | None:
+        """Answer as ``answer_question`` does; None if nobody is there to answer."""
+        ...
 
 
 class HostOperations(Protocol):
@@ -56,16 +91,26 @@ class HostOperations(Protocol):
         origin: str,
         principal: str = "",
         on_progress: OnProgress | None = None,
-    ) -> ToolOutput:
+        on_log: OnLog | None = None,
+        requester: Requester | None = None,
+    ) -> HostResult:
         """Call one tool and return its result, as it came out of the hooks; failures are results too.
 
         *name* is a capability id, or the name from ``tools()``. *origin* says on whose behalf in
         one word (``mcp``), *principal* who asks, as far as the command knows; policies see both. What
         needs approval is put to a person where the operator lets this origin ask (``cli``: whoever
-        typed the command); else it is denied, with a text that says how to let it run.
+        typed the command), or to the *requester* where the operator granted that; else it is denied,
+        with a text that says how to let it run. An approval is for this one call.
 
         Calls may run side by side. Cancelling the task that waits cancels the call. Raises
         ConfigError where there is no such tool.
+        """
+        ...
+
+    async def changed(self) -> None:
+        """Wait until tools() may have something new to say: some have changed, come or gone since.
+
+        Looks about once a second. Returns at once if they have changed already.
         """
         ...
 

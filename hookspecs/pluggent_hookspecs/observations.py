@@ -12,6 +12,9 @@ from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.tools import ToolOutput
 
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Of what a tool has for a log, in order: those of RFC 5424."""
+
 
 @attrs.frozen
 class SessionOpened:
@@ -119,10 +122,24 @@ class ToolProgressed:
 
 
 @attrs.frozen
+class ToolLogged:
+    """A running call has something for a log, of a level among LOG_LEVELS; ``logger`` is the part that says it."""
+
+    scope: Scope
+    call_id: str
+    name: str
+    level: str
+    message: str
+    logger: str = ""
+    data: Json = None
+
+
+@attrs.frozen
 class ToolFinished:
     """A call has its result, as it came out of the hooks. ``ran`` is false if it never ran.
 
-    ``output`` is without ``for_user`` and ``media``: those come as UserNotified, if the output
+    ``outcome`` is how it failed, a ToolErrorKind; empty if it did not, or if the tool itself
+    returned an error. ``output`` is without ``for_user`` and ``media``: those come as UserNotified, if the output
     policies let them pass.
     """
 
@@ -133,6 +150,7 @@ class ToolFinished:
     output: ToolOutput
     elapsed_s: float
     ran: bool = True
+    outcome: str = ""
 
 
 @attrs.frozen
@@ -254,6 +272,7 @@ Observation: TypeAlias = (
     | ModelRetried
     | ToolStarted
     | ToolProgressed
+    | ToolLogged
     | ToolFinished
     | DecisionMade
     | QuestionAnswered

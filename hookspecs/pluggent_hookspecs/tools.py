@@ -69,7 +69,8 @@ class ToolSpec:
     calls although it has writing effects. ``extra`` holds what only one vendor's declaration
     of tools knows, under the name of its wire format: ``{"openai": {"strict": True}}``.
     ``stops_batch``: the calls behind it in the same reply begin only once it has succeeded; if
-    its result is an error, a denial or a time-out too, they are not run.
+    its result is an error, a denial or a time-out too, they are not run. ``result_schema`` is
+    the JSON Schema of ``data`` in a result; the host refuses a result whose data does not fit.
     """
 
     name: str
@@ -86,6 +87,7 @@ class ToolSpec:
     concurrent: bool = False
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     stops_batch: bool = False
+    result_schema: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     _memo: dict[Any, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def memo(self, key: object, make: Callable[[ToolSpec], Any]) -> Any:
@@ -182,6 +184,15 @@ class ToolContext(Protocol):
         """Tell whoever watches how far this call is. Safe from any thread.
 
         While a plugin filters results or outputs, *message* is not shown: it would go past it.
+        """
+        ...
+
+    def log(self, level: str, message: str, *, logger: str = "", data: Json = None) -> None:
+        """Say something for a log to whoever watches this call, as ToolLogged. Safe from any thread.
+
+        *level* is one of LOG_LEVELS, *logger* the part of the tool that says it, *data* the same
+        for programs. While a plugin filters results or outputs nothing of it is told: it would go
+        past it. Raises ValueError for another level.
         """
         ...
 
@@ -283,6 +294,7 @@ class ToolMark:
     concurrent: bool
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     stops_batch: bool = False
+    result_schema: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
 
 
 TOOL_MARK = "__pluggent_tool__"
@@ -328,6 +340,7 @@ def tool(
     concurrent: bool = False,
     extra: Mapping[str, Json] = EMPTY,
     stops_batch: bool = False,
+    result_schema: Mapping[str, Json] = EMPTY,
 ) -> Callable[[F], F]: ...
 def tool(
     function: F | None = None,
@@ -346,6 +359,7 @@ def tool(
     concurrent: bool = False,
     extra: Mapping[str, Json] = EMPTY,
     stops_batch: bool = False,
+    result_schema: Mapping[str, Json] = EMPTY,
 ) -> F | Callable[[F], F]:
     """Mark a typed, documented function, sync or async, as a tool. It stays an ordinary function.
 
@@ -363,7 +377,7 @@ def tool(
     """
     mark = ToolMark(
         name, description, compact_description, effects, tags, category, version,
-        timeout_s, idempotent, exclusive, concurrent, extra, stops_batch,
+        timeout_s, idempotent, exclusive, concurrent, extra, stops_batch, result_schema,
     )  # fmt: skip
 
     def write(marked: F) -> F:

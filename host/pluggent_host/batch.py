@@ -366,7 +366,7 @@ class Batch:
         if slot.note:
             content = (*content, Text(f"\n\n{slot.note}"))
         message = clean_message(Message.tool(slot.call, content, is_error=output.is_error))
-        outcome = ToolErrorKind.OUTCOME_UNKNOWN if operation.unsure else operation.kind or ""
+        outcome = operation.outcome
         slot.output = output
         told = notable(slot, served=turn.may_serve(operation.capability()))
         turn.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole, told))
@@ -383,6 +383,7 @@ class Batch:
                 attrs.evolve(output, for_user=None, media=()) if output.for_user or output.media else output,
                 operation.elapsed_s,
                 operation.ran,
+                outcome,
             )
         )
         shown = (*((Text(output.for_user),) if output.for_user else ()), *output.media)

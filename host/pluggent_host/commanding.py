@@ -1,29 +1,45 @@
-"""What the host does for a command of a plugin: tools listed and called, under all policies."""
+"""What the host does for a command of a plugin: tools listed and called, under all policies.
+
+Whoever asked for a call may approve it only where the operator granted that to the plugin.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
 from pluggent_hookspecs._frozen import Json
-from pluggent_hookspecs.commands import HostTool, OnProgress
-from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_hookspecs.commands import HostResult, HostTool, OnLog, OnProgress, Requester
+from pluggent_hookspecs.decisions import Approval
+from pluggent_hookspecs.errors import ConfigError, SessionError, ToolErrorKind
+from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent, Scope
 from pluggent_hookspecs.messages import Text
-from pluggent_hookspecs.observations import DecisionMade, ToolProgressed
+from pluggent_hookspecs.observations import DecisionMade, ToolFinished, ToolLogged, ToolProgressed
+from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
+from pluggent_host.calling import said
 from pluggent_host.host import Host
 from pluggent_host.nearest import nearest
 from pluggent_host.session import Session
+from pluggent_host.standing import may_approve
 
+log = logging.getLogger("pluggent.host")
+
+T = TypeVar("T")
+
+LOOK_S = 1.0
+"""How often tools are looked at for changes."""
 HOW_TO_APPROVE = (
     "Whoever runs this host can let it run unasked, in the settings: under [effects], what '{}' really does, if it"
     ' only reads; or a rule of a policy in [grants] may_allow. Or be asked each time: on_ask = "console", in the'
     " foreground of a terminal."
 )
+HOW_TO_BE_ASKED = ' Or whoever asked for it may be asked: [grants] approvers = ["{}"].'
 
 _Key: TypeAlias = tuple[tuple[str, ...], str, str]
 
@@ -36,17 +52,33 @@ class _Where:
     choices: tuple[str, ...]
 
 
+@attrs.frozen
+class Borrower:
+    """The plugin whose command it is. ``approver_s`` is how long those whom it speaks for may take to approve.
+
+    0: the operator has not granted that.
+    """
+
+    plugin: str = ""
+    approver_s: float = 0.0
+
+
 class LentHost:
     """HostOperations: a host that is opened when it is needed. Every call that runs has a session to itself."""
 
-    def __init__(self, open_host: Callable[[], AbstractAsyncContextManager[Host]]) -> None:
+    def __init__(
+        self, open_host: Callable[[], AbstractAsyncContextManager[Host]], borrower: Borrower | None = None
+    ) -> None:
         self._open = open_host
+        self._borrower = borrower or Borrower()
         self._stack = AsyncExitStack()
         self._lock = asyncio.Lock()
         self._host: Host | None = None
         self._named: dict[str, _Where] = {}
         self._idle: dict[_Key, list[Session]] = {}
         self._origins: dict[str, str] = {}
+        self._requesters: dict[str, Requester] = {}
+        self._listed: set[tuple[str, ...]] = set()
         self._closed = False
 
     async def aclose(self) -> None:
@@ -59,11 +91,40 @@ class LentHost:
         """Return on whose behalf everything in that session happens, below a tool too; empty if it is none of these."""
         return self._origins.get(session_id, "")
 
+    async def approve(self, event: ApprovalEvent) -> Approval | None:
+        """Ask whoever asked for the call in that session; None if there is none, who may not, or says nothing."""
+        if not may_approve(event.approvers, self._borrower.plugin):
+            return None
+        answer = await self._asked(event.scope, lambda requester: requester.approve(event))
+        if answer is None:
+            return None
+        given = answer if isinstance(answer, Approval) else Approval(answer is True)
+        # For this one call, whatever they would like it to be good for.
+        return Approval(given.agreed, reason=given.reason, by=self._borrower.plugin)
+
+    async def answer(self, event: QuestionEvent) -> Elicited | None:
+        """Ask whoever asked for the call in that session for data; None as in approve()."""
+        return await self._asked(event.scope, lambda requester: requester.answer(event))
+
+    async def _asked(self, scope: Scope, ask: Callable[[Requester], Awaitable[T | None]]) -> T | None:
+        requester = self._requesters.get(scope.session_id)
+        if requester is None or self._borrower.approver_s <= 0:
+            return None
+        try:
+            async with asyncio.timeout(self._borrower.approver_s):
+                return await ask(requester)
+        except TimeoutError:
+            return None
+        except Exception as error:  # noqa: BLE001 (a plugin's own; somebody else may still be there)
+            log.warning("plugin '%s' could not ask who asked for a call: %s", self._borrower.plugin, said(error))
+            return None
+
     async def tools(self, *choices: str) -> tuple[HostTool, ...]:
         """See HostOperations."""
         choices = choices or ("*",)
         host = await self._opened()
         found = await host.tools(*choices)
+        self._listed.add(choices)
         self._named |= {tool.name: _Where(tool.capability, choices) for tool in found}
         return tuple(HostTool(tool.spec, tool.capability, tool.plugin, tool.effects, tool.default) for tool in found)
 
@@ -75,17 +136,37 @@ class LentHost:
         origin: str,
         principal: str = "",
         on_progress: OnProgress | None = None,
-    ) -> ToolOutput:
+        on_log: OnLog | None = None,
+        requester: Requester | None = None,
+    ) -> HostResult:
         """See HostOperations."""
         where = await self._find(name)
         async with self._session((where.choices, origin, principal), where.capability) as session:
             own = _own_name(session, where.capability)
             if own is None:
                 raise _unknown(name, (tool.name for tool in session.tools))
-            output, last = await _followed(session, own, arguments, origin, on_progress)
-        # An ask that nobody answered is the last word about a call that did not run.
-        unasked = output.is_error and last is not None and last.verdict == "ask"
-        return _with(output, HOW_TO_APPROVE.format(where.capability)) if unasked else output
+            if requester is not None:
+                self._requesters[session.id] = requester
+            try:
+                followed = _Followed(on_progress, on_log)
+                output = await followed.call(session, own, arguments, origin)
+            finally:
+                self._requesters.pop(session.id, None)
+        if output.is_error and followed.unanswered:
+            output = _with(output, self._how_to_approve(where.capability, requester))
+        return HostResult(output, followed.outcome)
+
+    def _how_to_approve(self, capability: str, requester: Requester | None) -> str:
+        ungranted = requester is not None and self._borrower.approver_s <= 0
+        more = HOW_TO_BE_ASKED.format(self._borrower.plugin) if ungranted else ""
+        return HOW_TO_APPROVE.format(capability) + more
+
+    async def changed(self) -> None:
+        """See HostOperations."""
+        host = await self._opened()
+        # Sources have a number that grows, and no way of telling that it did.
+        while not any(host.tools_changed(*choices) for choices in self._listed):  # noqa: ASYNC110 (see above)
+            await asyncio.sleep(LOOK_S)
 
     async def _find(self, name: str) -> _Where:
         if ":tool/" in name:
@@ -123,27 +204,41 @@ class LentHost:
             return self._host
 
 
-async def _followed(
-    session: Session, name: str, arguments: Mapping[str, Json], origin: str, on_progress: OnProgress | None
-) -> tuple[ToolOutput, DecisionMade | None]:
-    """Call a tool, telling of its progress; return what came of it, and the last decision about it."""
-    last: DecisionMade | None = None
-    async with session.events(DecisionMade, ToolProgressed) as events:
-        task = asyncio.create_task(session.call_tool(name, arguments, origin=origin), name="pluggent-lent-call")
-        task.add_done_callback(lambda _: events.end())
-        try:
-            async for event in events:
-                match event:
-                    case DecisionMade(operation="tool_call", scope=scope) if not scope.parent_id:
-                        last = event
-                    case ToolProgressed(scope=scope) if on_progress is not None and not scope.parent_id:
-                        on_progress(event.done, event.total, event.message)
-                    case _:
-                        continue
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
-    return task.result(), last
+class _Followed:
+    """A call that is followed: its progress and log are passed on, and how it ended is kept."""
+
+    def __init__(self, on_progress: OnProgress | None, on_log: OnLog | None) -> None:
+        self._on_progress = on_progress
+        self._on_log = on_log
+        self.outcome: ToolErrorKind | None = None
+        self.unanswered = False
+        """Whether an ask that nobody answered is the last word about it."""
+
+    async def call(self, session: Session, name: str, arguments: Mapping[str, Json], origin: str) -> ToolOutput:
+        """Make the call, and return what came of it."""
+        async with session.events(DecisionMade, ToolProgressed, ToolLogged, ToolFinished) as events:
+            task = asyncio.create_task(session.call_tool(name, arguments, origin=origin), name="pluggent-lent-call")
+            task.add_done_callback(lambda _: events.end())
+            try:
+                async for event in events:
+                    self._take(event)
+            finally:
+                task.cancel()
+                await asyncio.wait((task,))
+        return task.result()
+
+    def _take(self, event: object) -> None:
+        match event:
+            case DecisionMade(operation="tool_call", scope=scope) if not scope.parent_id:
+                self.unanswered = event.verdict == "ask"
+            case ToolProgressed(scope=scope) if self._on_progress is not None and not scope.parent_id:
+                self._on_progress(event.done, event.total, event.message)
+            case ToolLogged(scope=scope) if self._on_log is not None and not scope.parent_id:
+                self._on_log(event)
+            case ToolFinished(scope=scope) if not scope.parent_id:
+                self.outcome = ToolErrorKind(event.outcome) if event.outcome else None
+            case _:
+                """What happens below the call is the call's own matter."""
 
 
 def _own_name(session: Session, capability: str) -> str | None:

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from pluggent_hookspecs.observations import Observation, ToolProgressed
+from pluggent_hookspecs.observations import Observation, ToolLogged, ToolProgressed
 
 WAITING_EVENTS = 1000
 
@@ -23,9 +23,9 @@ class Feed:
         self._abandoned = False
 
     def put(self, event: Observation) -> None:
-        """Add *event*; never waits. Of a call's progress, what a slow consumer cannot follow is dropped."""
+        """Add *event*; never waits. Of a call's progress and log, what a slow consumer cannot follow is dropped."""
         full = len(self._events) >= WAITING_EVENTS
-        if self._abandoned or (full and isinstance(event, ToolProgressed)):
+        if self._abandoned or (full and isinstance(event, ToolProgressed | ToolLogged)):
             return
         self._events.append(event)
         self._news.set()

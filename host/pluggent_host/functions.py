@@ -22,7 +22,7 @@ from pluggent_host.signatures import Signature, read_signature
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHARED = (
     "tags", "category", "version", "compact_description", "timeout_s", "idempotent", "exclusive", "concurrent", "extra",
-    "stops_batch",
+    "stops_batch", "result_schema",
 )  # fmt: skip
 _DIGEST = object()
 
@@ -69,10 +69,11 @@ def definition_digest(spec: ToolSpec) -> str:
 
 
 def _digest(spec: ToolSpec) -> str:
-    # Appended, so that tools without it keep the digest that they had.
+    # Appended, so that tools without them keep the digest that they had.
     flags = (spec.idempotent, spec.exclusive, spec.concurrent, *((True,) if spec.stops_batch else ()))
     effects = None if spec.effects is None else sorted(spec.effects)
-    shown = (spec.name, spec.description, spec.parameters, effects, spec.timeout_s, flags, spec.extra)
+    later = ((spec.version, spec.result_schema),) if spec.version or spec.result_schema else ()
+    shown = (spec.name, spec.description, spec.parameters, effects, spec.timeout_s, flags, spec.extra, *later)
     return hashlib.sha256(canonical(shown)).hexdigest()
 
 

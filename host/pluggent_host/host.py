@@ -243,7 +243,7 @@ class Host:
             dry_run=dry_run, metadata=about,
         )  # fmt: skip
         conversation = Conversation(
-            transcript, (*past.messages, *given), past.unsure, past.waiting, past.standing, self._approvals()
+            transcript, (*past.messages, *given), past.unsure, past.waiting, past.standing, self._approvals(), past.void
         )
         session = Session(parts.services, conversation, who, scope, past.turns, past.usage, self._sessions.discard)
         self._sessions.add(session)
@@ -282,6 +282,11 @@ class Host:
         """Return the tools that a session with these *choices* would offer (default: the host's)."""
         self._alive()
         return offered((await self._parts.toolbox.tools(choices or self._defaults.tools)).current)
+
+    def tools_changed(self, *choices: ToolChoice) -> bool:
+        """Say whether ``tools()`` with the same *choices* has something new to say since it was called last."""
+        self._alive()
+        return self._parts.toolbox.changed(choices or self._defaults.tools)
 
     def memory(self, store: str = "", *, principal: str = "") -> MemoryAccess:
         """Return a memory store by name (default: the only one), each call under the memory policies."""
@@ -339,15 +344,11 @@ class Host:
             raise SessionError("the host is closed; open another one with Host.open(…)")
 
 
+@attrs.frozen
 class _HostJournal:
-    """Where operations outside any session leave their traces: with the observers."""
+    """Where operations outside any session leave their traces: with the observers, whom ``tell`` tells."""
 
-    def __init__(self, tell: Callable[[Observation], None]) -> None:
-        self._tell = tell
-
-    def tell(self, event: Observation) -> None:
-        """Tell the host's observers."""
-        self._tell(event)
+    tell: Callable[[Observation], None]
 
     def record(self, decision: DecisionMade) -> None:
         """Nothing but observers keeps what belongs to no session."""

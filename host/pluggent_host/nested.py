@@ -11,13 +11,13 @@ from typing import TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs._frozen import Json, freeze
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.models import ModelResponse
-from pluggent_hookspecs.observations import ToolFinished, ToolProgressed, ToolStarted
+from pluggent_hookspecs.observations import ToolFinished, ToolLogged, ToolProgressed, ToolStarted
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 FILTERS = ("transform_tool_result", "decide_tool_result", "transform_output", "decide_output")
-"""While one of these is implemented, the progress of a tool is told without its words."""
+"""While one of these is implemented, the progress of a tool is told without its words, and no log of it at all."""
 
 
 class NestedCalls:
@@ -70,6 +70,12 @@ class NestedCalls:
         # What every other text has to pass cannot be asked from here, in whatever thread this is.
         text = "" if self._filtered else message
         event = ToolProgressed(call.scope, call.event.call_id, call.tool.spec.name, done, total, text)
+        self._loop.call_soon_threadsafe(self._turn.tell, event)
+
+    def logged(self, call: ToolCallOperation, level: str, message: str, logger: str, data: Json) -> None:
+        if self._filtered:  # as above, and without its words a log says nothing
+            return
+        event = ToolLogged(call.scope, call.event.call_id, call.tool.spec.name, level, message, logger, freeze(data))
         self._loop.call_soon_threadsafe(self._turn.tell, event)
 
     # ---- another tool --------------------------------------------------------------------
@@ -126,7 +132,11 @@ class NestedCalls:
         if risky:
             self._settle(call, agreed.event, output, whole)
         told = attrs.evolve(output, for_user=None, media=())
-        turn.tell(ToolFinished(call.scope, call.event.call_id, name, capability, told, call.elapsed_s, call.ran))
+        turn.tell(
+            ToolFinished(
+                call.scope, call.event.call_id, name, capability, told, call.elapsed_s, call.ran, call.outcome
+            )
+        )  # fmt: skip
         return output
 
     async def _performed(
@@ -172,9 +182,8 @@ class NestedCalls:
         content = (Text(output.for_model),) if isinstance(output.for_model, str) else output.for_model
         made = Message(Role.TOOL, content, tool_call_id=call.event.call_id, name=call.tool.spec.name)
         message = clean_message(made)
-        outcome = ToolErrorKind.OUTCOME_UNKNOWN if call.unsure else call.kind or ""
-        self._turn.append(Settled(call.scope.turn_id, call.event.call_id, message, outcome, whole))
-        self._turn.settled(call, event, outcome)
+        self._turn.append(Settled(call.scope.turn_id, call.event.call_id, message, call.outcome, whole))
+        self._turn.settled(call, event, call.outcome)
 
     # ---- the model, people and memory ----------------------------------------------------
 

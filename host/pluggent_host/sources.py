@@ -200,6 +200,7 @@ def found_in(plugin: str, thing: Any, source: Source | None = None) -> Found:
         try:
             definition_digest(tool.spec)
             Checker(cast("dict[str, Json]", tool.spec.parameters))
+            Checker(tool.spec.result_schema)
         except (ArgumentProblems, ValueError) as error:
             raise PluginLoadError(plugin, "", f"offers{source.label} {name!r} with bad parameters: {error}") from error
     return Found(f"{plugin}:tool/{name}", plugin, tool, source)

@@ -86,6 +86,14 @@ class SyncHost:
         """Return the tools that a session with these *choices* would offer; see Host.tools."""
         return self._loop.call(lambda: self._host.tools(*choices))
 
+    def tools_changed(self, *choices: ToolChoice) -> bool:
+        """Say whether ``tools()`` has something new to say; see Host.tools_changed."""
+
+        async def changed() -> bool:
+            return self._host.tools_changed(*choices)
+
+        return self._loop.call(changed)
+
     def memory(self, store: str = "", *, principal: str = "") -> SyncMemory:
         """Return a memory store; see Host.memory."""
 

@@ -56,12 +56,17 @@ class Toolbox:
         Raises ConfigError for a name that nothing bears, PluginError for a plugin that was named
         and does not work, TypeError for a function that cannot be a tool.
         """
-        key = tuple(choice if isinstance(choice, str) else id(choice) for choice in choices)
+        key = _key(choices)
         known = self._known.get(key)
         if known is None or self.has_changed(known[1], opening=True):
             # The choices are kept beside it, so that their ids stay taken.
             known = self._known[key] = (choices, await self.collected(choices, _NONE, opening=True))
         return SessionTools(self, choices, known[1])
+
+    def changed(self, choices: tuple[ToolChoice, ...]) -> bool:
+        """Say whether what ``tools(choices)`` found last has changed since; False if it was not called yet."""
+        known = self._known.get(_key(choices))
+        return known is not None and self.has_changed(known[1], opening=False)
 
     async def named(self, pattern: str, asking: str = "") -> tuple[str, ...]:
         """Return the capability ids of the installed tools that *pattern* means. Raises ConfigError.
@@ -226,6 +231,10 @@ class SessionTools:
         if self._box.has_changed(self._found, opening=False):
             self._found = await self._box.collected(self._choices, self.current, opening=False)
         return self.current
+
+
+def _key(choices: tuple[ToolChoice, ...]) -> tuple[str | int, ...]:
+    return tuple(choice if isinstance(choice, str) else id(choice) for choice in choices)
 
 
 def _short(pattern: str) -> str:

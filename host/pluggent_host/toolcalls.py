@@ -42,6 +42,10 @@ HOOKS = Hooks(
 STOPPING_S = 1.0
 """How long a call that was cancelled or timed out may take to clean up before it is left behind."""
 DRY_RUN = "Dry run: '{}' has effects and was not run. Go on as if it had been."
+MISFIT = (
+    "Error: '{}' has returned data that do not fit its own schema of results, so they are not shown: {}. It may have"
+    " taken effect."
+)
 CHANGED = "Error: '{}' has changed since it was offered, or is gone, so it was not run. Look at the tools again."
 
 
@@ -177,6 +181,11 @@ class ToolCallOperation:
     used = Usage()
 
     @property
+    def outcome(self) -> str:
+        """How it ended, as records have it: a ToolErrorKind, empty for a result of the tool's own."""
+        return ToolErrorKind.OUTCOME_UNKNOWN if self.unsure else self.kind or ""
+
+    @property
     def failure(self) -> str:
         # The kind alone: the words have not passed the result hooks yet.
         return str(self.kind or "")
@@ -250,7 +259,11 @@ class ToolCallOperation:
             context.end()
             self.elapsed_s = perf_counter() - started
         output = as_output(value)
-        if output.is_error and not isinstance(value, ToolOutput):
+        unusable = output.is_error and not isinstance(value, ToolOutput)
+        if problems := self.tool.misfits(output):
+            output = ToolOutput.error(MISFIT.format(event.tool.name, problems))
+            unusable = True
+        if unusable:
             self.kind = ToolErrorKind.RESULT
         return output
 
@@ -274,6 +287,8 @@ class ToolCallOperation:
         output = as_output(value)
         if output.is_error and not isinstance(value, ToolOutput):
             raise ValueError(f"answered with something unusable: {output.for_model}")
+        if problems := self.tool.misfits(output):
+            raise ValueError(f"answered with data that do not fit the tool's result_schema: {problems}")
         return output
 
     def result_event(self, event: ToolCallEvent, result: ToolOutput) -> ToolResultEvent:

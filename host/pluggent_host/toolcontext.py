@@ -11,6 +11,7 @@ from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters, ModelResponse
+from pluggent_hookspecs.observations import LOG_LEVELS
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
@@ -25,6 +26,7 @@ class Lender(Protocol):
     """The turn, as far as a context needs it."""
 
     def progressed(self, call: ToolCallOperation, done: float, total: float | None, message: str) -> None: ...
+    def logged(self, call: ToolCallOperation, level: str, message: str, logger: str, data: Json) -> None: ...
     async def nested_tool(
         self, outer: ToolCallOperation, depth: int, name: str, arguments: Mapping[str, Json]
     ) -> ToolOutput: ...
@@ -80,6 +82,12 @@ class CallContext:
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         if not self.__over:
             self.__lender.progressed(self.__call, done, total, message)
+
+    def log(self, level: str, message: str, *, logger: str = "", data: Json = None) -> None:
+        if level not in LOG_LEVELS:
+            raise ValueError(f"{level!r} is no level of a log; there are {', '.join(LOG_LEVELS)}")
+        if not self.__over:
+            self.__lender.logged(self.__call, level, message, logger, data)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> ToolOutput:
         self.__alive()

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import attrs
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs._frozen import Json, thaw
 from pluggent_hookspecs.decisions import Allow, Ask, Decision
-from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolSpec
+from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolOutput, ToolSpec
 
 from pluggent_host.arguments import ArgumentProblems, Checker, canonical, parse
 from pluggent_host.catalog import LONGEST_NAME
@@ -39,6 +39,7 @@ class BoundTool:
     default: Decision
     checker: Checker
     still: Callable[[], Awaitable[bool]] | None = None
+    results: Checker | None = None
 
     @property
     def repeatable(self) -> bool:
@@ -64,6 +65,12 @@ class BoundTool:
     def serial(self) -> bool:
         """Whether calls wait for each other."""
         return self.changes and not self.spec.concurrent
+
+    def misfits(self, output: ToolOutput) -> str:
+        """Return why the data of *output* is none that the tool may return; empty if it is, or if nobody said."""
+        if self.results is None or output.is_error or output.data is None:
+            return ""
+        return "; ".join(self.results.problems(thaw(output.data)))
 
     def prepare(self, text: str) -> bytes:
         """Return the model's arguments parsed strictly, checked, completed and canonical.
@@ -112,6 +119,7 @@ def bind(
         Allow("given in application code") if trusted and operator_effects is None else by_effect(effects),
         Checker(own.parameters or {"type": "object"}),
         still,
+        Checker(own.result_schema) if own.result_schema else None,
     )
 
 

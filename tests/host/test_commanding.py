@@ -91,7 +91,7 @@ async def test_tools_are_listed_as_a_model_would_see_them():
 async def test_a_tool_is_called_by_its_name_or_its_id_and_policies_see_on_whose_behalf(name):
     seen = Seen()
     async with lent(add, policies=[seen]) as operations:
-        output = await operations.call_tool(name, {"a": 2}, origin="mcp", principal="alice")
+        output = (await operations.call_tool(name, {"a": 2}, origin="mcp", principal="alice")).output
 
         assert output.for_model == "3"
     assert seen.calls == [("add", "mcp", "alice")]
@@ -109,7 +109,7 @@ async def test_a_tool_that_there_is_not_is_an_error(name):
 )
 async def test_arguments_that_do_not_fit_are_a_result(arguments, says):
     async with lent(add) as operations:
-        output = await operations.call_tool("add", arguments, origin="mcp")
+        output = (await operations.call_tool("add", arguments, origin="mcp")).output
 
         assert output.is_error
         assert says in output.for_model
@@ -117,14 +117,14 @@ async def test_arguments_that_do_not_fit_are_a_result(arguments, says):
 
 async def test_a_denial_is_a_result_with_its_reason():
     async with lent(add, policies=[Seen(deny="add")]) as operations:
-        output = await operations.call_tool("add", {"a": 1}, origin="mcp")
+        output = (await operations.call_tool("add", {"a": 1}, origin="mcp")).output
 
         assert output == ToolOutput.error("Denied: not today")
 
 
 async def test_what_needs_approval_is_denied_with_a_text_that_says_how_to_let_it_run():
     async with lent(reboot) as operations:
-        output = await operations.call_tool("reboot", {}, origin="mcp")
+        output = (await operations.call_tool("reboot", {}, origin="mcp")).output
 
         assert output.is_error
         assert "needs a person's approval, and nobody was there" in output.for_model
@@ -142,17 +142,17 @@ async def test_a_live_approver_is_asked_on_behalf_of_whoever_calls():
         agreed = await operations.call_tool("reboot", {}, origin="cli")
         refused = await operations.call_tool("reboot", {}, origin="mcp", principal="bob")
 
-    assert (agreed.for_model, refused.is_error) == ("rebooted", True)
-    assert "[effects]" not in refused.for_model
+    assert (agreed.output.for_model, refused.output.is_error) == ("rebooted", True)
+    assert "[effects]" not in refused.output.for_model
     assert asked == [("app:brings:tool/reboot", "cli", ""), ("app:brings:tool/reboot", "mcp", "bob")]
 
 
 async def test_progress_is_told_while_the_call_runs():
     told = []
     async with lent(slow) as operations:
-        output = await operations.call_tool("slow", {}, origin="mcp", on_progress=lambda *step: told.append(step))
+        done = await operations.call_tool("slow", {}, origin="mcp", on_progress=lambda *step: told.append(step))
 
-        assert output.for_model == "there"
+        assert done.output.for_model == "there"
     assert told == [(1, 2, "half")]
 
 
@@ -169,7 +169,7 @@ async def test_several_calls_run_side_by_side_and_sessions_are_used_again():
     async with lent(meet, policies=[opened]) as operations:
         for _ in range(3):
             both = asyncio.gather(*(operations.call_tool("meet", {}, origin="mcp") for _ in range(2)))
-            assert [output.for_model for output in await asyncio.wait_for(both, WAIT_S)] == ["met", "met"]
+            assert [done.output.for_model for done in await asyncio.wait_for(both, WAIT_S)] == ["met", "met"]
 
     assert len(opened.ids) == 2
 
@@ -194,7 +194,7 @@ async def test_cancelling_whoever_waits_cancels_the_call():
             await task
 
         assert ended.is_set()
-        assert (await operations.call_tool("add", {"a": 1}, origin="mcp")).for_model == "2"
+        assert (await operations.call_tool("add", {"a": 1}, origin="mcp")).output.for_model == "2"
 
 
 async def test_closing_ends_calls_that_still_run():
@@ -254,10 +254,10 @@ async def test_a_host_that_nobody_needs_is_not_opened():
 async def test_a_tool_that_came_later_can_be_called_as_soon_as_it_is_listed():
     source = Changing("old")
     async with lent(source) as operations:
-        assert (await operations.call_tool("old", {}, origin="mcp")).for_model == "old is fine"
+        assert (await operations.call_tool("old", {}, origin="mcp")).output.for_model == "old is fine"
         source.now("new")
         assert [tool.spec.name for tool in await operations.tools()] == ["new"]
 
-        assert (await operations.call_tool("new", {}, origin="mcp")).for_model == "new is fine"
+        assert (await operations.call_tool("new", {}, origin="mcp")).output.for_model == "new is fine"
         with pytest.raises(ConfigError, match="there is no tool 'old'"):
             await operations.call_tool("old", {}, origin="mcp")

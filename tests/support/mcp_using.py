@@ -39,6 +39,7 @@ class Context:
         self.progressed: list[tuple[float, float | None, str]] = []
         self.moved = asyncio.Event()
         self.asked: list[Any] = []
+        self.logged: list[tuple[str, str, str, Any]] = []
 
     def remaining_s(self) -> float:
         return WAIT_S
@@ -46,6 +47,9 @@ class Context:
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         self.progressed.append((done, total, message))
         self.moved.set()
+
+    def log(self, level: str, message: str, *, logger: str = "", data: Any = None) -> None:
+        self.logged.append((level, message, logger, data))
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
         raise NotImplementedError

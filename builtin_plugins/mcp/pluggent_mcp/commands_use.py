@@ -7,7 +7,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from pluggent_hookspecs import ConfigError, HostOperations, HostTool, Json, PluggentError, Text, ToolOutput, thaw
+from pluggent_hookspecs import (
+    ConfigError,
+    HostOperations,
+    HostTool,
+    Json,
+    PluggentError,
+    Text,
+    ToolErrorKind,
+    ToolOutput,
+    thaw,
+)
 
 from pluggent_mcp.commands_list import chosen
 from pluggent_mcp.naming import SEPARATOR, prefixes, tool_name
@@ -20,8 +30,7 @@ DENIED = 3
 USAGE = 2
 ORIGIN = "cli"
 
-_CODES = (("Denied", DENIED), ("This call needs a person's approval", DENIED), ("Error: invalid arguments", USAGE))
-"""How the host's own words on a call that did not run begin."""
+_CODES = {ToolErrorKind.DENIED: DENIED, ToolErrorKind.WITHHELD: DENIED, ToolErrorKind.ARGUMENTS: USAGE}
 
 
 async def run(options: argparse.Namespace, operations: HostOperations, settings: Settings) -> int:
@@ -91,7 +100,8 @@ def _facts(tool: HostTool) -> dict[str, Any]:
 
 async def _called(options: argparse.Namespace, operations: HostOperations, tool: HostTool, where: str) -> int:
     arguments = read_arguments(options.words, tool.spec.parameters, where)
-    output = await operations.call_tool(tool.spec.name, arguments, origin=ORIGIN)
+    done = await operations.call_tool(tool.spec.name, arguments, origin=ORIGIN)
+    output = done.output
     text = "".join(_texts(output))
     if options.json:
         document({"tool": tool.spec.name, "failed": output.is_error, "result": text, "data": thaw(output.data)})
@@ -99,12 +109,7 @@ async def _called(options: argparse.Namespace, operations: HostOperations, tool:
         note(text)
     else:
         line(text)
-    return _code(text) if output.is_error else 0
-
-
-def _code(text: str) -> int:
-    """Return the exit code that an error means. The host says what it was in words alone."""
-    return next((code for beginning, code in _CODES if text.startswith(beginning)), FAILED)
+    return (_CODES.get(done.outcome, FAILED) if done.outcome else FAILED) if output.is_error else 0
 
 
 def _texts(output: ToolOutput) -> Iterator[str]:

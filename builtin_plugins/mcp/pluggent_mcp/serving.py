@@ -152,7 +152,7 @@ class Exported:
 
 async def _caught(call: Any) -> ToolOutput:
     try:
-        output: ToolOutput = await call
+        output: ToolOutput = (await call).output
     except ConfigError as error:
         return ToolOutput.error(str(error))
     except PluggentError as error:

@@ -27,10 +27,12 @@ from pluggent_host.cli.logs import log_to
 from pluggent_host.cli.output import Console, console_for
 from pluggent_host.cli.parsing import Parser, root_parser
 from pluggent_host.cli.questioning import console_answerer
+from pluggent_host.inside import is_inside
 from pluggent_host.loading import load, new_manager
 from pluggent_host.version import VERSION
 
 if TYPE_CHECKING:  # a host costs what a command without one must not
+    from pluggent_host.commanding import LentHost
     from pluggent_host.host import Host
 
 OWN_ORIGIN = "cli"
@@ -53,7 +55,7 @@ def run(name: str, leading: Sequence[str], arguments: Sequence[str]) -> int:
             command.configure(parser)
         parsed = parser.parse_args(arguments)
         if command.run_with is not None:
-            return interrupts.run(_run_with_host(setup, console, command.run_with, parsed))
+            return interrupts.run(_run_with_host(setup, console, command.run_with, parsed, record.id))
         assert command.run is not None  # Command sees to that
         return int(command.run(parsed) or 0)
     except (PluggentError, BrokenPipeError, Interrupted):
@@ -63,9 +65,11 @@ def run(name: str, leading: Sequence[str], arguments: Sequence[str]) -> int:
         raise PluginError(record.id, f"{record.distribution.shown_name} {record.version}", problem) from error
 
 
-async def _run_with_host(setup: Setup, console: Console, run_with: RunWith, options: argparse.Namespace) -> int:
+async def _run_with_host(
+    setup: Setup, console: Console, run_with: RunWith, options: argparse.Namespace, plugin: str
+) -> int:
     # Here and not above: a command that needs no host does not pay for one.
-    from pluggent_host.commanding import LentHost
+    from pluggent_host.commanding import Borrower, LentHost
 
     def host() -> AbstractAsyncContextManager[Host]:
         return open_host(
@@ -73,8 +77,10 @@ async def _run_with_host(setup: Setup, console: Console, run_with: RunWith, opti
             workspace=working_directory(),
         )  # fmt: skip
 
-    operations = LentHost(host)
-    person = _Person(setup, console, operations.origin_of)
+    # Below another host, whoever asks may be what that host's model has started.
+    granted = plugin in setup.settings.grants.approvers and not is_inside()
+    operations = LentHost(host, Borrower(plugin, setup.settings.timeouts.approver_s if granted else 0.0))
+    person = _Person(setup, console, operations)
     try:
         return int(await run_with(options, operations) or 0)
     finally:
@@ -82,27 +88,36 @@ async def _run_with_host(setup: Setup, console: Console, run_with: RunWith, opti
 
 
 class _Person:
-    """Whoever sits at the terminal. Is asked about what he asked for himself; about all, if the operator says so."""
+    """Whoever asked, where that was granted, and then whoever sits at the terminal.
 
-    def __init__(self, setup: Setup, console: Console, origin_of: Callable[[str], str]) -> None:
+    The latter is asked about what he asked for himself; about all, if the operator says so.
+    """
+
+    def __init__(self, setup: Setup, console: Console, operations: LentHost) -> None:
         async def shown(_: str) -> None:
             """Nothing else is shown of a request."""
 
         self._approver = console_approver(setup, console.err_ink, shown)
         self._answerer = console_answerer(self._approver)
         self._always = setup.settings.on_ask == "console" and "on_ask" in setup.origins
-        self._origin_of = origin_of
+        self._operations = operations
 
     async def approve(self, event: ApprovalEvent) -> bool | Approval | None:
         """Ask whether *event* may go on; None if it is not for this person."""
-        return None if self._approver is None or not self._concerns(event.scope) else await self._approver(event)
+        given = await self._operations.approve(event)
+        if given is not None or self._approver is None or not self._concerns(event.scope):
+            return given
+        return await self._approver(event)
 
     async def answer(self, event: QuestionEvent) -> Elicited | None:
         """Ask what *event* asks for; None if it is not for this person."""
-        return None if self._answerer is None or not self._concerns(event.scope) else await self._answerer(event)
+        given = await self._operations.answer(event)
+        if given is not None or self._answerer is None or not self._concerns(event.scope):
+            return given
+        return await self._answerer(event)
 
     def _concerns(self, scope: Scope) -> bool:
-        return self._always or self._origin_of(scope.session_id) == OWN_ORIGIN
+        return self._always or self._operations.origin_of(scope.session_id) == OWN_ORIGIN
 
 
 def _loaded(setup: Setup, record: PluginRecord, name: str) -> Command:

@@ -16,6 +16,7 @@ from pluggent_hookspecs.observations import (
     Observation,
     ReasoningShown,
     TextShown,
+    ToolLogged,
     ToolProgressed,
     UserNotified,
 )
@@ -157,6 +158,8 @@ class Screen:
             case ToolProgressed(name=name, done=done, total=total, message=message) if self._console.verbose:
                 far = f"{done:g}" if total is None else f"{done:g} of {total:g}"
                 self._console.note(self._dim(f"· {quoted(name)}: {far} {quoted(message)}".rstrip()))
+            case ToolLogged(name=name, level=level, message=message) if self._console.verbose:
+                self._console.note(self._dim(f"· {quoted(name)}: {level}: {quoted(message)}"))
             case ReasoningShown(text=text) if self._console.verbose:
                 self._console.note(self._dim(f"· thinking: {cut(quoted(text), self._console.width)}"))
             case _:
