@@ -20,7 +20,7 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.config_keys import KEYS, SECTIONS, Kind, sifted
 from pluggent_host.locked import LOCK, Lock, check_system_file, lock_of
 from pluggent_host.nearest import nearest
-from pluggent_host.origins import Origin, lines_of
+from pluggent_host.origins import Origin, lines_of, section_of
 from pluggent_host.settings import NOTHING, HostSettings
 
 FILE_NAME = "pluggent.toml"
@@ -232,6 +232,10 @@ class _Book:
                 changed[name] = default._replace(**mine)
             else:
                 changed[name] = self.values[name]
+        changed["plugins"] = {
+            plugin: section_of(plugin, section, self.origins) if isinstance(section, Mapping) else section
+            for plugin, section in cast("Mapping[str, Any]", changed["plugins"]).items()
+        }
         return Loaded(HostSettings(**changed), MappingProxyType(self.origins), tuple(self.notes))
 
 

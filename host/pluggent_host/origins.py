@@ -5,6 +5,7 @@ Standard library only, as everything that listing plugins reads.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
@@ -28,6 +29,32 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         own = self.where if self.line is None else f"{self.where}, line {self.line}"
         return " and ".join((*map(str, self.also), own))
+
+
+class Section(dict[str, Any]):
+    """The settings of one plugin. ``folders`` has the folder of the file that each key stands in, if it stands in one.
+
+    That is what a relative path in it is relative to.
+    """
+
+    def __init__(self, values: Mapping[str, Any], folders: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.folders = folders
+
+
+def section_of(plugin: str, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> Section:
+    """Return the settings of *plugin* with the folders that *origins* know.
+
+    >>> section_of("acme", {"file": "a.db"}, {"plugins.acme.file": Origin("file", "/etc/x/pluggent.toml")}).folders
+    {'file': '/etc/x'}
+    """
+    known = {key: origins.get(f"plugins.{plugin}.{key}") for key in values}
+    folders = {
+        key: os.path.dirname(os.path.abspath(origin.where))  # noqa: PTH100, PTH120 (no links are followed)
+        for key, origin in known.items()
+        if origin is not None and origin.kind == "file"
+    }
+    return Section(values, folders)
 
 
 def lines_of(text: str) -> Mapping[str, int]:

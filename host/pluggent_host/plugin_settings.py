@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -14,6 +17,7 @@ from pluggent_hookspecs.secrets import Secret
 
 from pluggent_host.checking import say
 from pluggent_host.nearest import nearest
+from pluggent_host.origins import Section
 
 if TYPE_CHECKING:  # cattrs costs 70 ms, and most plugins are given no settings
     from cattrs import Converter
@@ -25,6 +29,9 @@ _WORDS: Mapping[type, str] = types.MappingProxyType(
 
 def settings_for(plugin: str, names: type | None, settings: object) -> tuple[object, ...]:
     """Return the arguments for the factory of *plugin*, whose settings class is *names*.
+
+    In a field of type Path a text stands for a path: of a home with ``~``, and relative to the
+    folder of the file that it stands in, for no file of settings means another one in each folder.
 
     Raises ConfigError naming every problem of *settings*, or that the plugin takes none.
     """
@@ -38,10 +45,30 @@ def settings_for(plugin: str, names: type | None, settings: object) -> tuple[obj
     if settings is not None and not isinstance(settings, Mapping):
         raise ConfigError("settings", [f"{where}: expected a table or {names.__qualname__}, got {_kind_of(settings)}"])
     try:
-        return (_structured(cast("Mapping[str, Any]", settings or {}), names),)
+        section = cast("Mapping[str, Any]", settings or {})
+        return (_structured(_placed(section, names) if isinstance(section, Section) else section, names),)
     except Exception as error:  # noqa: BLE001 (the author's own classes check too)
         # Not from error: what cattrs says of it repeats the values, and one may be a secret.
         raise ConfigError("settings", list(_problems(error, where))) from None
+
+
+def _placed(section: Section, names: type) -> Mapping[str, Any]:
+    """Return *section* with its relative paths beside the files that they stand in."""
+    placed: dict[str, Any] = dict(section)
+    try:
+        hints = typing.get_type_hints(names)
+    except (NameError, TypeError):
+        return placed  # an author's own types, which cattrs may know what to make of
+    for key, folder in section.folders.items():
+        value = section[key]
+        if isinstance(value, str) and Path in (hints.get(key), *_members(hints.get(key))):
+            with contextlib.suppress(ValueError):  # which the converter says, with the key
+                placed[key] = Path(folder, _path(value))
+    return placed
+
+
+def _members(hint: object) -> tuple[object, ...]:
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else ()
 
 
 def _structured(section: Mapping[str, Any], names: type) -> object:
@@ -68,6 +95,7 @@ def _converter() -> Converter:
     for wanted in (str, bool, int, float):
         converter.register_structure_hook(wanted, _exactly)
     converter.register_structure_hook(Secret, _secret)
+    converter.register_structure_hook(Path, _path)
     inside: set[Any] = set()
 
     def shaped(wanted: Any) -> bool:
@@ -114,6 +142,19 @@ def _secret(value: Any, _: object) -> Secret:
     if isinstance(value, Secret):
         return value
     raise TypeError(f"expected a reference such as env:NAME, got {_kind_of(value)}")
+
+
+def _path(value: Any, _: object = None) -> Path:
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"expected a path, got {_kind_of(value)}")
+    if not value or "\0" in value:
+        raise ValueError("expected a path, got an empty text" if not value else "a path has no null character")
+    try:
+        return Path(value).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"whose home is {value.partition('/')[0]!r}?") from error
 
 
 def _kind_of(value: object) -> str:

@@ -13,6 +13,7 @@ import pytest
 from fake_distributions import POLICY, importable
 from loading_cases import HEADER, record_of
 from pluggent_hookspecs import ConfigError, Secret
+from pluggent_host.config import load_settings
 from pluggent_host.loading import load, new_manager
 
 
@@ -207,3 +208,76 @@ def test_no_traceback_of_wrong_settings_repeats_their_values(site: Path, manager
         load(record_of(site, SETTINGS), manager, {"mode": literal})
 
     assert literal not in "".join(traceback.format_exception(caught.value))
+
+
+PLACED = (
+    HEADER
+    + """
+from pathlib import Path
+
+@attrs.frozen
+class Settings:
+    file: Path | None = None
+    folder: Path = Path("default")
+    text: str = ""
+
+class Plugin:
+    Settings = Settings
+    def __init__(self, settings):
+        self.settings = settings
+    @hookimpl
+    def observe(self, event): ...
+"""
+)
+
+
+def placed(site: Path, text: str) -> Any:
+    """Return what the plugin gets of the settings *text*, which stand in the folder ``there``."""
+    there = site / "there"
+    there.mkdir(exist_ok=True)
+    (there / "mine.toml").write_text(f"[plugins.acme-guard]\n{text}", encoding="utf-8")
+    loaded = load_settings(config=there / "mine.toml", environ={"HOME": str(site / "home")}, cwd=site)
+    record = record_of(site, PLACED)
+    plugin: Any = load(record, new_manager(), loaded.settings.plugins["acme-guard"]).plugin
+    return plugin.settings
+
+
+def test_a_relative_path_is_relative_to_the_file_that_it_stands_in(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(site / "home"))
+    (site / "elsewhere").mkdir()
+    monkeypatch.chdir(site / "elsewhere")
+    settings = placed(site, 'file = "mine.json"\nfolder = "../logs"\ntext = "mine.json"')
+
+    assert settings.file == site / "there" / "mine.json"
+    assert settings.folder == site / "there" / ".." / "logs"
+    assert settings.text == "mine.json"
+
+
+def test_whole_paths_and_paths_of_a_home_stay_what_they_are(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(site / "home"))
+    settings = placed(site, f'file = "~/mine.json"\nfolder = "{site.as_posix()}/logs"')
+
+    assert (settings.file, settings.folder) == (site / "home" / "mine.json", site / "logs")
+
+
+def test_a_path_from_code_is_left_as_it_is(site: Path) -> None:
+    record = record_of(site, PLACED)
+
+    made: Any = load(record, new_manager(), {"file": "mine.json"}).plugin
+    assert (made.settings.file, made.settings.folder) == (Path("mine.json"), Path("default"))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("file = 5", "plugins.acme-guard.file: expected a path, got a whole number"),
+        ('file = ""', "plugins.acme-guard.file: expected a path, got an empty text"),
+        ('folder = "a\\u0000b"', "plugins.acme-guard.folder: a path has no null character"),
+        ('folder = "~nobody-of-that-name/x"', "plugins.acme-guard.folder: whose home is '~nobody-of-that-name'?"),
+    ],
+)
+def test_what_is_no_path_is_named(text: str, problem: str, site: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        placed(site, text)
+
+    assert problem in str(caught.value)

@@ -14,6 +14,7 @@ from fake_distributions import install
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_serving_native import NATIVE
 from mcp_types import Implementation
 
 WAIT_S = 30.0
@@ -31,6 +32,12 @@ when.tool = "acme:tool/forbidden"
 tell_model = "not over this wire"
 
 [[plugins.pluggent-permissions.rules]]
+id = "sealed"
+decision = "deny"
+when.tool = "acme:tool/sealed__read_resource"
+tell_model = "the door is closed"
+
+[[plugins.pluggent-permissions.rules]]
 id = "stranger"
 decision = "deny"
 when.origin = "mcp"
@@ -39,6 +46,7 @@ tell_model = "not for strangers"
 """
 TOOLS = '''
 import asyncio, base64, os, sys
+import acme_native
 from pluggent_hookspecs import Audio, File, Image, Text, ToolContext, ToolError, ToolOutput, ToolSpec, hookimpl, tool
 
 DOT = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==")
@@ -154,6 +162,13 @@ SCHEMA = {
     "additionalProperties": False,
 }
 
+HEADED = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+class Headed:
+    spec = ToolSpec("headed", "Takes what is in a header too.", HEADED, effects=())
+    async def call(self, arguments, context):
+        return arguments.get("region", "nowhere")
+
 class Schematic:
     spec = ToolSpec("json_schema_2020_12_tool", "Takes much.", SCHEMA, effects=())
     async def call(self, arguments, context):
@@ -164,14 +179,16 @@ class Tools:
     def provide_tools(self, event):
         return [simple_text, image_content, audio_content, embedded_resource,
                 multiple_content_types, error_handling, tool_with_progress, facts, several, reboot,
-                forbidden, leak, noisy, meet, forever, was_cancelled, Schematic()]
+                forbidden, leak, noisy, meet, forever, was_cancelled, Schematic(), Headed(), *acme_native.TOOLS]
 '''
 
 
 def made(folder: Path) -> Cli:
     """Return a command beside which the plugin ``acme`` is installed, with policies in mine.toml."""
     cli = Cli(folder)
-    install(cli.site, "acme", {"tools/acme": "acme_served:Tools"}, modules={"acme_served": TOOLS})
+    install(
+        cli.site, "acme", {"tools/acme": "acme_served:Tools"}, modules={"acme_served": TOOLS, "acme_native": NATIVE}
+    )
     (cli.work / "mine.toml").write_text(CONFIG, encoding="utf-8")
     return cli
 

@@ -20,8 +20,8 @@ FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 
 def folder_of(settings: AuditSettings, environ: Mapping[str, str]) -> Path:
     """Return where the log is; reads nothing."""
-    if settings.folder:
-        return Path(settings.folder).expanduser().absolute()
+    if settings.folder is not None:
+        return settings.folder.expanduser().absolute()
     if own := environ.get("PLUGGENT_STATE_DIR"):
         return Path(own) / "audit"
     state = Path(environ.get("XDG_STATE_HOME", ""))

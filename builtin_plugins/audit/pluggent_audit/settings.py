@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -63,8 +64,8 @@ class AuditSettings:
     <Fsync.ALL: 'all'>
     """
 
-    folder: str = attrs.field(default="", validator=attrs.validators.instance_of(str))
-    """A folder of its own, mode 0700, made if it is not there; empty: ``pluggent/audit`` below XDG_STATE_HOME."""
+    folder: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
+    """A folder of its own, mode 0700, made if it is not there; None: ``pluggent/audit`` below XDG_STATE_HOME."""
     name: str = attrs.field(default="audit", validator=_name)
     """How the files begin."""
     shared: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))

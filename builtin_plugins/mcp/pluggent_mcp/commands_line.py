@@ -61,7 +61,9 @@ def _remove(parser: argparse.ArgumentParser) -> None:
 
 def _serve(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--tools", nargs="+", metavar="PATTERN", help="what to export; default: the settings say")
+    add("--tools", nargs="+", metavar="PATTERN", help="which tools to export; default: the settings say")
+    add("--resources", nargs="+", metavar="PATTERN", help="whose resources to export; default: as above")
+    add("--prompts", nargs="+", metavar="PATTERN", help="whose prompts to export; default: as above")
     add("--http", nargs="?", const="", metavar="HOST:PORT", help="not stdio but HTTP (default: 127.0.0.1:8722)")
     add("--token", metavar="REFERENCE", help="env:NAME or file:PATH of what clients have to know, or none")
 
@@ -105,10 +107,11 @@ PARTS: Mapping[str, Part] = {
     ),
     "remove": Part("take a server out of your settings", "", ("pluggent mcp remove time",), _remove),
     "serve": Part(
-        "let other hosts use tools of this one, under its policies",
+        "let other hosts use tools, resources and prompts of this one, under its policies",
         "Over stdin and stdout, for a host that starts this command; or over HTTP.",
         (
             "pluggent mcp serve --tools weather 'files__*'",
+            "pluggent mcp serve --resources 'files__*' --prompts 'files__*'",
             "pluggent mcp serve --http --tools weather",
             "pluggent mcp serve --http 0.0.0.0:8722 --token env:PLUGGENT_MCP_TOKEN --tools weather",
         ),

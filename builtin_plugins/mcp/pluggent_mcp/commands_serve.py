@@ -1,4 +1,4 @@
-"""``pluggent mcp serve``: puts together what serves this host's tools, and runs it."""
+"""``pluggent mcp serve``: puts together what serves this host's tools, resources and prompts, and runs it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ SHORTEST_TOKEN = 16
 WHERE = "pluggent mcp serve"
 NOTHING = (
     "nothing is exported. Name tools: --tools 'files__*', or in the settings: [plugins.pluggent-mcp.serve]"
-    " tools = [\"files__*\"]; '*' means all (pluggent tools lists them)"
+    " tools = [\"files__*\"]; '*' means all (pluggent tools lists them). Or resources, or prompts, in the same way"
 )
 
 
 async def run(options: argparse.Namespace, operations: HostOperations, settings: Serving) -> int:
     """Serve until the client leaves, over stdio, or until a signal comes. Raises ConfigError."""
-    patterns = tuple(options.tools or settings.tools)
-    if not patterns:
+    tools, resources, prompts = (
+        tuple(getattr(options, sort) or getattr(settings, sort)) for sort in ("tools", "resources", "prompts")
+    )
+    if not (tools or resources or prompts):
         raise ConfigError(WHERE, [NOTHING])
-    exported = Exported(operations, patterns, settings)
+    exported = Exported(operations, tools, settings, resources=resources, prompts=prompts)
     if options.http is None:
         return await _over_stdio(options, exported, settings)
     return await _over_http(options, exported, settings)
@@ -63,7 +65,7 @@ async def _over_http(options: argparse.Namespace, exported: Exported, settings: 
         await _beside(
             exported,
             serving_http.serve(exported.server(), listening, settings, token, ready),
-            lambda: _say(described(exported.offered)),
+            lambda: _say(described(exported.selection)),
         )
     return 0
 
@@ -90,7 +92,7 @@ def _token(reference: str | None, settings: Serving, address: Address) -> tuple[
 
 
 async def _beside(exported: Exported, serving: Coroutine[Any, Any, None], listed: Callable[[], None]) -> None:
-    """Serve at once, and list the tools meanwhile: servers behind them may take their time.
+    """Serve at once, and list what is offered meanwhile: servers behind them may take their time.
 
     What is wrong with the patterns ends the serving. Raises ConfigError and PluginError.
     """
@@ -102,11 +104,13 @@ async def _beside(exported: Exported, serving: Coroutine[Any, Any, None], listed
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if tasks[1] in done:
             tasks[1].result()
+            tasks.append(asyncio.create_task(exported.follow(), name="pluggent-mcp-follow"))
         await tasks[0]
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+        await exported.aclose()
 
 
 async def _listed(exported: Exported, listed: Callable[[], None]) -> None:

@@ -1,4 +1,8 @@
-"""Makes a ToolOutput of what a server returned: nothing is lost, and text stays text of a tool."""
+"""Makes a ToolOutput of what a server returned: nothing is lost, and text stays text of a tool.
+
+The data of a resource or prompt says how it was made, in MCP's words, for whoever serves it again:
+roles, URIs, media types, and every text as it stands in the output too. Bytes are in its parts alone.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,8 @@ def output(result: CallToolResult) -> ToolOutput:
 
 def resource(result: ReadResourceResult) -> ToolOutput:
     """Return what was read of a resource."""
-    return ToolOutput(_shortest(tuple(_contents(each) for each in result.contents)))
+    parts = tuple(part for each in result.contents for part in _contents(each))
+    return ToolOutput(_shortest(parts), data={"contents": [_made_of(each) for each in result.contents]})
 
 
 def prompt(result: GetPromptResult) -> ToolOutput:
@@ -45,7 +50,8 @@ def prompt(result: GetPromptResult) -> ToolOutput:
     parts: list[Part] = []
     for message in result.messages:
         parts += [Text(f"[{message.role}]\n"), *parts_of(message.content)]
-    return ToolOutput(_shortest(tuple(_joined(parts))))
+    data = [{"role": each.role, "content": _block(each.content)} for each in result.messages]
+    return ToolOutput(_shortest(tuple(_joined(parts))), data={"messages": data})
 
 
 def parts_of(block: ContentBlock) -> Iterator[Part]:
@@ -60,24 +66,49 @@ def parts_of(block: ContentBlock) -> Iterator[Part]:
         case ResourceLink():
             yield Text(_link(block))
         case EmbeddedResource():
-            yield _contents(block.resource)
+            yield from _contents(block.resource)
 
 
-def _contents(contents: TextResourceContents | BlobResourceContents) -> Part:
-    if isinstance(contents, TextResourceContents):
-        return Text(f"[{contents.uri}]\n{contents.text}")
+def _contents(contents: TextResourceContents | BlobResourceContents) -> Iterator[Part]:
     kind = contents.mime_type or "application/octet-stream"
-    if kind.startswith("image/"):
-        return Image(data=contents.blob, media_type=kind)
-    return File(data=contents.blob, filename=str(contents.uri), media_type=kind)
+    if isinstance(contents, TextResourceContents):
+        yield Text(f"[{contents.uri}]\n{contents.text}")
+    elif kind.startswith("image/"):
+        yield Text(f"[{contents.uri}]")
+        yield Image(data=contents.blob, media_type=kind)
+    else:
+        yield File(data=contents.blob, filename=str(contents.uri), media_type=kind)
 
 
 def _link(link: ResourceLink) -> str:
+    return "[resource] " + json.dumps(_linked(link), ensure_ascii=False)
+
+
+def _linked(link: ResourceLink) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "uri": str(link.uri), "name": link.name, "title": link.title, "description": link.description,
         "mimeType": link.mime_type, "size": link.size,
     }  # fmt: skip
-    return "[resource] " + json.dumps({key: fact for key, fact in facts.items() if fact}, ensure_ascii=False)
+    return {key: fact for key, fact in facts.items() if fact}
+
+
+def _block(block: ContentBlock) -> dict[str, Any]:
+    """Return how *block* is made, without its bytes."""
+    match block:
+        case TextContent():
+            return {"type": block.type, "text": block.text}
+        case ImageContent() | AudioContent():
+            return {"type": block.type, "mimeType": block.mime_type}
+        case ResourceLink():
+            return {"type": block.type, **_linked(block)}
+        case EmbeddedResource():
+            return {"type": block.type, "resource": _made_of(block.resource)}
+
+
+def _made_of(contents: TextResourceContents | BlobResourceContents) -> dict[str, Any]:
+    kind = {"mimeType": contents.mime_type} if contents.mime_type else {}
+    text = {"text": contents.text} if isinstance(contents, TextResourceContents) else {}
+    return {"uri": str(contents.uri), **kind, **text}
 
 
 def _shortest(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:

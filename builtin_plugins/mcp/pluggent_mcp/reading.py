@@ -27,7 +27,7 @@ _WORDS: Mapping[type, str] = {
     dict: "a table",
 }
 _KINDS: Mapping[str, type] = {
-    **dict.fromkeys(("type", "command", "cwd", "url", "prefix", "protocol"), str),
+    **dict.fromkeys(("type", "command", "cwd", "url", "prefix", "protocol", "log_level"), str),
     **dict.fromkeys(("enabled", "disabled", "required", "trusted", "resources", "prompts"), bool),
     **dict.fromkeys(("start_timeout_s", "call_timeout_s", "stop_timeout_s"), float),
     **dict.fromkeys(("max_message_bytes", "max_tools"), int),
@@ -38,7 +38,7 @@ _TABLES = ("env", "headers", "pins")
 
 def servers_of(settings: Settings) -> Mapping[str, Server]:
     """Return all servers of *settings*, those in its file too. Raises ConfigError as ``read_servers``."""
-    return {**(read_servers(Path(settings.file).expanduser()) if settings.file else {}), **settings.mcpServers}
+    return {**({} if settings.file is None else read_servers(settings.file.expanduser())), **settings.mcpServers}
 
 
 def read_servers(file: Path) -> Mapping[str, Server]:
@@ -50,7 +50,8 @@ def read_servers(file: Path) -> Mapping[str, Server]:
             raise ConfigError(str(file), [f"longer than {MAX_BYTES:,} bytes"])
         document: Any = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(str(file), [f"cannot be read: {error}"]) from error
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise ConfigError(str(file), [f"cannot be read: {why}"]) from error
     servers, problems = servers_in(document)
     if problems:
         raise ConfigError(str(file), problems)

@@ -1,4 +1,4 @@
-"""This host as an MCP server: chosen tools, each call an ordinary operation under all policies.
+"""This host as an MCP server: chosen tools, resources and prompts, each use of one an operation under all policies.
 
 Nothing is decided here: what a policy denies, asks about or takes out of a result it does below
 ``call_tool``. Which bytes go where is the business of serving_stdio and serving_http.
@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from typing import Any
 
-import anyio
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel.server import Server
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -22,174 +20,151 @@ from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
     ListToolsResult,
+    NotificationParams,
     PaginatedRequestParams,
+    SetLevelRequestParams,
 )
-from pluggent_hookspecs import ConfigError, HostOperations, HostTool, PluggentError, ToolOutput
+from pluggent_hookspecs import HostOperations, PluggentError
 
-from pluggent_mcp.serving_content import result, tool
+from pluggent_mcp.serving_calls import Calls
+from pluggent_mcp.serving_content import input_schema, result, tool
+from pluggent_mcp.serving_exchanges import Context, Exchanges
+from pluggent_mcp.serving_news import News
+from pluggent_mcp.serving_prompts import Prompts
+from pluggent_mcp.serving_resources import Resources
+from pluggent_mcp.serving_selection import Selection, Source, Wanted, select
 from pluggent_mcp.serving_settings import Serving
 
-ORIGIN = "mcp"
 NAME = "pluggent"
 VERSION = "0.1"
-CLAIMED = "claimed:"
-"""How the principal of a call begins: what a client calls itself is its own word."""
-OTHERS = "claimed:(others)"
-MOST_CLIENTS = 16
-"""Names of clients that are told apart; each has sessions of its own in the host."""
-LONGEST_CLIENT = 64
-WAITING_FOR_EACH = 4
-"""Calls that may wait for each that may run."""
-MOST_PROGRESS = 64
-"""Steps of progress that wait for a client to read them; more are passed over."""
-BUSY = -32_000
-
-_Context = ServerRequestContext[Any, Any]
+LOOK_S = 1.0
+"""The least time between two looks at what is offered."""
 _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
-class Exported:
-    """The tools that are offered, and the calls of them that run."""
+class _Server(Server[Any]):
+    """The SDK's, which tells clients of the older protocols too that lists may change."""
 
-    def __init__(self, operations: HostOperations, patterns: Sequence[str], settings: Serving) -> None:
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().create_initialization_options(changing, experimental_capabilities, extensions)
+
+
+class Exported:
+    """What is offered, and the calls of it that run."""
+
+    def __init__(
+        self,
+        operations: HostOperations,
+        tools: Sequence[str],
+        settings: Serving,
+        *,
+        resources: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+    ) -> None:
         self._operations = operations
-        self._patterns = tuple(patterns)
-        self._offered: Mapping[str, HostTool] = {}
-        self._clients: set[str] = set()
-        self._running = asyncio.Semaphore(settings.max_calls)
-        self._under_way = 0
-        self._most = settings.max_calls * (1 + WAITING_FOR_EACH)
+        self._wanted = Wanted(tuple(tools), tuple(resources), tuple(prompts))
+        self._calls = Calls(operations, settings)
+        self._news = News()
+        self._exchanges = Exchanges()
+        self._selection = Selection()
+        self._listed = False
 
     @property
-    def offered(self) -> Mapping[str, HostTool]:
-        """The tools by name, as they were listed last."""
-        return self._offered
+    def selection(self) -> Selection:
+        """What is offered, as it was listed last."""
+        return self._selection
 
-    async def refresh(self) -> Mapping[str, HostTool]:
-        """List the tools. Raises ConfigError for a pattern that means nothing, PluginError for a plugin that fails."""
-        found = await self._operations.tools(*self._patterns)
-        self._offered = {each.spec.name: each for each in found}
-        return self._offered
+    async def refresh(self) -> Selection:
+        """List what is offered. Raises ConfigError for patterns that mean nothing, PluginError for a failing plugin."""
+        before, self._selection = self._selection, await select(self._operations, self._wanted)
+        if self._listed:
+            await self._news.tell(before, self._selection)
+        self._listed = True
+        return self._selection
+
+    async def follow(self) -> None:
+        """Look for changes of what is offered until this is cancelled, and tell clients of them."""
+        while True:
+            await self._operations.changed()
+            try:
+                await self.refresh()
+            except PluggentError as error:
+                _LOG.warning("what is offered cannot be listed any more: %s", error)
+            await asyncio.sleep(LOOK_S)
+
+    async def aclose(self) -> None:
+        """End what waits for clients that were asked something."""
+        await self._exchanges.aclose()
 
     def server(self) -> Server[Any]:
-        """Return what answers: one server for all clients."""
-        return Server(
-            NAME, version=VERSION, on_list_tools=self._list, on_call_tool=self._call,
-            get_tool_input_schema=self._schema,
-        )  # fmt: skip
+        """Return what answers: one server for all clients. It can do what was chosen, and nothing else."""
+        handlers: dict[str, Any] = {}
+        if self._wanted.tools:
+            handlers |= {
+                "on_list_tools": self._list, "on_call_tool": self._call, "get_tool_input_schema": self._schema
+            }  # fmt: skip
+        if self._wanted.resources:
+            handlers |= Resources(self._calls, self._resources).handlers()
+        if self._wanted.prompts:
+            handlers |= Prompts(self._calls, self._prompts).handlers()
+        server = _Server(NAME, version=VERSION, on_subscriptions_listen=self._news.listen, **handlers)
+        server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._calls.levels.set)
+        server.add_notification_handler("notifications/initialized", NotificationParams, self._news.greeted)
+        server.middleware.append(self._exchanges)
+        return server
 
     # ---- what clients ask ----------------------------------------------------------------
 
-    async def _list(self, _: _Context, __: PaginatedRequestParams | None) -> ListToolsResult:
-        try:
-            offered = await self.refresh()
-        except PluggentError as error:
-            raise MCPError(INTERNAL_ERROR, f"the tools cannot be listed: {error}") from error
-        return ListToolsResult(tools=[tool(each) for each in offered.values()])
+    async def _list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
+        offered = (await self._refreshed()).tools.values()
+        return ListToolsResult(tools=[tool(each, context.protocol_version) for each in offered])
 
-    async def _call(self, context: _Context, params: CallToolRequestParams) -> CallToolResult:
-        if params.name not in self._offered and params.name not in await self._refreshed():
+    async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
+        if params.name not in self._selection.tools and params.name not in (await self._refreshed()).tools:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}")
-        if self._under_way >= self._most:
-            raise MCPError(BUSY, f"{self._under_way} calls are under way or waiting already; try again later")
-        self._under_way += 1
-        try:
-            async with self._running:
-                output = await self._operated(context, params)
-        finally:
-            self._under_way -= 1
-        return result(output, context.protocol_version)
+        output = await self._calls.run(context, params.name, params.arguments or {})
+        offered = self._selection.tools.get(params.name)
+        return result(output, context.protocol_version, None if offered is None else offered.spec)
 
     def _schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the schema of a tool's arguments: the SDK compares headers with it, and would list all tools."""
-        found = self._offered.get(name)
-        return None if found is None else tool(found).input_schema
+        found = self._selection.tools.get(name)
+        return None if found is None else input_schema(found.spec)
 
-    async def _refreshed(self) -> Mapping[str, HostTool]:
+    async def _resources(self) -> tuple[Source, ...]:
+        return (await self._refreshed()).resources
+
+    async def _prompts(self) -> tuple[Source, ...]:
+        return (await self._refreshed()).prompts
+
+    async def _refreshed(self) -> Selection:
         try:
             return await self.refresh()
         except PluggentError as error:
-            raise MCPError(INTERNAL_ERROR, f"the tools cannot be listed: {error}") from error
-
-    async def _operated(self, context: _Context, params: CallToolRequestParams) -> ToolOutput:
-        """Have the host run the call, telling the client how far it is."""
-        steps: asyncio.Queue[tuple[float, float | None, str] | None] = asyncio.Queue(MOST_PROGRESS)
-
-        def progressed(done: float, total: float | None, message: str) -> None:
-            if not steps.full():
-                steps.put_nowait((done, total, message))
-
-        async def tell() -> None:
-            while (step := await steps.get()) is not None:
-                done, total, message = step
-                await context.session.report_progress(done, total, message or None)
-
-        call = self._operations.call_tool(
-            params.name, params.arguments or {},
-            origin=ORIGIN, principal=self._principal(context), on_progress=progressed,
-        )  # fmt: skip
-        async with AsyncExitStack() as stack:
-            telling = asyncio.create_task(tell(), name="pluggent-mcp-progress")
-            stack.push_async_callback(_ended, telling)
-            output = await _finished(asyncio.create_task(_caught(call), name="pluggent-mcp-call"))
-            # What was told before the end arrives before the answer.
-            await steps.put(None)
-            await telling
-        return output
-
-    def _principal(self, context: _Context) -> str:
-        """Return who asks, by its own word; empty where it has not said."""
-        params = context.session.client_params
-        name = "".join(char for char in params.client_info.name if char.isprintable()) if params else ""
-        if not name:
-            return ""
-        principal = f"{CLAIMED}{name[:LONGEST_CLIENT]}"
-        if principal not in self._clients and len(self._clients) >= MOST_CLIENTS:
-            return OTHERS
-        self._clients.add(principal)
-        return principal
+            raise MCPError(INTERNAL_ERROR, f"what is offered cannot be listed: {error}") from error
 
 
-async def _caught(call: Any) -> ToolOutput:
-    try:
-        output: ToolOutput = (await call).output
-    except ConfigError as error:
-        return ToolOutput.error(str(error))
-    except PluggentError as error:
-        return ToolOutput.error(f"{type(error).__name__}: {error}")
-    except Exception:  # noqa: BLE001 (a fault of the host: what it says is for its log, not for a client)
-        _LOG.exception("a call failed in the host")
-        return ToolOutput.error("the call failed in the host; its log says why")
-    return output
-
-
-async def _finished(task: asyncio.Task[ToolOutput]) -> ToolOutput:
-    """Wait for *task*. Who is cancelled cancels it, and waits for its end.
-
-    The SDK cancels again and again until its scope is left, which would cut off what the host
-    does at the end of a call. So the call has a task of its own, and the wait is shielded.
-    """
-    try:
-        return await asyncio.shield(task)
-    finally:
-        await _ended(task)
-
-
-async def _ended(task: asyncio.Task[Any]) -> None:
-    if not task.done():
-        task.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait((task,))
-
-
-def described(offered: Mapping[str, HostTool]) -> str:
+def described(selection: Selection) -> str:
     """Return what is offered, for whoever starts the server.
 
-    >>> described({})
+    >>> described(Selection())
     'no tools'
+    >>> described(Selection(prompts=(Source("acme", "", "list_prompts", "get_prompt"),)))
+    'prompts of 1 source'
     """
-    if not offered:
-        return "no tools"
-    asking = [name for name, each in offered.items() if each.calls != "allow"]
-    count = f"{len(offered)} tool{'s' * (len(offered) != 1)}"
-    return f"{count}; of these ask, and are so denied here: {', '.join(sorted(asking))}" if asking else count
+    counts = [_count(len(selection.tools), "tool")] if selection.tools else []
+    for sort, sources in (("resources", selection.resources), ("prompts", selection.prompts)):
+        counts += [f"{sort} of {_count(len(sources), 'source')}"] if sources else []
+    offered = ", ".join(counts) or "no tools"
+    asking = sorted(name for name, each in selection.tools.items() if each.calls != "allow")
+    return f"{offered}; of these need approval: {', '.join(asking)}" if asking else offered
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

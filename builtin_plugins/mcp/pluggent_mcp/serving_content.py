@@ -30,23 +30,44 @@ from pluggent_hookspecs import (
     Refusal,
     Text,
     ToolOutput,
+    ToolSpec,
     thaw,
 )
+
+from pluggent_mcp.schemas import validator
 
 _ADDS = READ_ONLY | {Effect.MEMORY, Effect.MESSAGING}
 _CLOSED = frozenset({Effect.FILESYSTEM_READ, Effect.FILESYSTEM_WRITE, Effect.MEMORY})
 
 
-def tool(offered: HostTool) -> Tool:
-    """Return *offered* as clients see it."""
+BROKEN_PROMISE = (
+    "The call has run. Its structured result is not what its schema promises, or was taken out by a policy of this"
+    " host, so it is not shown."
+)
+_VALIDATOR = object()
+
+
+def tool(offered: HostTool, protocol: str) -> Tool:
+    """Return *offered* as clients that speak *protocol* see it."""
     spec = offered.spec
-    schema = cast("dict[str, Any]", thaw(spec.parameters))
     return Tool(
         name=spec.name,
         description=spec.description or None,
-        input_schema={"type": "object", **schema},
+        input_schema=input_schema(spec),
+        output_schema=_output_schema(spec, protocol),
         annotations=hints(offered.effects, idempotent=spec.idempotent),
     )
+
+
+def input_schema(spec: ToolSpec) -> dict[str, Any]:
+    """Return the schema of a tool's arguments, as MCP wants it."""
+    return {"type": "object", **cast("dict[str, Any]", thaw(spec.parameters))}
+
+
+def _output_schema(spec: ToolSpec, protocol: str) -> dict[str, Any] | None:
+    """Return what clients are promised of structured content; older ones know objects alone."""
+    schema = cast("dict[str, Any]", thaw(spec.result_schema))
+    return schema if schema and (protocol in MODERN_PROTOCOL_VERSIONS or schema.get("type") == "object") else None
 
 
 def hints(effects: frozenset[str] | None, *, idempotent: bool = False) -> ToolAnnotations | None:
@@ -66,10 +87,11 @@ def hints(effects: frozenset[str] | None, *, idempotent: bool = False) -> ToolAn
     )
 
 
-def result(output: ToolOutput, protocol: str) -> CallToolResult:
-    """Return *output* as an answer in *protocol*. What is for a person alone is not in it.
+def result(output: ToolOutput, protocol: str, spec: ToolSpec | None = None) -> CallToolResult:
+    """Return *output* of the tool of *spec* as an answer in *protocol*. What is for a person alone is not in it.
 
-    Before 2026-07-28 structured content has to be an object; other data is in the text alone.
+    Before 2026-07-28 structured content has to be an object; other data is in the text alone. Data
+    that is not (any more) what the tool's schema promises is an error, which says so: clients refuse it.
 
     >>> result(ToolOutput("22 degrees", data={"degrees": 22}), "2025-11-25").structured_content
     {'degrees': 22}
@@ -77,11 +99,21 @@ def result(output: ToolOutput, protocol: str) -> CallToolResult:
     parts = (Text(output.for_model),) if isinstance(output.for_model, str) else output.for_model
     data: Any = thaw(output.data)
     fits = data is not None and (isinstance(data, dict) or protocol in MODERN_PROTOCOL_VERSIONS)
+    content = [block for part in parts for block in _blocks(part)]
+    if spec is not None and not output.is_error and not _kept(spec, data if fits else None, protocol):
+        return CallToolResult(content=[TextContent(text=BROKEN_PROMISE), *content], is_error=True)
     return CallToolResult(
-        content=[block for part in parts for block in _blocks(part)],
-        structured_content=cast("object", data) if fits else None,
-        is_error=output.is_error,
+        content=content, structured_content=cast("object", data) if fits else None, is_error=output.is_error
     )
+
+
+def _kept(spec: ToolSpec, data: object, protocol: str) -> bool:
+    """Say whether *data* is what clients were promised."""
+    schema = _output_schema(spec, protocol)
+    if schema is None:
+        return True
+    fitting = spec.memo(_VALIDATOR, lambda _: validator(schema))
+    return data is not None and bool(fitting.is_valid(data))
 
 
 def _blocks(part: Part) -> Iterator[ContentBlock]:

@@ -85,6 +85,10 @@ class Serving:
 
     tools: tuple[str, ...] = attrs.field(default=(), converter=_several)
     """What is exported: names of tools, capability ids, either with ``*``, or a plugin's name."""
+    resources: tuple[str, ...] = attrs.field(default=(), converter=_several)
+    """Whose resources are exported, in the same words: those of the tools among them that list and read some."""
+    prompts: tuple[str, ...] = attrs.field(default=(), converter=_several)
+    """Whose prompts are exported, in the same way."""
     token: Secret | None = None
     """What clients over HTTP have to know; without it one is made and shown each time."""
     hosts: tuple[str, ...] = attrs.field(default=(), converter=_several, validator=_check_hosts)

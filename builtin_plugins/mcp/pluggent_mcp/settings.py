@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
-from pluggent_hookspecs import Effect
+from pluggent_hookspecs import LOG_LEVELS, Effect
 
 from pluggent_mcp.serving_settings import Serving
 
 Kind = Literal["", "stdio", "http", "streamable-http", "sse"]
 KINDS = ("", "stdio", "http", "streamable-http", "sse")
+LogLevel = Literal["off", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+OFF: Literal["off"] = "off"
 LONGEST_PREFIX = 32
 LONGEST_NAME = 64
 
@@ -114,6 +117,8 @@ class Server:
         default="auto", validator=attrs.validators.in_(("auto", "legacy"))
     )
     """Whether the server is asked first which protocols it speaks, or greeted as the old ones want it."""
+    log_level: LogLevel = attrs.field(default="info", validator=attrs.validators.in_((OFF, *LOG_LEVELS)))
+    """From which level on the server's log is told to whoever watches its calls; "off": not at all."""
     start_timeout_s: float = attrs.field(default=28.0, validator=_check_positive)
     """To be there and to have listed its tools; just below the host's own limit, which knows no reason."""
     call_timeout_s: float = attrs.field(default=60.0, validator=_check_positive)
@@ -165,14 +170,14 @@ class Settings:
 
     A server that stands in both is the one that stands here.
 
-    >>> Settings(mcpServers={"time": Server(command="mcp-server-time")}).file
-    ''
+    >>> Settings(mcpServers={"time": Server(command="mcp-server-time")}).file is None
+    True
     """
 
     mcpServers: Mapping[str, Server] = attrs.field(  # noqa: N815 (the name that other hosts gave it)
         factory=dict[str, Server], converter=_servers, validator=_check_servers
     )
-    file: str = ""
-    """A JSON file with ``mcpServers``, such as ``.mcp.json``; none is looked for."""
+    file: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
+    """A JSON file with ``mcpServers``, such as ``.mcp.json`` beside the settings that name it; none is looked for."""
     serve: Serving = attrs.field(factory=Serving)
     """What ``pluggent mcp serve`` offers."""

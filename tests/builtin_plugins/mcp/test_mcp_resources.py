@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from mcp.server.mcpserver import MCPServer
 from mcp_sdk import listening, made
 from mcp_using import peer, using
-from pluggent_hookspecs import ToolError
+from pluggent_hookspecs import ToolError, thaw
 from pluggent_mcp.settings import Server
 
 
@@ -23,6 +24,43 @@ async def test_resources_and_prompts_are_listed_and_read():
     assert [entry["name"] for entry in prompts["entries"]] == ["greet"]
     assert read.for_model == "[notes://today]\nnothing"
     assert prompt.for_model == "[user]\nGreet Ann."
+
+
+async def test_their_tags_and_data_say_what_they_are_to_whoever_serves_them_again():
+    async with (
+        listening(made().streamable_http_app()) as url,
+        using(web=Server(url=f"{url}/mcp", resources=True, prompts=True)) as used,
+    ):
+        tags = {name: tool.spec.tags - {"mcp"} for name, tool in used.tools.items()}
+        read = await used.call("web__read_resource", uri="notes://today")
+        prompt = await used.call("web__get_prompt", name="greet", arguments={"name": "Ann"})
+        missing = await used.call("web__read_resource", uri="notes://yesterday")
+
+    assert {name: found for name, found in tags.items() if found} == {
+        "web__list_resources": {"mcp:resources/list"}, "web__read_resource": {"mcp:resources/read"},
+        "web__list_prompts": {"mcp:prompts/list"}, "web__get_prompt": {"mcp:prompts/get"},
+    }  # fmt: skip
+    assert thaw(read.data) == {"contents": [{"uri": "notes://today", "mimeType": "text/plain", "text": "nothing"}]}
+    assert thaw(prompt.data) == {"messages": [{"role": "user", "content": {"type": "text", "text": "Greet Ann."}}]}
+    assert (missing.is_error, thaw(missing.data)) == (True, {"code": -32602})
+    assert missing.for_model == "Error: MCP server 'web': it refused: Unknown resource: notes://yesterday (-32602)"
+
+
+async def test_what_could_not_be_asked_for_as_it_is_shown_is_not_listed():
+    server = MCPServer("odd", log_level="CRITICAL")
+    for uri in ("notes://a", "notes://" + "b" * 3_000, "notes://\u202ec"):
+        server.resource(uri, name="n")(lambda: "nothing")
+    server.prompt(name="hidden\u200e")(lambda: "nothing")
+
+    async with (
+        listening(server.streamable_http_app()) as url,
+        using(web=Server(url=f"{url}/mcp", resources=True, prompts=True)) as used,
+    ):
+        resources = thaw((await used.call("web__list_resources")).data)
+        prompts = thaw((await used.call("web__list_prompts")).data)
+
+    assert resources == {"entries": [{"uri": "notes://a", "name": "n", "type": "text/plain"}]}
+    assert prompts == {"entries": []}
 
 
 async def test_they_are_no_tools_unless_they_are_switched_on():

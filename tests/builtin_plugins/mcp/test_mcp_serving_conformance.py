@@ -1,7 +1,7 @@
 """The official conformance suite of MCP against ``pluggent mcp serve``; .ci/run installs it.
 
-Tools, and all that the protocols themselves ask of a server, are checked. Resources, prompts,
-completion, logging and questions of its own it does not offer.
+Tools, resources, prompts, and all that the protocols themselves ask of a server, are checked.
+Completion, subscriptions to single resources and a store of events to go on from it does not offer.
 """
 
 import re
@@ -16,9 +16,16 @@ TOOLS = {
     "tools-call-mixed-content", "tools-call-error", "tools-call-with-progress", "json-schema-2020-12",
     "dns-rebinding-protection", "server-sse-multiple-streams",
 }  # fmt: skip
+READ = {
+    "resources-list", "resources-read-text", "resources-read-binary", "resources-templates-read",
+    "prompts-list", "prompts-get-simple", "prompts-get-with-args", "prompts-get-embedded-resource",
+    "prompts-get-with-image",
+}  # fmt: skip
+HEADERS = {"http-header-validation", "http-custom-header-server-validation"}
+EXPORTED = [word for sort in ("--tools", "--resources", "--prompts") for word in (sort, "acme")]
 WANTED = {
-    "2025-11-25": {*TOOLS, "server-initialize", "server-session-lifecycle", "ping"},
-    "2026-07-28": {*TOOLS, "http-header-validation"},
+    "2025-11-25": {*TOOLS, *READ, "server-initialize", "server-session-lifecycle", "ping"},
+    "2026-07-28": {*TOOLS, *READ, *HEADERS, "caching", "sep-2164-resource-not-found"},
 }
 
 
@@ -33,7 +40,7 @@ def suite(peers_folder):
 
 @pytest.mark.parametrize("version", sorted(WANTED))
 def test_the_server_conforms(version, suite, tmp_path, capsys):
-    with over_http(made(tmp_path), "--tools", "acme", "--token", "none", token_is_set=True) as served:
+    with over_http(made(tmp_path), *EXPORTED, "--token", "none", token_is_set=True) as served:
         done = subprocess.run(  # noqa: S603 (found above)
             [*suite, "server", "--url", served.url, "--suite", "all", "--spec-version", version],
             cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_S, check=False,

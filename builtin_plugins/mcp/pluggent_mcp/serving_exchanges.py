@@ -1,0 +1,189 @@
+"""Questions to a client in the protocol of 2026-07-28, in which a server may not ask by itself.
+
+There a request that needs an answer first is answered with the question, and the client asks
+again with the answer and the state that came with the question. What had begun goes on then: it
+has a task of its own, which waits here meanwhile. Whose name nobody knows nobody can go on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+import anyio
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types.methods import INPUT_REQUIRED_METHODS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+KEPT_S = 60.0
+"""How long what came of a request waits for a client that was asked something and has not come back."""
+KEY = "person"
+"""Under which the one question of a round stands."""
+MOST_WAITING = 64
+"""Requests whose clients were asked something and have not come back; no others are asked meanwhile."""
+FORGOTTEN = "nothing waits under that requestState: it was answered, or its time is over. Ask anew, without it"
+ANOTHER = "that requestState belongs to another request"
+_OF_A_ROUND = frozenset({"inputResponses", "requestState", "_meta"})
+
+Context: TypeAlias = ServerRequestContext[Any, Any]
+
+_CURRENT: ContextVar[Exchange | None] = ContextVar("pluggent_mcp_exchange", default=None)
+
+
+def current() -> Exchange | None:
+    """Return the exchange to which what runs here belongs; None where a server may ask by itself."""
+    return _CURRENT.get()
+
+
+class Exchange:
+    """One request of a client, from its first round to its last. ``context`` is that of the round that is open."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.about = _about(context)
+        self._task: asyncio.Task[HandlerResult] | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._question: ElicitRequestFormParams | None = None
+        self._answer: asyncio.Future[ElicitResult | None] | None = None
+
+    @property
+    def task(self) -> asyncio.Task[HandlerResult]:
+        """What has begun."""
+        assert self._task is not None
+        return self._task
+
+    def begin(self, call_next: CallNext) -> None:
+        """Begin what the request asks for, in a task of its own."""
+
+        async def handle() -> HandlerResult:
+            _CURRENT.set(self)  # for this task alone
+            return await call_next(self.context)
+
+        self._task = asyncio.create_task(handle(), name="pluggent-mcp-exchange")
+        self._task.add_done_callback(lambda _: self._news.set())
+
+    async def ask(self, question: ElicitRequestFormParams) -> ElicitResult | None:
+        """Put *question* to the client's person; None if what came back is no answer."""
+        async with self._one_at_a_time:
+            self._answer = asyncio.get_running_loop().create_future()
+            self._question = question
+            self._news.set()
+            try:
+                return await self._answer
+            finally:
+                self._question = self._answer = None
+
+    def answered(self, answer: ElicitResult | None) -> None:
+        """Go on with *answer*, if somebody still waits for it."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    async def round(self) -> ElicitRequestFormParams | None:
+        """Wait for the next question, or for the end: None. Who is cancelled ends it all."""
+        try:
+            while not (self.task.done() or self._open is not None):
+                self._news.clear()
+                await self._news.wait()
+        except asyncio.CancelledError:
+            await self.end()
+            raise
+        return None if self.task.done() else self._open
+
+    @property
+    def _open(self) -> ElicitRequestFormParams | None:
+        """The question that nobody has answered yet."""
+        return self._question if self._answer is not None and not self._answer.done() else None
+
+    async def end(self) -> None:
+        """Cancel what still runs, and wait for it."""
+        self.task.cancel()
+        # The SDK cancels again and again until its scope is left.
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((self.task,))
+
+
+class Exchanges:
+    """What stands before all requests of the SDK's server, as its middleware."""
+
+    def __init__(self, kept_s: float = KEPT_S) -> None:
+        self._kept_s = kept_s
+        self._waiting: dict[str, tuple[Exchange, asyncio.Task[None]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their clients to come back."""
+        return len(self._waiting)
+
+    async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Answer a request; with a question, if something has to be known first. Raises MCPError."""
+        asks = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and ctx.method in INPUT_REQUIRED_METHODS
+        if not asks or ctx.request_id is None:
+            return await call_next(ctx)
+        state = (ctx.params or {}).get("requestState")
+        if state is None:
+            exchange = Exchange(ctx)
+            exchange.begin(call_next)
+        else:
+            exchange = self._taken(state, ctx)
+        while (question := await exchange.round()) is not None:
+            if len(self._waiting) < MOST_WAITING:
+                return self._put(exchange, question)
+            exchange.answered(None)
+        return exchange.task.result()
+
+    async def aclose(self) -> None:
+        """End all that waits for a client to come back."""
+        waiting = [*self._waiting.values()]
+        self._waiting.clear()
+        for _, forgetting in waiting:
+            forgetting.cancel()
+        await asyncio.gather(*(exchange.end() for exchange, _ in waiting))
+
+    def _put(self, exchange: Exchange, question: ElicitRequestFormParams) -> HandlerResult:
+        state = secrets.token_urlsafe(32)
+        forgetting = asyncio.create_task(self._forget(state, exchange), name="pluggent-mcp-exchange-end")
+        self._waiting[state] = exchange, forgetting
+        asked = InputRequiredResult(input_requests={KEY: ElicitRequest(params=question)}, request_state=state)
+        return asked.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    def _taken(self, state: object, context: Context) -> Exchange:
+        found = self._waiting.get(state) if isinstance(state, str) else None
+        if found is None:
+            raise MCPError(INVALID_PARAMS, FORGOTTEN)
+        exchange, forgetting = found
+        if exchange.about != _about(context):
+            raise MCPError(INVALID_PARAMS, ANOTHER)
+        del self._waiting[str(state)]
+        forgetting.cancel()
+        exchange.context = context
+        exchange.answered(_answer_in(context))
+        return exchange
+
+    async def _forget(self, state: str, exchange: Exchange) -> None:
+        """Let go of what waits under *state*, if the client has not come back some time after its end."""
+        # How long an answer may take is the host's to say: then it goes on without.
+        await asyncio.wait((exchange.task,))
+        await asyncio.sleep(self._kept_s)
+        del self._waiting[state]
+        if not exchange.task.cancelled():
+            exchange.task.exception()  # which nobody will ever hear of
+
+
+def _about(context: Context) -> Mapping[str, Any]:
+    """Return what must be the same in all rounds of a request."""
+    given = {key: value for key, value in (context.params or {}).items() if key not in _OF_A_ROUND}
+    return {"method": context.method, **given}
+
+
+def _answer_in(context: Context) -> ElicitResult | None:
+    try:
+        return ElicitResult.model_validate((context.params or {})["inputResponses"][KEY], by_name=False)
+    except (ValidationError, TypeError, LookupError):
+        return None

@@ -1,0 +1,70 @@
+"""Prompts of the tools that list and get them, each under the stem of its source and its own name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
+    PaginatedRequestParams,
+    Prompt,
+)
+
+from pluggent_mcp.naming import SEPARATOR
+from pluggent_mcp.serving_calls import Calls
+from pluggent_mcp.serving_exchanges import Context
+from pluggent_mcp.serving_listing import Sources, listed, page
+from pluggent_mcp.serving_read import failure, messages, prompts
+from pluggent_mcp.serving_selection import Source
+
+_LOG = logging.getLogger("pluggent.mcp.serve")
+
+
+class Prompts:
+    """Answers what clients ask of prompts."""
+
+    def __init__(self, calls: Calls, sources: Sources) -> None:
+        self._calls = calls
+        self._sources = sources
+        self._known: Mapping[str, tuple[Source, Prompt]] = {}
+
+    def handlers(self) -> Mapping[str, Any]:
+        """Return what answers, by the SDK's names."""
+        return {"on_list_prompts": self._list, "on_get_prompt": self._get}
+
+    async def _list(self, context: Context, params: PaginatedRequestParams | None) -> ListPromptsResult:
+        found = await self._listed(context)
+        offered = [prompt.model_copy(update={"name": name}) for name, (_, prompt) in found.items()]
+        shown, more = page(offered, params)
+        return ListPromptsResult(prompts=shown, next_cursor=more)
+
+    async def _get(self, context: Context, params: GetPromptRequestParams) -> GetPromptResult:
+        known = self._known if params.name in self._known else await self._listed(context)
+        if params.name not in known:
+            raise MCPError(INVALID_PARAMS, f"Unknown prompt: {params.name[:100]}")
+        source, prompt = known[params.name]
+        given = params.arguments or {}
+        missing = [each.name for each in prompt.arguments or () if each.required and each.name not in given]
+        if missing:
+            raise MCPError(INVALID_PARAMS, f"the prompt {params.name} needs {', '.join(missing)}")
+        output = await self._calls.run(context, source.reads, {"name": prompt.name, "arguments": given})
+        if output.is_error:
+            raise failure(output, context.protocol_version)
+        return GetPromptResult(description=prompt.description, messages=messages(output, source.reads))
+
+    async def _listed(self, context: Context) -> Mapping[str, tuple[Source, Prompt]]:
+        """Return the prompts of all sources by the names that they have here."""
+        found: dict[str, tuple[Source, Prompt]] = {}
+        for source, entries in await listed(self._calls, context, await self._sources()):
+            for prompt in prompts(entries):
+                name = f"{source.stem}{SEPARATOR}{prompt.name}" if source.stem else prompt.name
+                if found.setdefault(name, (source, prompt))[1] is not prompt:
+                    _LOG.warning("'%s' lists %.200r too, which is served from another source", source.lists, name)
+        self._known = found
+        return found

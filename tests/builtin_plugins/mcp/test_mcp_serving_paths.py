@@ -1,0 +1,60 @@
+"""No way to a resource that ``pluggent mcp serve`` serves as such goes round a policy."""
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_paths import Peer, alone
+from pluggent_host.commanding import LentHost
+from pluggent_host.testing.paths import EntryPath, PathMatrix
+from pluggent_host.testing.paths_operations import TOOL
+from pluggent_mcp.serving import Exported
+from pluggent_mcp.serving_settings import Serving
+
+PEER = Peer()
+LENT = ("HostOperations.tools", "HostOperations.call_tool")
+
+
+async def read(client):
+    """Return what a client is told of a resource, be it that there is nothing for it."""
+    try:
+        return await client.read_resource("probe://mark-one")
+    except MCPError as error:
+        return str(error)
+
+
+async def reading(on):
+    """Be a client that reads a resource. (A prompt goes the same way, behind the list in which it stands.)"""
+    async with AsyncExitStack() as stack:
+        operations = LentHost(lambda: on.opener.open_host(**on.options))
+        stack.push_async_callback(operations.aclose)
+        exported = Exported(operations, (), Serving(), resources=("mcp",))
+        client = await stack.enter_async_context(Client(exported.server()))
+        await on.enter(read(client))
+
+
+PATHS = (
+    EntryPath("mcp-served-resource", LENT, {"mcp": (TOOL,)}, reading, plugins=PEER.watched, opens=True),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with PEER.listening(), pytest.MonkeyPatch.context() as environment:
+        # Reading certificates, which nothing here needs, is half of what a connection costs.
+        environment.delenv("SSL_CERT_FILE", raising=False)
+        environment.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("no-certificates")))
+        yield
+
+
+class TestServed(PathMatrix):
+    """A host whose one installed plugin is this one, with a server that has one of everything."""
+
+    paths = PATHS
+
+    def composition(self):
+        server = {"url": PEER.url, "effects": {"*": []}, "resources": True}
+        settings = {"pluggent-mcp": {"mcpServers": {"srv": server}}}
+        return {"installed": alone(), "settings": settings, "tools": ["mcp"]}

@@ -1,0 +1,120 @@
+"""The person at a client approves what an exported tool does only where the operator granted that (policy 16)."""
+
+import pytest
+from mcp_serving_asking import DECLINED, GRANT, LEFT, NO, YES, Person, client, made
+from mcp_types import ElicitResult
+
+ERAS = ("auto", "legacy")
+WIRES = ("stdio", "http")
+ROME = ElicitResult(action="accept", content={"town": "Rome"})
+
+
+def text(result):
+    return result.content[0].text
+
+
+def rebooted(cli):
+    file = cli.work / "rebooted.txt"
+    return file.read_text().split() if file.exists() else []
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("wire", WIRES)
+async def test_16_a_granted_person_approves_exactly_what_was_shown(wire, mode, tmp_path):
+    cli, person = made(tmp_path), Person(YES)
+    async with client(wire, cli, mode, person) as connected:
+        result = await connected.call_tool("reboot", {"when": "tonight"})
+
+    assert (result.is_error, text(result)) == (False, "rebooted tonight")
+    (asked,) = person.asked
+    assert "call reboot  (acme:tool/reboot, effects: shell)" in asked.message
+    assert '"when": "tonight"' in asked.message
+    assert rebooted(cli) == ["tonight"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_16_nobody_is_asked_without_the_grant_and_the_denial_says_how(mode, tmp_path):
+    cli, person = made(tmp_path, config=""), Person(YES)
+    async with client("stdio", cli, mode, person) as connected:
+        result = await connected.call_tool("reboot", {})
+        question = await connected.call_tool("travel", {})
+
+    assert result.is_error
+    assert '[grants] approvers = ["pluggent-mcp"]' in text(result)
+    assert text(question) == "Cancelled"
+    assert (person.asked, rebooted(cli)) == ([], [])
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (NO, "a person refused this"),
+        (DECLINED, "a person refused this"),
+        (LEFT, "nobody was there to give it"),
+        (ElicitResult(action="accept", content={}), "a person refused this"),
+        (ElicitResult(action="accept", content={"approve": "true"}), "a person refused this"),
+    ],
+)
+async def test_everything_but_a_yes_leaves_it_undone(answer, says, mode, tmp_path):
+    cli, person = made(tmp_path), Person(answer)
+    async with client("stdio", cli, mode, person) as connected:
+        result = await connected.call_tool("reboot", {})
+
+    assert (result.is_error, len(person.asked)) == (True, 1)
+    assert says in text(result)
+    assert rebooted(cli) == []
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_an_approval_is_for_one_call(mode, tmp_path):
+    cli, person = made(tmp_path), Person(YES, NO)
+    async with client("stdio", cli, mode, person) as connected:
+        first = await connected.call_tool("reboot", {})
+        second = await connected.call_tool("reboot", {})
+
+    assert (first.is_error, second.is_error) == (False, True)
+    assert rebooted(cli) == ["now"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("wire", WIRES)
+async def test_one_call_may_ask_more_than_once(wire, mode, tmp_path):
+    person = Person(YES, ROME)
+    async with client(wire, made(tmp_path), mode, person) as connected:
+        result = await connected.call_tool("both", {})
+
+    assert text(result) == "Rome"
+    assert [sorted(asked.requested_schema["properties"]) for asked in person.asked] == [["approve"], ["town"]]
+    assert "asks you:" in person.asked[1].message
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_that_can_ask_nobody_is_told_the_denial(mode, tmp_path):
+    async with client("stdio", made(tmp_path), mode) as connected:
+        result = await connected.call_tool("reboot", {})
+
+    assert result.is_error
+    assert "nobody was there to give it" in text(result)
+    assert "approvers = " not in text(result)
+
+
+async def test_below_another_host_nobody_is_asked(tmp_path, monkeypatch):
+    cli, person = made(tmp_path), Person(YES)
+    cli.environ = lambda plain=cli.environ, **more: {**plain(**more), "PLUGGENT_INSIDE": "1"}
+    async with client("stdio", cli, "auto", person) as connected:
+        result = await connected.call_tool("reboot", {})
+
+    assert result.is_error
+    assert person.asked == []
+
+
+async def test_an_ask_that_is_limited_to_others_is_not_put_to_it(tmp_path):
+    rule = '[[plugins.pluggent-permissions.rules]]\nid = "boss"\ndecision = "ask"\nwhen.tool = "acme:tool/counted"\n'
+    cli, person = made(tmp_path, config=f"{GRANT}{rule}"), Person(YES)
+    async with client("stdio", cli, "auto", person) as connected:
+        result = await connected.call_tool("counted", {})
+
+    assert not result.is_error
+    assert len(person.asked) == 1
+    assert "pluggent-permissions asks" in person.asked[0].message
