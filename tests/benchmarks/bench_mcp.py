@@ -4,9 +4,11 @@ PYTHON tests/benchmarks/bench_mcp.py
 """
 
 import asyncio
+import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from figures import row, show
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
-from mcp_sdk import listening, made
 from mcp_sessions import talking
 from mcp_using import PEER, Context, peer, told, using
 from pluggent_mcp.settings import Server
@@ -25,6 +26,30 @@ ROUNDS = 12
 CALLS = 100
 MOST_ABOVE = 1.10
 """Of what the SDK's client alone takes."""
+DELAYS_S = tuple(tenths / 10 for tenths in range(1, 9))
+"""What servers take before they start."""
+MOST_ABOVE_SLOWEST = 1.5
+"""Of what the slowest server alone takes; their sum is four and a half times that."""
+SUPPORT = str(Path(__file__).resolve().parents[1] / "support")
+OVER_HTTP = f"""
+import asyncio, sys
+sys.path.insert(0, {SUPPORT!r})
+from mcp_sdk import listening, made
+
+async def main():
+    async with listening(made().streamable_http_app(json_response=True)) as url:
+        print(url, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+SLOW = f"""
+import runpy, sys, time
+time.sleep({{}})
+sys.argv = ["x"]
+sys.path.insert(0, {SUPPORT!r})
+runpy.run_path({str(PEER)!r}, run_name="__main__")
+"""
 
 
 def main() -> None:
@@ -52,20 +77,28 @@ async def print_pipe() -> None:
 
 
 async def print_http() -> None:
-    """Compare over HTTP; the server is in this process, so that its cost is in both figures."""
-    show("a call over HTTP, with the server's own part", "CPU µs")
-    async with (
-        listening(made().streamable_http_app(json_response=True)) as url,
-        Client(f"{url}/mcp", cache=None) as client,
-        using(web=Server(url=f"{url}/mcp")) as used,
-    ):
-        await client.list_tools()
-        context = Context()
-        bare, ours = await compared(
-            lambda: client.call_tool("add", {"a": 1, "b": 2}, progress_callback=ignored),
-            lambda: used.call("web__add", context, a=1, b=2),
-        )
+    """Compare over HTTP; the server is a process of its own, whose cost is in neither figure."""
+    show("a call over HTTP", "CPU µs")
+    with listening() as url:
+        async with Client(url, cache=None) as client, using(web=Server(url=url)) as used:
+            await client.list_tools()
+            context = Context()
+            bare, ours = await compared(
+                lambda: client.call_tool("add", {"a": 1, "b": 2}, progress_callback=ignored),
+                lambda: used.call("web__add", context, a=1, b=2),
+            )
     print_compared(bare, ours)
+
+
+@contextmanager
+def listening() -> Generator[str]:
+    """Run a server over HTTP until the block ends; yield its URL."""
+    command = [sys.executable, "-c", OVER_HTTP]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield f"{process.stdout.readline().strip()}/mcp"
+        process.stdin.close()
 
 
 def print_compared(bare: list[float], ours: list[float]) -> None:
@@ -75,18 +108,23 @@ def print_compared(bare: list[float], ours: list[float]) -> None:
 
 
 async def print_starts() -> None:
-    """Print what servers that take half a second to start cost together."""
-    show("servers that take half a second each to start", "wall s")
-    code = "import runpy, sys, time; time.sleep(0.5); sys.argv = ['x']; runpy.run_path({!r}, run_name='__main__')"
-    command = Server(command=sys.executable, args=("-c", code.format(str(PEER))))
-    for count in (1, 8):
-        values: list[float] = []
-        for _ in range(3):
-            before = time.perf_counter()
-            async with using(**{f"s{number}": command for number in range(count)}) as used:
-                values.append(time.perf_counter() - before)
-                assert not used.failures
-        row(f"{count} at once", values, 2)
+    """Print what servers cost together that each take a time of their own to start: the slowest, not the sum."""
+    slowest = max(DELAYS_S)
+    show(f"servers that take {min(DELAYS_S)} to {slowest} s to start", "wall s")
+    alone = row("the slowest alone", [await started((slowest,)) for _ in range(3)], 2)
+    together = [await started(DELAYS_S) for _ in range(3)]
+    row(f"all {len(DELAYS_S)}, {sum(DELAYS_S):.1f} s in sum", together, 2, goal=round(alone * MOST_ABOVE_SLOWEST, 2))
+
+
+async def started(delays_s: tuple[float, ...]) -> float:
+    """Return the seconds until servers that take *delays_s* to start have all listed their tools."""
+    commands = [SLOW.format(delay_s) for delay_s in delays_s]
+    servers = {f"s{number}": Server(command=sys.executable, args=("-c", code)) for number, code in enumerate(commands)}
+    before = time.perf_counter()
+    async with using(**servers) as used:
+        took = time.perf_counter() - before
+        assert not used.failures, used.failures
+    return took
 
 
 async def compared(

@@ -53,7 +53,7 @@ def _facts(name: str, server: Server, names: Mapping[str, str], settings: Settin
         "target": target(server),
         "effects": len(server.effects),
         "pins": len(server.pins),
-        "from": "settings" if name in settings.mcpServers else settings.file,
+        "from": "settings" if name in settings.mcpServers else str(settings.file),
         "problem": problem,
     }
 

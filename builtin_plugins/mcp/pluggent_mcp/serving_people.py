@@ -57,6 +57,7 @@ class Person:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._exchange = current()
 
     async def approve(self, event: ApprovalEvent) -> Approval | None:
         """Ask whether exactly *event* may go on. A form that was sent without a yes is a no; to leave it is neither."""
@@ -85,9 +86,8 @@ class Person:
             return None
         try:
             if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                exchange = current()
                 question = ElicitRequestFormParams(message=text, requested_schema=schema)
-                return None if exchange is None else await exchange.ask(question)
+                return None if self._exchange is None else await self._exchange.ask(question)
             return await self._context.session.elicit_form(text, schema, self._context.request_id)
         except (MCPError, ValidationError):
             return None  # the client cannot, or what it says is no answer
