@@ -66,8 +66,8 @@ def test_progress_side_by_side_and_giving_up_work_in_both_eras(taken, pipe, mode
     )  # fmt: skip
 
     ((told,), both, (left,), (over,)) = said["came"]
-    # That client may lose what arrives together with the answer.
-    assert tuple(told["progress"]) in (STEPS[:1], STEPS[:2], STEPS)
+    # That client may lose what arrives together with the answer; what does not end loses nothing, see below.
+    assert tuple(told["progress"]) == STEPS[: len(told["progress"])]
     assert told["result"]["content"] == [{"type": "text", "text": "done"}]
     assert [each["result"]["content"][0]["text"] for each in both] == ["met", "met"]
     assert left["progress"] == [[1, None]]
