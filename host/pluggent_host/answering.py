@@ -33,12 +33,14 @@ def answer_stored(folder: Path, id: str, digests: Collection[str], approval: App
         raise SessionError(f"session '{id}' cannot be read: {folder / id}.jsonl: {error.strerror}") from error
     transcript = FileTranscript(folder, id)
     try:
-        waiting = rebuild(transcript.entries()).waiting
+        past = rebuild(transcript.entries())
+        waiting = past.waiting
         pending = {} if waiting is None else {each.digest: each for each in waiting.open}
         gone = [digest for digest in digests if digest not in pending]
         if waiting is None or gone:
             what = "no turn that waits for a person" if waiting is None else f"no request {', '.join(gone)} that waits"
-            raise SessionError(f"session '{id}' has {what} (any more); see: pluggent approvals")
+            why = past.void or "see: pluggent approvals"
+            raise SessionError(f"session '{id}' has {what} (any more); {why}")
         if problems := [problem for digest in digests if (problem := refusal(pending[digest], approval, by))]:
             raise SessionError(f"session '{id}': {'; '.join(problems)}")
         now = time()

@@ -1,7 +1,8 @@
 """Which stored sessions wait for a person, and with what. Reads only, takes no lock.
 
-Standard library only, so that looking through thousands is cheap. Answering is answering.py's,
-and what really happens on resume is decided anew from the transcript itself.
+Standard library only, so that looking through thousands is cheap. What waits, and what was answered,
+counts only with its seal. Answering is answering.py's, and what really happens on resume is decided anew
+from the transcript itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from typing import Any, NamedTuple
 from pluggent_hookspecs.errors import SessionError
 
 from pluggent_host.quoting import quoted
-from pluggent_host.stored import fields_of, kind_of, lines, list_of, object_of, open_session, places
+from pluggent_host.sealed import SealedRecords, is_sealed, void_pause
+from pluggent_host.stored import (
+    APPROVALS,
+    SUFFIX,
+    fields_of,
+    kind_of,
+    lines,
+    list_of,
+    object_of,
+    open_session,
+    places,
+)
 
 SHORT = 16
 """Characters of a digest that are enough to name a request by."""
@@ -65,7 +77,8 @@ class Call(NamedTuple):
 class Waiting(NamedTuple):
     """A session whose last turn is paused. ``at_s``: since when, in seconds since 1970.
 
-    ``problem`` says why the session could not be read; then nothing is known of its calls.
+    ``problem`` says why the session could not be read, or why its pause does not count; then nothing is
+    known of its calls.
     """
 
     session: str
@@ -83,7 +96,7 @@ class Waiting(NamedTuple):
 def all_waiting(folder: Path) -> Iterator[Waiting]:
     """Yield every session of *folder* that waits, or cannot be read; the one last written to first.
 
-    Raises SessionError if the folder cannot be read.
+    Raises SessionError if the folder cannot be read, ConfigError if the key that seals cannot be relied on.
     """
     for place in places(folder):
         try:
@@ -99,8 +112,8 @@ def all_waiting(folder: Path) -> Iterator[Waiting]:
 
 
 def waiting_in(folder: Path, id: str) -> Waiting | None:
-    """Return what session *id* waits with, None if it does not wait. Raises OSError and ValueError."""
-    book = _Book(id)
+    """Return what session *id* waits with, None if it does not wait. Raises OSError, ValueError and ConfigError."""
+    book = _Book(folder, id)
     with open_session(folder, id) as file:
         for line in lines(file):
             book.read(line)
@@ -126,13 +139,16 @@ _ENDS = frozenset({"TurnBegan", "TurnOver", "Undone"})
 class _Book:
     """Reads the lines of one session in order, those alone that belong to a pause."""
 
-    def __init__(self, id: str) -> None:
+    def __init__(self, folder: Path, id: str) -> None:
         self._id = id
+        self._path = folder / f"{id}{SUFFIX}"
+        self._seals = SealedRecords(folder / APPROVALS)
         self._number = 0
         self._paused: dict[str, Any] | None = None
+        self._line = 0
+        """Which one the pause is."""
         self._resolved: dict[str, dict[str, Any]] = {}
         self._results: set[str] = set()
-        self._folders: dict[str, str] = {}
 
     def read(self, line: bytes) -> None:
         self._number += 1
@@ -141,13 +157,12 @@ class _Book:
             raise ValueError(f"line {self._number} is no entry")
         if kind in _ENDS:
             self._paused = None
-            self._folders.clear()
-        elif kind in _ASKED or (self._paused is not None and kind in _LATER):
+        elif kind == "Paused" or (self._paused is not None and kind in _LATER):
             self._note(kind, line)
 
     def _note(self, kind: str, line: bytes) -> None:
-        if kind == "Decided" and b'"verdict":"ask"' not in line and not _is_used(line):
-            return  # what is asked about is all that can wait
+        if kind == "Decided" and b'"verdict":"approved"' not in line:
+            return
         try:
             plain = fields_of(line)
         except ValueError as error:
@@ -158,29 +173,36 @@ class _Book:
             case "Paused":
                 self._pause(plain)
             case "Resolved":
-                self._resolved[_text(plain.get("digest"))] = plain
+                if self._counts(plain):
+                    self._resolved[_text(plain.get("digest"))] = plain
             case "Dispatched":
                 self._use_up({_text(list_of(call)[0]) for call in list_of(plain.get("calls")) if list_of(call)})
             case "Settled":
                 self._results.add(_text(plain.get("call_id")))
             case _:
-                message = object_of(plain.get("message"))
-                self._results.add(_text(message.get("tool_call_id")))
-                if message.get("role") != "tool":
-                    self._paused = None  # the turn has gone on
+                self._said(plain)
+
+    def _said(self, plain: dict[str, Any]) -> None:
+        message = object_of(plain.get("message"))
+        if plain.get("by") != _WARNING:
+            self._results.add(_text(message.get("tool_call_id")))
+            if message.get("role") != "tool":
+                self._paused = None  # the turn has gone on
 
     def _decided(self, decision: dict[str, Any]) -> None:
-        digest = _text(decision.get("digest"))
-        if decision.get("verdict") == "approved":
-            self._resolved.pop(digest, None)  # from here on it may have been sent
-        else:
-            self._folders[digest] = _text(object_of(decision.get("scope")).get("workspace"))
+        if (decision.get("operation"), decision.get("verdict")) == ("model_call", "approved"):
+            self._resolved.pop(_text(decision.get("digest")), None)  # from here on it may have been sent
 
     def _pause(self, plain: dict[str, Any]) -> None:
         if self._paused is None or plain.get("at_s") != self._paused.get("at_s"):
             self._resolved = {}
             self._results.clear()
-        self._paused = plain
+        self._paused, self._line = plain, self._number
+
+    def _counts(self, plain: dict[str, Any]) -> bool:
+        """Say whether pluggent wrote this entry, into this session."""
+        rest = {name: value for name, value in plain.items() if name != "seal"}
+        return is_sealed(self._seals.key(), plain.get("seal"), self._id, rest)
 
     def _use_up(self, calls: set[str]) -> None:
         """An approval is good for one run of its call."""
@@ -194,12 +216,16 @@ class _Book:
         if paused is None:
             return None
         at_s = paused.get("at_s")
+        since = float(at_s) if isinstance(at_s, int | float) else 0.0
+        if not self._counts(paused):
+            void = void_pause(self._path, self._line, paused.get("seal"))
+            problem = f"cannot go on where it stopped: {void}: pluggent run --session {self._id}"
+            return Waiting(self._id, _text(paused.get("turn_id")), since, (), problem)
         calls = tuple(
             self._call(object_of(pending))
             for pending in list_of(paused.get("pending"))
             if _kind(pending) != "tool_call" or _text(object_of(pending).get("call_id")) not in self._results
         )
-        since = float(at_s) if isinstance(at_s, int | float) else 0.0
         return Waiting(self._id, _text(paused.get("turn_id")), since, calls)
 
     def _call(self, plain: dict[str, Any]) -> Call:
@@ -214,13 +240,14 @@ class _Book:
         return Call(
             _text(plain.get("call_id")), _text(plain.get("name")), _text(plain.get("capability")),
             _text(plain.get("arguments_json")), digest, asks, said, _text(answer.get("by")),
-            _text(answer.get("reason")), self._folders.get(digest, ""), _text(plain.get("reach")),
+            _text(answer.get("reason")), _text(plain.get("workspace")), _text(plain.get("reach")),
             tuple(tuple(map(_text, list_of(names))) for names in list_of(plain.get("approvers"))), _kind(plain),
         )  # fmt: skip
 
 
-_ASKED = frozenset({"Decided", "Paused"})
-_LATER = frozenset({"Resolved", "Dispatched", "Settled", "Said"})
+_LATER = frozenset({"Decided", "Resolved", "Dispatched", "Settled", "Said"})
+_WARNING = "host's warning"
+"""Who said what joined no conversation; see transcript.py."""
 _LONG = 200
 _HEADS = {"tool_call": "call", "input": "what is said:", "model_call": "what is asked of the model"}
 
@@ -236,10 +263,6 @@ def _without_data(value: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(data, str) or len(data) <= _LONG:
         return value
     return {**value, "data": f"{len(data)} characters, sha256 {hashlib.sha256(data.encode()).hexdigest()}"}
-
-
-def _is_used(line: bytes) -> bool:
-    return b'"verdict":"approved"' in line and b'"operation":"model_call"' in line
 
 
 def _text(value: object) -> str:

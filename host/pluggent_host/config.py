@@ -232,10 +232,8 @@ class _Book:
                 changed[name] = default._replace(**mine)
             else:
                 changed[name] = self.values[name]
-        changed["plugins"] = {
-            plugin: section_of(plugin, section, self.origins) if isinstance(section, Mapping) else section
-            for plugin, section in cast("Mapping[str, Any]", changed["plugins"]).items()
-        }
+        sections: Mapping[str, Mapping[str, Any]] = changed["plugins"]
+        changed["plugins"] = {plugin: section_of(plugin, section, self.origins) for plugin, section in sections.items()}
         return Loaded(HostSettings(**changed), MappingProxyType(self.origins), tuple(self.notes))
 
 

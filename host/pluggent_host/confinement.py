@@ -18,7 +18,7 @@ from unicodedata import normalize
 from urllib.parse import unquote
 
 import attrs
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs._frozen import EMPTY, Json
 
 OWN_NAMES = frozenset({"pluggent.toml", ".mcp.json", ".git"})
 """Files and folders that decide what runs: writing them asks, in every workspace."""
@@ -29,6 +29,9 @@ _LONGEST = 4_096
 _READ_OTHERWISE = re.compile(r"~|[A-Za-z][A-Za-z0-9+.-]*:|.*\0", re.DOTALL)
 """A home folder, a URL, a device: tools may read them as something else than a path below the root."""
 
+_NAME = re.compile(r"[^./~:\0][^/:\0]*")
+"""Read as a path it is one step from the folder it is read in, and leads on only if it is a link."""
+
 
 @attrs.frozen
 class Protected:
@@ -36,26 +39,34 @@ class Protected:
 
     private: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
-    _kept: tuple[str, ...] = attrs.field(
-        init=False, repr=False, default=attrs.Factory(lambda self: _really(self.private), takes_self=True)
+    _really: tuple[str, ...] = attrs.field(
+        init=False, repr=False, default=attrs.Factory(lambda self: _folders(self.private), takes_self=True)
     )
-    """Where the private ones really are, as they were when this was made; see ``_folded``."""
+    """Where the private ones really are, as they were when this was made; see ``_folded`` and ``_as_folder``."""
 
-    def holds(self, arguments_json: bytes, workspace: str) -> str:
-        """Return which private place a text of the arguments leads to, read as a path; empty if none does."""
+    def holds(self, arguments_json: bytes, workspace: str, parameters: Mapping[str, Json] = EMPTY) -> str:
+        """Return which private place a text of the arguments leads to, read as a path; empty if none does.
+
+        The names of *parameters*, the tool's schema, are no such texts: whoever calls it does not choose them.
+        """
         if not self.private:
             return ""
-        for text in _texts(json.loads(arguments_json)):
-            for path in {text, text.strip()}:
-                real = _folded(_real(path, workspace))
-                for place, kept in zip(self.private, self._kept, strict=True):
-                    if real and _below(real, kept):
-                        return place
+        properties = parameters.get("properties")
+        declared = properties if isinstance(properties, Mapping) else EMPTY
+        given: dict[str, Any] = json.loads(arguments_json)
+        texts = [name for name in given if name not in declared]
+        texts += [text for value in given.values() for text in _texts(value)]
+        # In the way of every call: most have no path, and the folder is looked for once for all.
+        here = "" if not texts else os.path.realpath(workspace) if workspace else os.getcwd()  # noqa: PTH109 (the same)
+        for path in {path for text in texts for path in (text, text.strip())}:
+            if (real := _real(path, here)) and (found := _as_folder(_folded(real))).startswith(self._really):
+                places = zip(self.private, self._really, strict=True)
+                return next(place for place, kept in places if found.startswith(kept))
         return ""
 
 
-def _really(places: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_folded(os.path.realpath(place)) for place in places)
+def _folders(places: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_as_folder(_folded(os.path.realpath(place))) for place in places)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -71,8 +82,12 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-def _real(text: str, workspace: str) -> str:
-    """Return where *text* leads if it is a path, or a URL of one; empty if it can be neither."""
+def _real(text: str, folder: str) -> str:
+    """Return where *text* leads, read in *folder*, if it is a path, or a URL of one; empty if it can be neither."""
+    if len(text) <= _LONGEST and _NAME.fullmatch(text):  # most are, and this is in the way of every call
+        name = _as_folder(folder) + text
+        if not os.path.islink(name):  # noqa: PTH114 (a text of anybody's)
+            return name
     scheme, colon, rest = text.partition(":")
     if colon and scheme.lower() == "file":  # whatever host it names: many readers look at the path alone
         text = unquote(re.sub("^//[^/]*", "", rest))
@@ -80,7 +95,7 @@ def _real(text: str, workspace: str) -> str:
     path = os.path.normpath(path) if len(path) > _LONGEST else path
     if not path or len(path) > _LONGEST:
         return ""
-    return os.path.realpath(os.path.join(workspace or os.curdir, os.path.expanduser(path)))  # noqa: PTH111, PTH118 (texts of anybody's)
+    return os.path.realpath(os.path.join(folder, os.path.expanduser(path)))  # noqa: PTH111, PTH118 (texts of anybody's)
 
 
 def stays_inside(
@@ -141,4 +156,8 @@ def _folded(path: str) -> str:
 
 
 def _below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+    return path == folder or path.startswith(_as_folder(folder))
+
+
+def _as_folder(path: str) -> str:
+    return path.rstrip(os.sep) + os.sep

@@ -87,6 +87,7 @@ class Conversation:
         waiting: Waiting | None = None,
         standing: tuple[Standing, ...] = (),
         approvals: Approvals | None = None,
+        void: str = "",
     ) -> None:
         self.transcript = transcript
         self.messages = messages
@@ -94,6 +95,10 @@ class Conversation:
         self.waiting = waiting
         self.standing = standing
         self.approvals = approvals
+        self.void = void
+        """Why what waited when the session was opened does not count; empty once something else is said."""
+        if void:
+            log.warning("a turn that waited for an approval has ended: %s", void)
 
     def append(self, *entries: Entry) -> None:
         """Make *entries* durable."""
@@ -162,7 +167,7 @@ class Conversation:
 
     def withdraw(self, why: str) -> None:
         """Give up what waits: every open call has its one result, and the turn is over."""
-        waiting = self.waiting
+        waiting, self.void = self.waiting, ""
         if waiting is not None:
             self.close_waiting()
             self.append(TurnOver(waiting.paused.turn_id, why, usage=waiting.paused.usage))

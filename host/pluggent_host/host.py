@@ -19,7 +19,7 @@ from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
-from pluggent_hookspecs.observations import DecisionMade, Observation, SessionOpened
+from pluggent_hookspecs.observations import Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
 
 from pluggent_host import inside
@@ -32,6 +32,7 @@ from pluggent_host.discovery import Discovery
 from pluggent_host.limiting import GivenLimits, check_limits, limited
 from pluggent_host.loading import registered_name
 from pluggent_host.modellists import Models, models_of
+from pluggent_host.observers import ToldAlone
 from pluggent_host.people import Answerer, Approver, people
 from pluggent_host.quota import check_names
 from pluggent_host.saying import check, checked_metadata
@@ -291,7 +292,7 @@ class Host:
     def memory(self, store: str = "", *, principal: str = "") -> MemoryAccess:
         """Return a memory store by name (default: the only one), each call under the memory policies."""
         self._alive()
-        journal = _HostJournal(self._parts.services.tell)
+        journal = ToldAlone(self._parts.services.tell)
         scope = Scope(origin="api", principal=principal)
         services = self._parts.services
         return services.memory(store, journal, scope, self._numbers, services.operations.ask)
@@ -342,16 +343,6 @@ class Host:
     def _alive(self) -> None:
         if self._closed:
             raise SessionError("the host is closed; open another one with Host.open(…)")
-
-
-@attrs.frozen
-class _HostJournal:
-    """Where operations outside any session leave their traces: with the observers, whom ``tell`` tells."""
-
-    tell: Callable[[Observation], None]
-
-    def record(self, decision: DecisionMade) -> None:
-        """Nothing but observers keeps what belongs to no session."""
 
 
 def _check_types(*, tools: object, limits: object, config: object, settings: object) -> None:

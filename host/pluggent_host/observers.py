@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from time import perf_counter
 
 from pluggent_hookspecs.events import Scope
-from pluggent_hookspecs.observations import HookFailed, Observation
+from pluggent_hookspecs.observations import DecisionMade, HookFailed, Observation
 
 from pluggent_host.calling import Caller, said
 from pluggent_host.chains import Chain, Impl
@@ -18,6 +19,20 @@ log = logging.getLogger("pluggent.observers")
 FAILURES_IN_A_ROW = 5
 WAITING_EVENTS = 1000
 OFF = " and is no longer told"
+
+
+class ToldAlone:
+    """Where operations outside any session leave their traces: nobody but those who are told keeps them."""
+
+    def __init__(self, told: Callable[[Observation], None]) -> None:
+        self._told = told
+
+    def tell(self, event: Observation) -> None:
+        """Tell the host's observers."""
+        self._told(event)
+
+    def record(self, decision: DecisionMade) -> None:
+        """Keep nothing: what is decided is told, too."""
 
 
 class Observers:

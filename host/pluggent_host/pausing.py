@@ -103,6 +103,8 @@ class Paused:
     asked before. Of a request to the model ``before`` is the digest that it had before policies
     changed it, and ``warning`` what the host told the model with it. One more with the same ``at_s``
     is the same pause, which waits for more.
+
+    ``void`` says why it does not count; never written, a transcript on disk says so of what it reads.
     """
 
     turn_id: str
@@ -120,6 +122,7 @@ class Paused:
     before: str = ""
     warning: str = ""
     asks: int = 0
+    void: str = ""
 
     @property
     def stage(self) -> Kind:

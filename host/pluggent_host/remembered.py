@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 from pathlib import Path
+
+from pluggent_hookspecs.errors import ConfigError
 
 from pluggent_host.sealed import SealedRecords
 
@@ -14,8 +17,9 @@ _KIND = "hooks"
 class Remembered:
     """The plugins with hooks that ran in one environment, *place* (``sys.prefix``), by id.
 
-    Kept in *folder*, sealed; a record that is damaged or forged is none. Raises ConfigError like
-    SealedRecords.
+    Kept in *folder*, sealed. Where there is no file nothing has run yet. Raises ConfigError like SealedRecords,
+    and where anything in the file is damaged or forged: then nobody knows what ran, and it is for a person
+    to put the file aside. Nothing here does that, so that nothing that a host runs can have it done.
     """
 
     def __init__(self, folder: Path, place: str) -> None:
@@ -38,5 +42,26 @@ class Remembered:
         self._records.put(_KIND, self._place, lambda ran: {id: "" for id in ran if id != plugin})
         return True
 
+    def problem(self) -> str:
+        """Return what is wrong with the file, empty if nothing is."""
+        return self._records.whole()[1]
+
     def _ran(self) -> Collection[str]:
-        return self._records.find(_KIND, self._place) or {}
+        records, problem = self._records.whole()
+        if problem:
+            path = self._records.path
+            why = f"is damaged ({problem}), so nobody knows which plugins with hooks ran here: a policy may be missing"
+            mend = f"see what is installed (pluggent plugins), then put the file aside yourself: {aside(path)}"
+            raise ConfigError(str(path), [f"{why}, and nothing runs; {mend}"])
+        return tuple(
+            plugin for each in records if (each.kind, each.name) == (_KIND, self._place) for plugin in each.about
+        )
+
+
+def aside(path: Path) -> str:
+    """Return the command with which a person begins that file anew.
+
+    >>> aside(Path("/my state/hooks.json"))
+    "mv '/my state/hooks.json' '/my state/hooks.json.damaged'"
+    """
+    return shlex.join(["mv", str(path), f"{path}.damaged"])

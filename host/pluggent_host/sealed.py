@@ -15,14 +15,14 @@ import stat
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError
 
 _STORE_BYTES = 4_194_304
 _KEY_BYTES = 32
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Record(NamedTuple):
@@ -49,9 +49,24 @@ class SealedRecords:
     def all(self) -> list[Record]:
         """Return every record, damaged ones too; none of a file that is damaged as a whole."""
         try:
-            records = self._read()
+            return self._judged(self._read())
         except _DamagedError:
             return []
+
+    def whole(self) -> tuple[list[Record], str]:
+        """Return every record of a file that is never without one, and what is wrong with it; "" if nothing is."""
+        try:
+            found = self._found()
+        except _DamagedError as error:
+            return [], str(error)
+        records = self._judged(found or [])
+        if found is not None and not found:
+            return [], "it holds nothing"
+        changed = ", ".join(repr(record.name) for record in records if not record.sealed)
+        why = f"the record of {changed} was changed, or its key {self._key_path.name} was made anew or is gone"
+        return records, why if changed else ""
+
+    def _judged(self, records: list[dict[str, Any]]) -> list[Record]:
         key = self._key() if records else None
         return [
             Record(str(each.get("kind", "?")), str(each.get("name", "?")), each["about"], sealed=True)
@@ -110,15 +125,24 @@ class SealedRecords:
     # ---- files -----------------------------------------------------------------------------
 
     def _read(self) -> list[dict[str, Any]]:
+        return self._found() or []
+
+    def _found(self) -> list[dict[str, Any]] | None:
+        """Return the records as they are written, None if there is no file."""
         check_folder(self.path.parent)
         content = _own_bytes(self.path, OTHERS_WRITE, _STORE_BYTES)
         if content is None:
-            return []
+            return None
         try:
-            records: list[Any] = json.loads(content)["records"]
-            return [record if isinstance(record, dict) else {} for record in records]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _DamagedError from error
+            plain: Any = json.loads(content)
+            records: Any = plain["records"]
+        except (ValueError, RecursionError) as error:
+            raise _DamagedError("it is no JSON") from error
+        except (KeyError, TypeError) as error:
+            raise _DamagedError("it is no list of records") from error
+        if not isinstance(records, list):
+            raise _DamagedError("it is no list of records")
+        return [record if isinstance(record, dict) else {} for record in cast("list[dict[str, Any] | None]", records)]
 
     @contextmanager
     def _locked(self) -> Generator[None]:
@@ -150,7 +174,7 @@ class SealedRecords:
             return []
 
     def _key(self) -> bytes | None:
-        key = _own_bytes(self._key_path, _OTHERS, _KEY_BYTES)
+        key = _own_bytes(self._key_path, OTHERS, _KEY_BYTES)
         return key if key is not None and len(key) == _KEY_BYTES else None
 
     def _new_key(self) -> bytes:
@@ -168,6 +192,17 @@ def seal_of(key: bytes, *parts: Any) -> str:
 def is_sealed(key: bytes | None, seal: object, *parts: Any) -> bool:
     """Say whether *seal* is that of *parts*; without a key nothing is sealed."""
     return key is not None and hmac.compare_digest(str(seal).encode(errors="replace"), seal_of(key, *parts).encode())
+
+
+def void_pause(path: Path, line: int, seal: object) -> str:
+    """Return why the pause in that *line* of a session does not count, and what is to be done about it."""
+    why = (
+        "the pause has no seal: an older pluggent wrote it, or somebody else"
+        if seal is None
+        else "the seal of the pause does not fit: it was changed, or copied from another session, folder or computer,"
+        " or the key that seals was made anew"
+    )
+    return f"{path}, line {line}: {why}. Nothing of it runs; say again what is still wanted"
 
 
 class _DamagedError(Exception):

@@ -238,7 +238,9 @@ class Session:
         async with self._alone():
             waiting = self._conversation.waiting
             if waiting is None:
-                raise SessionError(f"session '{self.id}' has no turn that waits for a person")
+                why = self._conversation.void
+                why = f" any more: {why}" if why else ""
+                raise SessionError(f"session '{self.id}' has no turn that waits for a person{why}")
             self._answer(waiting, answers or {})
             waiting = self._conversation.waiting or waiting
             agent, scope = going_on(self._agent, self._scope, waiting, output)

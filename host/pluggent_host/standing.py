@@ -23,9 +23,9 @@ from pluggent_hookspecs.decisions import REACHES, Approval, Ask, Reach
 from pluggent_hookspecs.events import ToolCallEvent
 
 from pluggent_host.sealed import SealedRecords
+from pluggent_host.stored import APPROVALS
 from pluggent_host.verdicts import DOUBT
 
-FILE = "approvals.json"
 KIND = "approval"
 _ID_LENGTH = 12
 _LONGEST = 4_096
@@ -189,7 +189,7 @@ class Approvals:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._records = SealedRecords(folder / FILE)
+        self._records = SealedRecords(folder / APPROVALS)
 
     def keep(self, standing: Standing) -> None:
         """Let *standing* hold from now on."""

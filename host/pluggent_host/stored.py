@@ -26,6 +26,8 @@ SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 SUFFIX = ".jsonl"
 FOLDER = "sessions"
 """What the folder of sessions is called in a state folder."""
+APPROVALS = "approvals.json"
+"""The file in it of approvals that hold always; its key seals what sessions wait with, too."""
 MAX_LINE = 134_217_728
 """Bytes; what is longer is no entry, and nothing is read that has no end."""
 

@@ -149,7 +149,8 @@ class ToolCallOperation:
         return hashlib.sha256(event.capability.encode() + b"\0" + event.arguments_json).hexdigest()
 
     def host_vote(self, event: ToolCallEvent) -> Decision | None:
-        if self.tool.knows_files and self._runner.protected.holds(event.arguments_json, self.scope.workspace):
+        where, parameters = self.scope.workspace, event.tool.parameters
+        if self.tool.knows_files and self._runner.protected.holds(event.arguments_json, where, parameters):
             return Deny("this is what pluggent keeps for itself: sessions and approvals are for no tool")
         if self.tool.writes_files_only and self.scope.workspace:
             if stays_inside(event.tool.parameters, event.arguments_json, self.scope.workspace, self._runner.protected):

@@ -167,7 +167,8 @@ class Rebuilt:
     """A conversation as its entries tell it.
 
     ``closing`` are the entries that give every call left open by a crash its one result;
-    ``waiting`` is the turn that waits for a person, if one does: its calls stay open.
+    ``waiting`` is the turn that waits for a person, if one does: its calls stay open. ``void`` says
+    why one that waited does not any more: its pause does not count, so it is closed, too.
     ``standing`` are approvals for the rest of the session, ``unsure`` the fingerprints of calls
     that may or may not have happened.
     """
@@ -183,6 +184,7 @@ class Rebuilt:
     unsure: frozenset[str] = frozenset()
     waiting: Waiting | None = None
     standing: tuple[Standing, ...] = ()
+    void: str = ""
 
 
 class Transcript(Protocol):
@@ -237,6 +239,8 @@ class _Book:
         self.began = False
         self.began_s = 0.0
         self.paused: Paused | None = None
+        self.void = ""
+        """Why the pause that was read last does not count; what was before it is not waited for again either."""
         self.said: Message | None = None
         self.resolved: dict[str, Resolved] = {}
         self.used: set[str] = set()
@@ -307,9 +311,9 @@ class _Book:
             self.resolved, self.used = {}, set()
             self.below.clear()
             self.told.clear()
-        if entry.stage == "model_call":
+        if entry.stage == "model_call" and not entry.void:
             self._flush()  # all calls before it have their results
-        self.paused = entry
+        self.paused, self.void = None if entry.void else entry, entry.void
 
     def _settle(self, entry: Settled) -> None:
         self.results[entry.call_id] = entry.message
@@ -339,14 +343,15 @@ class _Book:
         return Waiting(self.paused, said, dict(self.results), dict(self.resolved), dict(self.told))
 
     def _flush(self) -> list[Settled]:
-        self.paused = None
+        void, self.void, self.paused = self.void, "", None
         closing: list[Settled] = []
         for call in self.open:
             result = self.results.pop(call.id, None)
             if result is None:
                 known = call.id in self.dispatched
                 self.unsure |= {self.dispatched.pop(call.id)} if known else set()
-                entry = close_call(self.turn_id, call, dispatched=known, begun=call.id in self.allowed)
+                begun = call.id in self.allowed
+                entry = close_call(self.turn_id, call, dispatched=known, begun=begun, void=bool(void))
                 closing.append(entry)
                 result = entry.message
             self.messages.append(result)
@@ -358,21 +363,24 @@ class _Book:
         return closing
 
     def rebuilt(self) -> Rebuilt:
-        waiting = self._waiting()
+        waiting, void = self._waiting(), "" if self.over else self.void
         closing: list[Entry] = [] if waiting is not None else list(self._flush())
         if not self.over and waiting is None:
-            closing.append(TurnOver(self.turn_id, "interrupted", "the process ended in the middle of this turn"))
+            why, detail = ("denied", void) if void else ("interrupted", "the process ended in the middle of this turn")
+            closing.append(TurnOver(self.turn_id, why, detail))
         return Rebuilt(
             self.began, tuple(self.messages), self.turns, self.usage, self.model, self.system, self.metadata,
-            tuple(closing), frozenset(self.unsure), waiting, tuple(self.standing),
+            tuple(closing), frozenset(self.unsure), waiting, tuple(self.standing), void,
         )  # fmt: skip
 
 
-def close_call(turn_id: str, call: ToolCall, *, dispatched: bool = False, begun: bool = False) -> Settled:
+def close_call(
+    turn_id: str, call: ToolCall, *, dispatched: bool = False, begun: bool = False, void: bool = False
+) -> Settled:
     """Return the one result of a call that will never have a proper one.
 
     ``dispatched``: it has effects and was about to run; ``begun``: it had been allowed, and
-    whatever it called in its turn may have happened.
+    whatever it called in its turn may have happened; ``void``: it waited in a pause that does not count.
     """
     kind = ToolErrorKind.CANCELLED
     if dispatched:
@@ -380,6 +388,12 @@ def close_call(turn_id: str, call: ToolCall, *, dispatched: bool = False, begun:
         text = "This call was interrupted while it ran. Whether it took effect is unknown; it was not repeated."
     elif begun:
         text = "This call was interrupted. It may have run in part."
+    elif void:
+        kind = ToolErrorKind.DENIED
+        text = (
+            "Denied: this call waited for an approval, and what waited was not as pluggent had written it."
+            " It was not run; if it is still wanted, make it again."
+        )
     else:
         kind = ToolErrorKind.NOT_RUN
         text = "This call was not run: the turn ended before."

@@ -21,14 +21,22 @@ from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.codec import from_plain, line_of
 from pluggent_host.lines import Lines, plain_entry
 from pluggent_host.pausing import Paused, Resolved
-from pluggent_host.sealed import OTHERS_WRITE, SealedRecords, check_folder, check_owner, is_sealed, seal_of
-from pluggent_host.standing import FILE as APPROVALS, Standing
-from pluggent_host.stored import SESSION_ID, SUFFIX
+from pluggent_host.sealed import (
+    OTHERS_WRITE,
+    SealedRecords,
+    check_folder,
+    check_owner,
+    is_sealed,
+    seal_of,
+    void_pause,
+)
+from pluggent_host.standing import Standing
+from pluggent_host.stored import APPROVALS, SESSION_ID, SUFFIX
 from pluggent_host.transcript import Entry
 
 _BLOCK = 65_536
-SEALED = (Resolved, Standing)
-"""What must have been written here, by us; so must a pause that carries what was agreed to before it."""
+SEALED = (Paused, Resolved, Standing)
+"""What must have been written here, by us: requests that wait, and what a person has said about them."""
 
 log = logging.getLogger("pluggent.transcript")
 _ENTRIES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Entry)}
@@ -40,8 +48,9 @@ class FileTranscript:
     Opening takes the lock (SessionError if another writer has it) and cuts off a last line
     that a crash left torn; the torn bytes are kept beside it in ``<session id>.torn``.
 
-    What a person has approved is sealed: such a line that somebody else wrote, or that was copied
-    from another session, is left out of ``entries`` and named in the log.
+    What waits for a person, and what one has approved, is sealed. Such a line that somebody else
+    wrote, or that was copied from another session: of an approval it is left out of ``entries`` and
+    named in the log, a pause says there that it does not count (``void``).
     """
 
     def __init__(self, folder: Path, session_id: str) -> None:
@@ -136,7 +145,7 @@ class FileTranscript:
         return tuple(self._read())
 
     def _line(self, entry: Entry) -> bytes:
-        if not isinstance(entry, SEALED) and not _agreed(entry):
+        if not isinstance(entry, SEALED):
             return self._lines.of(entry)
         plain = plain_entry(entry)
         plain["seal"] = seal_of(self._seals.sealing_key(), self._id, plain)
@@ -144,13 +153,12 @@ class FileTranscript:
 
     def _read(self) -> Iterator[Entry]:
         for number, entry, plain, seal in _lines(self.path):
-            needs_seal = isinstance(entry, SEALED) or _agreed(entry)
-            if not needs_seal or is_sealed(self._seals.key(), seal, self._id, plain):
+            if not isinstance(entry, SEALED) or is_sealed(self._seals.key(), seal, self._id, plain):
                 yield entry
-                continue
-            log.warning("%s, line %d: pluggent did not write this approval here; it is left out", self.path, number)
-            if isinstance(entry, Paused):
-                yield attrs.evolve(entry, terms=attrs.evolve(entry.terms, agreed=None))
+            elif isinstance(entry, Paused):
+                yield attrs.evolve(entry, void=void_pause(self.path, number, seal))
+            else:
+                log.warning("%s, line %d: pluggent did not write this approval here; it is left out", self.path, number)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -172,10 +180,6 @@ def read(path: Path) -> Iterator[Entry]:
     """
     for _, entry, _, _ in _lines(path):
         yield entry
-
-
-def _agreed(entry: Entry) -> bool:
-    return isinstance(entry, Paused) and entry.terms.agreed is not None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Entry, dict[str, Any], object]]:

@@ -139,8 +139,12 @@ class Turn(Books):
             elapsed_s=self.spent().elapsed_s, refused=tuple(self.refused), counted=self.quota.counted(),
             so_far=self.so_far, terms=terms, asks=max(0, self.asks - now), **more,
         )  # fmt: skip
-        self.append(paused)
         self.conversation.wait(paused, self.said, results, self._agent.form)
+        try:
+            self.append(paused)
+        except BaseException:
+            self.conversation.close_waiting()  # what is written nowhere does not wait
+            raise
         return self.paused(paused)
 
     def paused(self, paused: Paused) -> TurnResult[Any]:

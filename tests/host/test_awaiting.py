@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pluggent_hookspecs import tool
+from pluggent_hookspecs import Message, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Host, HostSettings, Why
 from pluggent_host.answering import answer_stored
 from pluggent_host.awaiting import SHORT, all_waiting, named, waiting_in
 from pluggent_host.testing.fakes import ScriptedModel, call
-from pluggent_host.transcript import rebuild
-from pluggent_host.transcript_file import read
+from pluggent_host.transcript import WARNING, Said, rebuild
+from pluggent_host.transcript_file import FileTranscript, read
 
 
 @tool(effects=("messaging",))
@@ -37,13 +37,14 @@ async def test_after_every_line_of_a_session_the_same_waits_as_in_the_session_it
         await session.say("again")
         await session.undo()
     folder = tmp_path / "sessions"
-    whole = (folder / "s.jsonl").read_bytes().splitlines(keepends=True)
+    file = folder / "s.jsonl"
+    whole = file.read_bytes().splitlines(keepends=True)
 
     waited = 0
     for length in range(1, len(whole) + 1):
-        (folder / "part.jsonl").write_bytes(b"".join(whole[:length]))
-        expected = rebuild(read(folder / "part.jsonl")).waiting
-        found = waiting_in(folder, "part")
+        file.write_bytes(b"".join(whole[:length]))
+        expected = rebuild(read(file)).waiting
+        found = waiting_in(folder, "s")
         assert (found is None) == (expected is None), length
         if found is not None and expected is not None:
             waited += 1
@@ -94,3 +95,18 @@ async def test_a_call_is_named_by_its_id_or_enough_of_its_request(tmp_path: Path
 
     assert named(waiting.calls, "1") == named(waiting.calls, asked.digest[:SHORT]) == (asked,)
     assert named(waiting.calls, asked.digest[: SHORT - 1]) == named(waiting.calls, "") == ()
+
+
+async def test_a_warning_to_the_model_alone_does_not_end_the_waiting(tmp_path: Path):
+    async with host(tmp_path, call("write", "1", text="a")) as opened:
+        await (await opened.session("s")).say("go")
+    transcript = FileTranscript(tmp_path / "sessions", "s")
+    transcript.append(Said("t1", Message.user("little is left"), WARNING))
+    expected = rebuild(transcript.entries()).waiting
+    transcript.close()
+
+    found = waiting_in(tmp_path / "sessions", "s")
+
+    assert expected is not None
+    assert found is not None
+    assert [each.digest for each in found.open] == [each.digest for each in expected.open]

@@ -53,6 +53,37 @@ def test_a_private_place_is_found_however_it_is_written(state: Path, text: str):
     assert holds(state, written)
 
 
+@pytest.mark.parametrize(
+    "text", ["sessions", "SESSIONS", " sessions\n", "sessions/..//sessions", "sub", "more", "s.jsonl"]
+)
+def test_a_single_name_is_a_path_too(state: Path, text: str, monkeypatch: pytest.MonkeyPatch):
+    (state / "sub").symlink_to("sessions")
+    (state / "more").symlink_to("sub")
+    protected = Protected((str(state / "sessions"),))
+    here = state / "sessions" if text == "s.jsonl" else state
+    monkeypatch.chdir(here)
+
+    assert protected.holds(canonical({"path": text}), str(here))
+    assert protected.holds(canonical({"path": text}), "")
+    assert not protected.holds(canonical({"path": "other"}), str(state))
+
+
+def test_a_name_that_the_tool_does_not_declare_may_be_a_path(state: Path):
+    (state.parent / "work" / "new").symlink_to(state / "sessions")
+    protected, here = Protected((str(state / "sessions"),)), str(state.parent / "work")
+
+    assert protected.holds(canonical({"new": 1}), here, {"properties": {"old": {}}})
+    assert protected.holds(canonical({"old": {"new": 1}}), here, {"properties": {"old": {}, "new": {}}})
+    assert protected.holds(canonical({"new": "new"}), here, {"properties": {"new": {}}})
+    assert not protected.holds(canonical({"new": "x"}), here, {"properties": {"new": {}}})
+
+
+def test_a_link_that_is_made_between_two_looks_is_seen(state: Path):
+    assert not holds(state, "new")
+    (state.parent / "work" / "new").symlink_to(state / "sessions")
+    assert holds(state, "new")
+
+
 def test_letters_that_are_written_in_two_parts_are_the_same_to_some_file_systems(tmp_path: Path):
     protected = Protected((str(tmp_path / "st\u00e4te"),))
 

@@ -34,7 +34,8 @@ async def test_arguments_that_were_edited_in_the_file_do_not_run(place: Workplac
 
     place.edit("Paused", edit)
     async with place.open("ok") as on:
-        await on.session.resume({paused.pending[0].call_id: True})
+        with pytest.raises(errors.SessionError, match="the seal of the pause does not fit"):
+            await on.session.resume({paused.pending[0].call_id: True})
 
         assert_whole(on.session.history)
     assert place.done == []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pluggent_hookspecs import Ask, hookimpl, tool
+from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Host, HostSettings, Why
 from pluggent_host.testing.fakes import ScriptedModel, call
 
@@ -48,6 +49,8 @@ async def test_an_agreement_that_somebody_wrote_into_a_pause_does_not_count(tmp_
         path.write_text("".join([*lines, json.dumps(paused) + "\n"]))
 
     async with host("done") as opened, await opened.session("s") as session:
-        result = await session.resume({sends.call_id: True})
-
-    assert result.why is (Why.PAUSED if forged else Why.COMPLETED)
+        if forged:
+            with pytest.raises(SessionError, match="the seal of the pause does not fit"):
+                await session.resume({sends.call_id: True})
+        else:
+            assert (await session.resume({sends.call_id: True})).why is Why.COMPLETED

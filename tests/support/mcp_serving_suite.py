@@ -19,60 +19,60 @@ async def asked(context, message, schema):
     content = dict(answer.content) if isinstance(answer, Accepted) else {}
     return f"action={type(answer).__name__.lower()}, content={content}"
 
-@tool(effects=())
-def test_tool_with_logging(context: ToolContext) -> str:
+@tool(name="test_tool_with_logging", effects=())
+def tool_with_logging(context: ToolContext) -> str:
     """Log three times."""
     for message in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         context.log("info", message)
     return "done"
 
-@tool(effects=())
-def test_logging_tool(context: ToolContext) -> str:
+@tool(name="test_logging_tool", effects=())
+def logging_tool(context: ToolContext) -> str:
     """Log once."""
     context.log("error", "look")
     return "done"
 
-@tool(effects=())
-async def test_elicitation(message: str, context: ToolContext) -> str:
+@tool(name="test_elicitation", effects=())
+async def elicitation(message: str, context: ToolContext) -> str:
     """Ask for two texts."""
     return await asked(context, message, form(username=TEXT, email=TEXT))
 
-@tool(effects=())
-async def test_streaming_elicitation(context: ToolContext) -> str:
+@tool(name="test_streaming_elicitation", effects=())
+async def streaming_elicitation(context: ToolContext) -> str:
     """Ask for a text."""
     return await asked(context, "Who?", form(name=TEXT))
 
-@tool(effects=())
-async def test_input_required_result_elicitation(context: ToolContext) -> str:
+@tool(name="test_input_required_result_elicitation", effects=())
+async def input_required_result_elicitation(context: ToolContext) -> str:
     """Ask for a text."""
     return await asked(context, "What is your name?", form(name=TEXT))
 
-@tool(effects=())
-async def test_input_required_result_request_state(context: ToolContext) -> str:
+@tool(name="test_input_required_result_request_state", effects=())
+async def input_required_result_request_state(context: ToolContext) -> str:
     """Ask for a yes."""
     return "state-ok " + await asked(context, "Please confirm", form(ok={"type": "boolean"}))
 
-@tool(effects=())
-async def test_input_required_result_tampered_state(context: ToolContext) -> str:
+@tool(name="test_input_required_result_tampered_state", effects=())
+async def input_required_result_tampered_state(context: ToolContext) -> str:
     """Ask for a yes."""
     return await asked(context, "Please confirm", form(ok={"type": "boolean"}))
 
-@tool(effects=())
-async def test_input_required_result_multi_round(context: ToolContext) -> str:
+@tool(name="test_input_required_result_multi_round", effects=())
+async def input_required_result_multi_round(context: ToolContext) -> str:
     """Ask twice."""
     await asked(context, "Step 1: What is your name?", form(name=TEXT))
     return await asked(context, "Step 2: What is your favorite color?", form(color=TEXT))
 
-@tool(effects=())
-async def test_elicitation_sep1034_defaults(context: ToolContext) -> str:
+@tool(name="test_elicitation_sep1034_defaults", effects=())
+async def elicitation_sep1034_defaults(context: ToolContext) -> str:
     """Ask with defaults."""
     return await asked(context, "Who?", {"type": "object", "properties": {
         "name": {"type": "string", "default": "John Doe"}, "age": {"type": "integer", "default": 30},
         "score": {"type": "number", "default": 95.5}, "verified": {"type": "boolean", "default": True},
         "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"}}})
 
-@tool(effects=())
-async def test_elicitation_sep1330_enums(context: ToolContext) -> str:
+@tool(name="test_elicitation_sep1330_enums", effects=())
+async def elicitation_sep1330_enums(context: ToolContext) -> str:
     """Ask for choices."""
     titled = [{"const": f"value{n}", "title": f"Option {n}"} for n in (1, 2, 3)]
     plain = ["option1", "option2", "option3"]
@@ -85,7 +85,7 @@ async def test_elicitation_sep1330_enums(context: ToolContext) -> str:
 class Tools:
     @hookimpl
     def provide_tools(self, event):
-        return [value for name, value in globals().items() if name.startswith("test_")]
+        return [value for value in globals().values() if hasattr(value, "__pluggent_tool__")]
 '''
 
 

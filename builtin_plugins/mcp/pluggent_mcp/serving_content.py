@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 from urllib.parse import quote
 
+from jsonschema_rs import Validator
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
@@ -112,8 +113,8 @@ def _kept(spec: ToolSpec, data: object, protocol: str) -> bool:
     schema = _output_schema(spec, protocol)
     if schema is None:
         return True
-    fitting = spec.memo(_VALIDATOR, lambda _: validator(schema))
-    return data is not None and bool(fitting.is_valid(data))
+    checks: Validator = spec.memo(_VALIDATOR, lambda _: validator(schema))
+    return data is not None and checks.is_valid(data)
 
 
 def _blocks(part: Part) -> Iterator[ContentBlock]:

@@ -229,6 +229,8 @@ def _waiting(folder: Path, what: str, words: Sequence[str]) -> Waiting:
         raise problem_of(folder, id, error) from error
     if waiting is None:
         raise SessionError(f"session '{id}' has no turn that waits for a person")
+    if waiting.problem:
+        raise SessionError(f"session '{id}' {waiting.problem}")
     return waiting
 
 

@@ -7,6 +7,8 @@ import hashlib
 import hmac
 import os
 import secrets
+import shlex
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from pluggent_host.cli.output import Console, warning
 from pluggent_host.cli.sessions import moment
 from pluggent_host.cli.words import one_name
 from pluggent_host.quoting import quoted
+from pluggent_host.sealed import OTHERS
 
 _SHORTEST_KEY = 32
 """Characters of a key: fewer could be tried out."""
@@ -97,7 +100,9 @@ def key_holder(options: argparse.Namespace, console: Console) -> str:
     from pluggent_hookspecs.secrets import Secret  # here and not above: see standing
 
     try:
-        key = Secret(options.key).reveal()
+        secret = Secret(options.key)
+        _check_own(options.key)
+        key = secret.reveal()
     except ValueError as error:
         raise ConfigError("--key", ["give it as env:NAME or file:PATH, never as itself"]) from error
     if len(key) < _SHORTEST_KEY:
@@ -111,6 +116,25 @@ def key_holder(options: argparse.Namespace, console: Console) -> str:
     if len(holders) > 1:
         raise ConfigError("--key", [f"is the key of {' and '.join(holders)}; whose approval it is nobody can say"])
     return f"key:{holders[0]}"
+
+
+def _check_own(reference: str) -> None:
+    """Raise ConfigError if *reference* is to a file that somebody else can have read or written."""
+    scheme, _, place = reference.partition(":")
+    if scheme != "file" or os.name != "posix":  # elsewhere files have no modes
+        return
+    try:
+        status = Path(place).expanduser().stat()
+    except (OSError, RuntimeError):
+        return  # reading it says why it cannot be read
+    if status.st_uid not in (0, os.geteuid()):
+        raise ConfigError(
+            place, [f"belongs to user {status.st_uid}, neither to you nor to root; make a key of your own"]
+        )
+    if status.st_mode & OTHERS:
+        mode = f"mode {stat.S_IMODE(status.st_mode):04o}"
+        mend = f"make a new key, or if nobody else can have read it: chmod 600 {shlex.quote(place)}"
+        raise ConfigError(place, [f"is open to others ({mode}), who could approve with it; {mend}"])
 
 
 def new_key(words: Sequence[str], console: Console) -> int:

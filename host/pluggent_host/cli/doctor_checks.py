@@ -19,6 +19,7 @@ from pluggent_host.cli.approving import can_ask
 from pluggent_host.cli.assembling import Setup
 from pluggent_host.cli.output import Console, is_terminal
 from pluggent_host.config import sources
+from pluggent_host.remembered import FILE as HOOKS, aside
 from pluggent_host.stored import FOLDER, places
 from pluggent_host.version import VERSION
 
@@ -79,6 +80,7 @@ def folders(setup: Setup) -> Iterator[Check]:
         yield from _sessions(sessions)
     if all(check.state == "ok" for check in found):  # else the store says the same again
         yield from _trust(setup)
+        yield from _remembered(setup)
     yield from _space(state)
 
 
@@ -145,6 +147,16 @@ def _trust(setup: Setup) -> Iterator[Check]:
     try:
         for problem in setup.trust.store.problems():
             yield Check("folders", "problem", problem, "pluggent trust --list")
+    except ConfigError as error:
+        yield Check("folders", "problem", str(error), "")
+
+
+def _remembered(setup: Setup) -> Iterator[Check]:
+    path = setup.state_dir / HOOKS
+    try:
+        if problem := setup.remembered().problem():
+            text = f"{path}, which plugins with hooks ran here, is damaged ({problem}), so nothing runs"
+            yield Check("folders", "problem", text, aside(path))
     except ConfigError as error:
         yield Check("folders", "problem", str(error), "")
 

@@ -11,6 +11,7 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.catalog import FIRST_PARTY
 from pluggent_host.cli import exits
 from pluggent_host.cli.assembling import Setup, bare_setup
+from pluggent_host.cli.consent import check_outside
 from pluggent_host.cli.output import Console, Row, warning
 from pluggent_host.cli.parsing import Parser, command_parser, examples
 from pluggent_host.config import FILE_NAME
@@ -51,6 +52,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     setup = bare_setup()
     if options.list:
         return _list(setup, console)
+    check_outside("pluggent trust")
     if options.plugin is not None:
         return _plugin(setup, console, options.plugin, revoke=options.revoke)
     return _file(setup, console, Path(options.file or FILE_NAME), revoke=options.revoke)
@@ -92,8 +94,8 @@ def _file(setup: Setup, console: Console, path: Path, *, revoke: bool) -> int:
 
 def _plugin(setup: Setup, console: Console, name: str, *, revoke: bool) -> int:
     if revoke:
-        accepted = setup.trust.store.forget(normalised(name))
         expected = setup.remembered().forget(normalised(name))
+        accepted = setup.trust.store.forget(normalised(name))
         return _revoked(console, f"plugin '{quoted(name)}'", found=accepted or expected)
     item = _installed(setup, name)
     if item.name in FIRST_PARTY:

@@ -1,6 +1,7 @@
 """Approvals beyond one call at the command line: for the session, always, for some arguments, with a key."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,9 @@ def test_a_key_approves_where_nobody_is_at_a_terminal(cli, digest):
 def test_a_key_that_is_nobodys_approves_nothing(cli, digest, key, said):
     make_key(cli)
     other, short = cli.work / "other.key", cli.work / "short.key"
-    other.write_text("x" * 64)
-    short.write_text("x")
+    for file, text in ((other, "x" * 64), (short, "x")):
+        file.write_text(text)
+        file.chmod(0o600)
 
     done = cli("approvals", "approve", "s", digest, "--key", key.format(other=other, short=short))
 
@@ -62,6 +64,42 @@ def test_a_key_that_is_nobodys_approves_nothing(cli, digest, key, said):
     assert said in done.err
     assert "xxx" not in done.out + done.err
     assert requests(cli) == {"s offline-1-0": digest}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o601, 0o666])
+def test_a_key_that_others_can_read_or_write_approves_nothing(cli, digest, mode):
+    path = make_key(cli)
+    path.chmod(mode)
+
+    done = cli("approvals", "approve", "s", digest, "--key", f"file:{path}")
+
+    assert done.code == 2
+    assert f"{path}: is open to others (mode {mode:04o})" in done.err
+    assert f"make a new key, or if nobody else can have read it: chmod 600 {path}" in done.err
+    assert requests(cli) == {"s offline-1-0": digest}
+    path.chmod(0o600)
+    assert cli("approvals", "approve", "s", digest, "--key", f"file:{path}").code == 0
+
+
+def test_a_key_that_is_open_to_others_is_none_by_another_name_either(cli, digest):
+    path = make_key(cli)
+    path.chmod(0o644)
+    (cli.work / "link").symlink_to(path)
+
+    done = cli("approvals", "approve", "s", digest, "--key", "file:link")
+
+    assert (done.code, "link: is open to others (mode 0644)" in done.err) == (2, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_key_that_belongs_to_somebody_else_approves_nothing(cli, digest):
+    path = make_key(cli)
+    os.chown(path, 12_345, -1)
+
+    done = cli("approvals", "approve", "s", digest, "--key", f"file:{path}")
+
+    assert done.code == 2
+    assert f"{path}: belongs to user 12345, neither to you nor to root" in done.err
 
 
 def test_a_key_in_settings_that_nobody_has_accepted_is_nobodys(cli, digest):
