@@ -138,7 +138,11 @@ def _exactly(value: Any, wanted: type[Any]) -> Any:
 
 def _secret(value: Any, _: object) -> Secret:
     if isinstance(value, str):
-        return Secret(value)
+        made = Secret(value)
+        scheme, _, place = value.partition(":")
+        if scheme == "file" and not place.startswith("~") and not Path(place).is_absolute():
+            raise ValueError("expected the whole path behind file:, or one from ~/ on; others differ by folder")
+        return made
     if isinstance(value, Secret):
         return value
     raise TypeError(f"expected a reference such as env:NAME, got {_kind_of(value)}")

@@ -220,6 +220,7 @@ class Settings:
     file: Path | None = None
     folder: Path = Path("default")
     text: str = ""
+    key: Secret | None = None
 
 class Plugin:
     Settings = Settings
@@ -273,6 +274,7 @@ def test_a_path_from_code_is_left_as_it_is(site: Path) -> None:
         ("file = 5", "plugins.acme-guard.file: expected a path, got a whole number"),
         ('file = ""', "plugins.acme-guard.file: expected a path, got an empty text"),
         ('folder = "a\\u0000b"', "plugins.acme-guard.folder: a path has no null character"),
+        ('key = "file:my.key"', "plugins.acme-guard.key: expected the whole path behind file:, or one from ~/ on"),
         ('folder = "~nobody-of-that-name/x"', "plugins.acme-guard.folder: whose home is '~nobody-of-that-name'?"),
     ],
 )
