@@ -55,7 +55,9 @@ SESSIONS = "sessions"
 """The folder of transcripts in that of the state, and of the approvals that hold in all of them."""
 
 
-PRIVATE = (SESSIONS, *(f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock")))
+LOGINS = "logins"
+"""Where plugins keep what they log in with."""
+PRIVATE = (SESSIONS, LOGINS, *(f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock")))
 """What of the folder of the state is for no tool; what else is in it may be an application's."""
 
 

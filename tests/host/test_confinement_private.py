@@ -43,7 +43,7 @@ READS, WRITES = ("filesystem_read",), ("filesystem_write",)
     "path",
     [
         "{state}/sessions/s.jsonl", "{state}/sessions/approvals.json.key", "{state}/sessions", "{state}/trust.json.key",
-        "../state/sessions/s.jsonl", "link/sessions/x", "file://{state}/sessions/s.jsonl",
+        "{state}/logins/web.json", "../state/sessions/s.jsonl", "link/sessions/x", "file://{state}/sessions/s.jsonl",
         "file://localhost{state}/sessions/s%2Ejsonl", "{state}/./x/../hooks.json",
     ],
 )  # fmt: skip

@@ -27,14 +27,15 @@ class Willing(Context):
 async def conform(url: str, context: dict[str, Any]) -> str:
     """Use the server at *url*: make the calls that the suite wants, or one of each tool. Return what failed."""
     async with using(peer=Server(url=url, resources=True, prompts=True)) as used:
-        for name, arguments in _calls(used, context.get("toolCalls")):
+        for name, arguments in calls(used, context.get("toolCalls")):
             # Some tools are there to be refused: what is right the suite decides.
             with suppress(ToolError):
                 await used.call(name, Willing(), **arguments)
         return str(used.failures or "")
 
 
-def _calls(used: Used, wanted: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def calls(used: Used, wanted: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the calls that the suite wants, or one of each tool."""
     if wanted is not None:
         yield from ((f"peer__{each['name']}", each["arguments"]) for each in wanted)
         return

@@ -78,8 +78,7 @@ def everything(folder: Path) -> list[Use]:
         Use("trigger-long-running-operation", {"duration": 0.1, "steps": 2}, "completed"),
         Use("get-roots-list", {}, folder.as_uri()),
         Use("trigger-elicitation-request", {}, "Ann", Accepted({"name": "Ann"})),
-        # Questions that open a web page are not answered.
-        Use("trigger-url-elicitation", {"url": "http://a.test/"}, "cancel"),
+        # None for questions that open a web page: who says that it has forms alone is not offered that tool.
         Use(
             "trigger-sampling-request",
             {"prompt": "?", "maxTokens": 5},

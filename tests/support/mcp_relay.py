@@ -9,7 +9,8 @@ import socket
 import sys
 
 if __name__ == "__main__":
-    said = {"url": sys.argv[2], "context": json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")}
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    said = {"url": sys.argv[2], "context": context, "scenario": os.environ.get("MCP_CONFORMANCE_SCENARIO", "")}
     with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60) as connection:
         connection.sendall(json.dumps(said).encode() + b"\n")
         answer = connection.makefile(encoding="utf-8").read()

@@ -66,6 +66,13 @@ def made() -> MCPServer[Any]:
         return "done"
 
     @server.tool()
+    async def say(what: str, ctx: Context[Any, Any]) -> str:
+        """Log something at two levels."""
+        await ctx.log("debug", f"{what}, in detail", logger_name="sayer")  # pyright: ignore[reportDeprecated]
+        await ctx.log("warning", what, logger_name="sayer")  # pyright: ignore[reportDeprecated]
+        return "said"
+
+    @server.tool()
     async def break_off(ctx: Context[Any, Any]) -> str:
         """Break the stream of the answer off, and answer then."""
         await ctx.close_sse_stream()
@@ -124,7 +131,8 @@ def _asked(answers: InputResponses | None) -> str | InputRequiredResult:
 async def listening(app: Any) -> AsyncGenerator[str]:
     """Serve *app* on a port of its own; yield its URL. In a thread: its libraries leave tasks in their loop."""
     server = Telling(app)
-    with socket.socket() as bound:
+    # asyncio sends small answers at once where the protocol is named: else each waits 40 ms.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as bound:
         bound.bind(("127.0.0.1", 0))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])), name="mcp-sdk")
         thread.start()

@@ -105,6 +105,12 @@ class Asked:
         turns = {(call.context.session_id, call.context.turn_id) for call in self._running.values()}
         return next(reversed(self._running.values())) if len(turns) == 1 else None
 
+    @property
+    def context(self) -> ToolContext | None:
+        """That of the call for which the server speaks now, None if there is none or it cannot be told."""
+        call = self._call()
+        return None if call is None else call.context
+
     async def sample(
         self, context: ClientRequestContext, params: CreateMessageRequestParams
     ) -> CreateMessageResult | ErrorData:
@@ -166,8 +172,8 @@ class Asked:
     async def roots(self, context: ClientRequestContext) -> ListRootsResult:
         """Tell the folder of the session for which the server works, and no other."""
         self.roots_asked = True
-        call = self._call()
-        folder = None if call is None else call.context.workspace
+        call = self.context
+        folder = None if call is None else call.workspace
         return ListRootsResult(roots=[] if folder is None else [_root(folder)])
 
 

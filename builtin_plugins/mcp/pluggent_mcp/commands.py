@@ -1,6 +1,6 @@
 """``pluggent mcp``: servers looked at, tried, called, added and removed; and this host as a server.
 
-Light on purpose: what imports the SDK is imported by the command that needs it.
+Light on purpose: the SDK is imported where a server is started, or this host is one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class McpCommands:
     async def _run(self, options: argparse.Namespace, operations: HostOperations) -> int:
         if options.behind is not None and options.what != TAKES_COMMAND:
             raise ConfigError(f"pluggent mcp {options.what}", ["nothing is expected behind --"])
-        # Each where it is needed: most of them import the SDK, a second.
+        # Each where it is needed: the host imports this file to know that there is a command.
         match options.what:
             case "list":
                 from pluggent_mcp.commands_list import run as list_servers  # see above
@@ -45,15 +45,23 @@ class McpCommands:
                 from pluggent_mcp.commands_use import run as use_server  # see above
 
                 return await use_server(options, operations, self._settings)
+            case "login":
+                from pluggent_mcp.commands_login import login  # see above
+
+                return await login(options, self._settings)
+            case "logout":
+                from pluggent_mcp.commands_login import logout  # see above
+
+                return await logout(options, self._settings)
             case "add":
                 from pluggent_mcp.commands_add import add  # see above
 
                 return await add(options)
             case "remove":
-                from pluggent_mcp.commands_add import remove  # see above
+                from pluggent_mcp.commands_remove import run as remove  # see above
 
                 return remove(options)
             case _:
                 from pluggent_mcp.commands_serve import run as serve  # see above
 
-                return await serve(options, operations, self._settings.serve)
+                return await serve(options, operations, self._settings)

@@ -1,12 +1,12 @@
-"""``pluggent mcp add`` and ``remove``: servers in the user's settings file."""
+"""``pluggent mcp add``: servers in the user's settings file."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,11 +14,11 @@ import attrs
 from pluggent_hookspecs import ConfigError
 
 from pluggent_mcp.naming import prefixes
-from pluggent_mcp.offered import effects_of
-from pluggent_mcp.printing import line, table
-from pluggent_mcp.reading import MAX_BYTES, servers_in
+from pluggent_mcp.printing import line, note, table
+from pluggent_mcp.reading import aside_in, read_document, servers_in
 from pluggent_mcp.settings import Server
 from pluggent_mcp.settings_file import (
+    edited,
     read,
     servers_in as servers_written,
     user_file,
@@ -27,12 +27,13 @@ from pluggent_mcp.settings_file import (
     write,
 )
 from pluggent_mcp.settings_text import block
-from pluggent_mcp.trial import Trial, tried
+from pluggent_mcp.trial import Trial
 
 FAILED = 1
 WHERE = "pluggent mcp add"
-PIN = 16
-"""Digits of a definition's digest."""
+HOW = "expected NAME URL, or NAME -- COMMAND ARGUMENT…. See pluggent mcp add --help"
+
+_SECRET = re.compile(r"auth|token|key|secret|passw|cookie|credential", re.IGNORECASE)
 
 
 async def add(options: argparse.Namespace) -> int:
@@ -47,34 +48,17 @@ async def add(options: argparse.Namespace) -> int:
             line(f"{name} was not added: {trial.problem}. To add it all the same: --no-start")
             continue
         if name in servers_written(text):
-            text = _edited(path, name, without_server, text, name)
-        written = block(name, servers[name], _proposed(servers[name], trial), _pins(trial), accept=options.accept)
-        text = _edited(path, name, with_server, text, name, written)
+            text = edited(path, name, without_server, text, name)
+        says = {tool: shown.effects for tool, shown in trial.tools.items()}
+        pins = {tool: shown.pin for tool, shown in trial.tools.items()}
+        written = block(name, servers[name], says, pins, accept=options.accept)
+        text = edited(path, name, with_server, text, name, written)
         _tell(name, path, trial, accept=options.accept)
+        for each in _secrets(servers[name]):
+            note(f"note: {name}.{each} is written out in {path}; better ${{NAME}}, read when it is started")
     if any(not trial.problem for trial in trials.values()):
         write(path, text)
     return FAILED if any(trial.problem for trial in trials.values()) else 0
-
-
-def remove(options: argparse.Namespace) -> int:
-    """Take a server out of the user's settings. Raises ConfigError."""
-    path = user_file(os.environ)
-    text = read(path)
-    have = servers_written(text)
-    if options.name not in have:
-        there = ", ".join(sorted(have)) or "none"
-        raise ConfigError("pluggent mcp remove", [f"{path} has no server {options.name!r}; it has: {there}"])
-    write(path, _edited(path, options.name, without_server, text, options.name))
-    line(f"removed {options.name} from {path}")
-    return 0
-
-
-def _edited(path: Path, name: str, how: Any, *arguments: str) -> str:
-    try:
-        made: str = how(*arguments)
-    except ValueError as error:
-        raise ConfigError(str(path), [f"mcpServers.{name}: {error}; change it by hand"]) from error
-    return made
 
 
 # ---- what was typed ----------------------------------------------------------------------
@@ -88,8 +72,10 @@ def _given(options: argparse.Namespace) -> Mapping[str, Server]:
         servers = _imported(Path(options.file), words)
         # The file may have come with a repository: what it says of tools is not the operator's word yet.
         return servers if options.accept else {name: _unproven(server) for name, server in servers.items()}
+    if command is None and len(words) > 1 and not _is_url(words[1]):
+        raise ConfigError(WHERE, [f"a command stands behind --: pluggent mcp add {words[0]} -- {' '.join(words[1:])}"])
     if len(words) != (2 if command is None else 1) or command == []:
-        raise ConfigError(WHERE, ["expected NAME URL, or NAME -- COMMAND ARGUMENT…; See pluggent mcp add --help"])
+        raise ConfigError(WHERE, [HOW])
     entry: dict[str, Any] = {"cwd": options.cwd} if options.cwd else {}
     if command is None:
         entry |= {"url": words[1]} | _pairs("headers", options.header)
@@ -98,6 +84,10 @@ def _given(options: argparse.Namespace) -> Mapping[str, Server]:
     if (options.env and command is None) or (options.header and command is not None):
         raise ConfigError(WHERE, ["--env goes with a command, --header with a URL"])
     return _checked(WHERE, {words[0]: entry})
+
+
+def _is_url(word: str) -> bool:
+    return "://" in word or "${" in word
 
 
 def _unproven(server: Server) -> Server:
@@ -116,17 +106,17 @@ def _pairs(field: str, pairs: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _imported(file: Path, names: Sequence[str]) -> Mapping[str, Server]:
-    try:
-        with file.expanduser().open("rb") as opened:
-            document: Any = json.loads(opened.read(MAX_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(str(file), [f"cannot be read: {error}"]) from error
+    document = read_document(file.expanduser())
     listed: Any = cast("dict[str, Any]", document).get("mcpServers") if isinstance(document, dict) else None
     found = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
     if missing := [name for name in names if name not in found] or (["any"] if not found else []):
         have = ", ".join(found) or "none"
         raise ConfigError(str(file), [f"there is no server {', '.join(missing)} in mcpServers; there are: {have}"])
-    return _checked(str(file), {name: found[name] for name in names or found})
+    wanted = {name: found[name] for name in names or found}
+    servers = _checked(str(file), wanted)
+    for each in aside_in({"mcpServers": wanted}):
+        note(f"warning: {file}: {each}")
+    return servers
 
 
 def _checked(where: str, entries: Mapping[str, Any]) -> Mapping[str, Server]:
@@ -151,34 +141,33 @@ def _check_names(servers: Mapping[str, Server], have: Mapping[str, Any], *, forc
 
 
 async def _tried(servers: Mapping[str, Server], *, start: bool) -> Mapping[str, Trial]:
-    if not start:
-        return {name: Trial(name) for name in servers}
     # Without its pins: what is asked is how its tools are now.
-    fresh = {name: attrs.evolve(server, pins={}) for name, server in servers.items()}
-    trials = await asyncio.gather(*(tried(name, server) for name, server in fresh.items() if server.used))
-    return {**{name: Trial(name) for name in servers}, **{trial.name: trial for trial in trials}}
+    fresh = {name: attrs.evolve(server, pins={}) for name, server in servers.items() if server.used and start}
+    made = {name: Trial(name) for name in servers}
+    if not fresh:
+        return made
+    from pluggent_mcp.trying import tried  # the SDK, a second: not where nothing is started
+
+    trials = await asyncio.gather(*(tried(name, server) for name, server in fresh.items()))
+    return {**made, **{trial.name: trial for trial in trials}}
 
 
-def _proposed(server: Server, trial: Trial) -> Mapping[str, tuple[str, ...] | None]:
-    believed = attrs.evolve(server, trusted=True, effects={})
-    return {name: effects_of(believed, name, offer.hints) for name, offer in sorted(trial.offered.items())}
-
-
-def _pins(trial: Trial) -> Mapping[str, str]:
-    return {name: offer.digest[:PIN] for name, offer in sorted(trial.offered.items())}
+def _secrets(server: Server) -> Iterator[str]:
+    """Yield which values look as if they were secrets, and are written out."""
+    for field, values in (("env", server.env), ("headers", server.headers)):
+        yield from (f"{field}.{key}" for key, value in values.items() if _SECRET.search(key) and "${" not in value)
 
 
 def _tell(name: str, path: Path, trial: Trial, *, accept: bool) -> None:
     line(f"added {name} to {path}")
-    if not trial.offered:
+    for remark in trial.remarks:
+        note(f"note: {remark}")
+    if not trial.tools:
         return
-    said = _proposed(Server(command="x"), trial)
-    table(
-        ("TOOL", "SAYS THAT IT DOES", "PIN"),
-        [
-            (tool, "nothing said" if effects is None else ", ".join(effects) or "nothing", pin)
-            for (tool, effects), pin in zip(said.items(), _pins(trial).values(), strict=True)
-        ],
-    )
+    rows = [
+        (tool, "nothing said" if shown.effects is None else ", ".join(shown.effects) or "nothing", shown.pin)
+        for tool, shown in trial.tools.items()
+    ]
+    table(("TOOL", "SAYS THAT IT DOES", "PIN"), rows)
     if not accept:
         line("Each asks before it runs, until you take the # from its line under effects, or write there what it does.")

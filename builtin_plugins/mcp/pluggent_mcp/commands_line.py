@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pluggent_mcp.foreign import near
+
 Add = Callable[[argparse.ArgumentParser], object]
 
 
@@ -16,6 +18,8 @@ class Part(NamedTuple):
     more: str
     examples: Sequence[str]
     configure: Add
+    usage: str = ""
+    """How it is typed, where argparse cannot know."""
 
 
 def _json(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +43,9 @@ def _tools(parser: argparse.ArgumentParser) -> None:
 def _call(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="of a server")
     parser.add_argument("tool", metavar="TOOL", help="as the server calls it")
-    parser.add_argument("words", nargs="*", metavar="ARGUMENT", help="KEY=VALUE, KEY:=JSON, or one JSON object")
+    parser.add_argument(
+        "words", nargs="*", default=[], metavar="ARGUMENT", help="KEY=VALUE, KEY:=JSON, or one JSON object"
+    )
     _json(parser)
 
 
@@ -57,6 +63,18 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 def _remove(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="of a server in your settings")
+
+
+def _login(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", metavar="NAME", help="of a server with oauth in its settings")
+    add("--no-browser", action="store_true", help="open none, only say what is to be opened")
+    add("--scope", action="append", default=[], metavar="SCOPE", help="ask for this too; may be repeated")
+    add("--timeout", type=float, default=300.0, metavar="S", help="seconds to wait for you (default: 300)")
+
+
+def _logout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of a server")
 
 
 def _serve(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +100,10 @@ PARTS: Mapping[str, Part] = {
         _test,
     ),
     "tools": Part(
-        "the tools of a server, what they do, and which of them ask", "", ("pluggent mcp tools files",), _tools
+        "the tools of a server, what they do, and which of them ask",
+        "x:mcp-write is what changes something that nobody has named: inside the server, and it destroys nothing.",
+        ("pluggent mcp tools files",),
+        _tools,
     ),
     "call": Part(
         "call a tool of a server",
@@ -97,15 +118,31 @@ PARTS: Mapping[str, Part] = {
     "add": Part(
         "write a server into your settings",
         "It is started once, to see its tools. What it says of them is written beside their names as a comment:\n"
-        "take away the # where it is true. Definitions are pinned: a tool that changes is left out until you look.",
+        "take away the # where it is true. Definitions are pinned: a tool that changes is left out until you look.\n"
+        "x:mcp-write is what changes something that nobody has named: inside the server, and it destroys nothing.",
         (
             "pluggent mcp add time -- mcp-server-time --local-timezone Europe/Oslo",
             "pluggent mcp add issues https://mcp.example.com/mcp --header 'Authorization=Bearer ${ISSUES_TOKEN}'",
             "pluggent mcp add --from .mcp.json files time",
         ),
         _add,
+        "pluggent mcp add [OPTIONS] NAME URL\n"
+        "       pluggent mcp add [OPTIONS] NAME -- COMMAND [ARGUMENT ...]\n"
+        "       pluggent mcp add [OPTIONS] --from FILE [NAME ...]",
     ),
     "remove": Part("take a server out of your settings", "", ("pluggent mcp remove time",), _remove),
+    "login": Part(
+        "log in to a server that wants it (OAuth), in a browser",
+        "Only this command opens a browser. The tokens are kept for this server at this address, and renewed.",
+        ("pluggent mcp login issues", "pluggent mcp login issues --no-browser"),
+        _login,
+    ),
+    "logout": Part(
+        "forget the login to a server, here and at its authorization server",
+        "",
+        ("pluggent mcp logout issues",),
+        _logout,
+    ),
     "serve": Part(
         "let other hosts use tools, resources and prompts of this one, under its policies",
         "Over stdin and stdout, for a host that starts this command; or over HTTP.",
@@ -127,9 +164,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = f"Servers of MCP for this host, and this host as one.\n\ncommands:\n{listed}"
     parser.epilog = "more on one:\n  pluggent mcp add --help"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("what", metavar="COMMAND", choices=tuple(PARTS), help="one of those above")
+    parser.add_argument("what", metavar="COMMAND", type=_command, choices=tuple(PARTS), help="one of those above")
     rest = parser.add_argument("rest", nargs=argparse.REMAINDER, action=_Rest, metavar="ARGUMENT", help="its own")
     rest.required = False  # Python 3.11 and 3.12 want it named, although it may be nothing
+
+
+def _command(word: str) -> str:
+    if word not in PARTS and (meant := near(word, PARTS)):
+        raise argparse.ArgumentTypeError(f"invalid choice: {word!r} (did you mean '{meant}'?)")
+    return word
 
 
 class _Rest(argparse.Action):
@@ -153,7 +196,9 @@ class _Rest(argparse.Action):
 def _parser(kind: type[argparse.ArgumentParser], name: str, part: Part) -> argparse.ArgumentParser:
     said = part.help[0].upper() + part.help[1:] + "."
     examples = "\n".join(("examples:", *(f"  {line}" for line in part.examples)))
-    made = kind(prog=name, usage=None, description="\n".join((said, *filter(None, (part.more,)))), epilog=examples)
+    made = kind(
+        prog=name, usage=part.usage or None, description="\n".join((said, *filter(None, (part.more,)))), epilog=examples
+    )
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.add_argument(
         "-h", "--help", action="help", help="show this help"

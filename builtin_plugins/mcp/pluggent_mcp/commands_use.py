@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from pluggent_hookspecs import (
@@ -14,69 +16,101 @@ from pluggent_hookspecs import (
     Json,
     PluggentError,
     Text,
+    ToolError,
     ToolErrorKind,
     ToolOutput,
     thaw,
 )
 
-from pluggent_mcp.commands_list import chosen
+from pluggent_mcp.commands_list import chosen, meant
 from pluggent_mcp.naming import SEPARATOR, prefixes, tool_name
 from pluggent_mcp.printing import document, line, note, table
 from pluggent_mcp.reading import servers_of
+from pluggent_mcp.remarks import remarks
 from pluggent_mcp.settings import Server, Settings
+from pluggent_mcp.settings_file import SECTION
+from pluggent_mcp.settings_text import bare_or_quoted
 
 FAILED = 1
 DENIED = 3
 USAGE = 2
 ORIGIN = "cli"
+HOST_LOG = "pluggent.tools"
+"""Where the host says which sources failed."""
+EFFECTS = "[effects]"
+"""What the host names where a call asks for want of the effects of its tool."""
 
 _CODES = {ToolErrorKind.DENIED: DENIED, ToolErrorKind.WITHHELD: DENIED, ToolErrorKind.ARGUMENTS: USAGE}
 
 
 async def run(options: argparse.Namespace, operations: HostOperations, settings: Settings) -> int:
-    """List a server's tools, or call one. Raises ConfigError and PluginError."""
+    """List a server's tools, or call one. Raises ConfigError, PluginError, and ToolError for a server that fails."""
     where = f"pluggent mcp {options.what}"
     server = chosen(settings, options.name, where)
     prefix = prefixes({name: each for name, each in servers_of(settings).items() if each.used})[options.name]
-    found = await _tools(operations, prefix, options.name, server)
-    if options.what == "tools":
-        return _listed(options, found)
-    wanted = tool_name(prefix, options.tool)
-    if wanted not in found:
-        have = ", ".join(sorted(name.removeprefix(f"{prefix}{SEPARATOR}") for name in found)) or "none"
-        raise ConfigError(where, [f"the server {options.name!r} has no tool {options.tool!r}; it has: {have}"])
-    return await _called(options, operations, found[wanted], where)
+    with remarks(options.name) as remarked:
+        found = await _tools(operations, prefix, options.name, server)
+        if options.what == "tools":
+            return _listed(options, found, remarked.said)
+        wanted = tool_name(prefix, options.tool)
+        if wanted not in found:
+            have = {name.removeprefix(f"{prefix}{SEPARATOR}"): tool for name, tool in found.items()}
+            unknown = f"the server {options.name!r} has no tool {options.tool!r}"
+            raise ConfigError(where, [unknown + meant(options.tool, have, "it has")])
+        return await _called(options, operations, found[wanted], _where_said(options, settings))
 
 
 async def _tools(operations: HostOperations, prefix: str, name: str, server: Server) -> Mapping[str, HostTool]:
     pattern = f"{prefix}{SEPARATOR}*"
     try:
-        found = await operations.tools(pattern)
+        with _unsaid(name):
+            found = await operations.tools(pattern)
     except PluggentError as error:
         # The host says that there are none; why there are none the server's own start says.
-        from pluggent_mcp.trial import tried  # the SDK, a second
+        from pluggent_mcp.trying import tried  # the SDK, a second
 
         trial = await tried(name, server)
         if trial.problem:
-            raise ConfigError(f"MCP server '{name}'", [trial.problem]) from error
-        raise
+            raise ToolError(f"MCP server '{name}': {trial.problem}") from error
+        if trial.tools:
+            raise
+        return {}
     return {tool.spec.name: tool for tool in found}
 
 
-def _listed(options: argparse.Namespace, found: Mapping[str, HostTool]) -> int:
+@contextmanager
+def _unsaid(name: str) -> Generator[None]:
+    """Have the host not warn of the server *name* meanwhile: what is wrong with it is the error that follows."""
+    log = logging.getLogger(HOST_LOG)
+    source = f"in its source '{name}'"
+
+    def others(record: logging.LogRecord) -> bool:
+        return source not in record.getMessage()
+
+    log.addFilter(others)
+    try:
+        yield
+    finally:
+        log.removeFilter(others)
+
+
+def _listed(options: argparse.Namespace, found: Mapping[str, HostTool], remarked: Sequence[str]) -> int:
     tools = [found[name] for name in sorted(found)]
     if options.json:
-        document({"tools": [_facts(tool) for tool in tools]})
-    elif tools:
+        document({"tools": [_facts(tool) for tool in tools], "remarks": list(remarked)})
+        return 0
+    if tools:
         table(("TOOL", "EFFECTS", "CALLS", "DESCRIPTION"), [_row(tool) for tool in tools])
     else:
         line("it has no tools")
+    for remark in remarked:
+        note(f"note: {remark}")
     return 0
 
 
 def _row(tool: HostTool) -> tuple[str, ...]:
     says = tool.spec.description.partition("] ")[2] or tool.spec.description
-    return (tool.spec.name, _effects(tool), tool.calls, says.partition("\n")[0][:60])
+    return (tool.spec.name, _effects(tool), tool.calls, says.partition("\n")[0])
 
 
 def _effects(tool: HostTool) -> str:
@@ -98,26 +132,39 @@ def _facts(tool: HostTool) -> dict[str, Any]:
 # ---- call --------------------------------------------------------------------------------
 
 
-async def _called(options: argparse.Namespace, operations: HostOperations, tool: HostTool, where: str) -> int:
-    arguments = read_arguments(options.words, tool.spec.parameters, where)
+async def _called(options: argparse.Namespace, operations: HostOperations, tool: HostTool, where_said: str) -> int:
+    arguments = read_arguments(options.words, tool.spec.parameters, "pluggent mcp call")
     done = await operations.call_tool(tool.spec.name, arguments, origin=ORIGIN)
     output = done.output
-    text = "".join(_texts(output))
+    text = _text(output)
     if options.json:
         document({"tool": tool.spec.name, "failed": output.is_error, "result": text, "data": thaw(output.data)})
     elif output.is_error:
         note(text)
+        if EFFECTS in text and tool.effects is None:
+            note(where_said)
     else:
         line(text)
     return (_CODES.get(done.outcome, FAILED) if done.outcome else FAILED) if output.is_error else 0
 
 
-def _texts(output: ToolOutput) -> Iterator[str]:
+def _text(output: ToolOutput) -> str:
+    """Return the output as text, each part in lines of its own."""
     if isinstance(output.for_model, str):
-        yield output.for_model
-        return
-    for part in output.for_model:
-        yield part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]"
+        return output.for_model
+    return "\n".join(
+        part.text.removesuffix("\n") if isinstance(part, Text) else f"[{type(part).__name__.lower()}]"
+        for part in output.for_model
+    )
+
+
+def _where_said(options: argparse.Namespace, settings: Settings) -> str:
+    """Return where the operator says, beside a server, what its tool does."""
+    if options.name not in settings.mcpServers:
+        return f'Or beside the server, in {settings.file}: "effects": {{{json.dumps(options.tool)}: [...]}}'
+    path = ".".join(map(bare_or_quoted, (*SECTION, options.name, "effects")))
+    where = f"[{path}] {bare_or_quoted(options.tool)} = [...]"
+    return f"Or beside the server, where `pluggent mcp add` writes as a comment what it says of itself: {where}"
 
 
 def read_arguments(words: Sequence[str], schema: Mapping[str, Json], where: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pluggent_hookspecs import ConfigError, ToolContext, ToolError, ToolErrorKin
 from pluggent_mcp import content
 from pluggent_mcp.asked import Asked
 from pluggent_mcp.life import Life
+from pluggent_mcp.oauth_words import WANTS_LOGIN
 from pluggent_mcp.offered import Offered, changes, shown
 from pluggent_mcp.quiet import speaking
 from pluggent_mcp.references import resolved
@@ -40,6 +41,8 @@ GOODBYE_S = 0.4
 CLOSED = "Connection closed"
 BROKEN = "SSE stream"
 """What the SDK says of a connection, and of the stream of one answer, that ended."""
+REFUSED = "Server returned an error response"
+"""What the SDK says where a server answers with an error of HTTP and of nothing else."""
 FORGOTTEN = "Session terminated"
 """What the SDK says where a server answers 404."""
 
@@ -234,6 +237,8 @@ class Connection:
 
     async def _failed(self, life: Life, error: Exception) -> ToolError:
         """Return what to tell of *error*: an outcome that is not known is said to be so."""
+        if life.link.login:
+            return self._error(life.link.login)  # it was refused, so nothing has happened
         if isinstance(error, MCPError):
             said = error.error.message
             if said == CLOSED:
@@ -243,8 +248,10 @@ class Connection:
             if life.over or (error.error.code == CONNECTION_CLOSED and said.startswith(BROKEN)):
                 why = life.link.explained if life.over else said
                 return self._error(f"{why}. The call may have taken effect", ToolErrorKind.OUTCOME_UNKNOWN)
-            return self._error(f"it refused: {shown(said)} ({error.error.code})")
+            how = f". {life.link.refusal}" if said == REFUSED else ""
+            return self._error(f"it refused: {shown(said)} ({error.error.code}){how}")
         return self._error(f"its answer cannot be used: {shown(str(error))}", ToolErrorKind.RESULT)
 
     def _error(self, why: str, kind: ToolErrorKind = ToolErrorKind.FAILED) -> ServerError:
-        return ServerError(f"MCP server '{self.name}': {why}", kind=kind)
+        colon = "" if why.startswith(WANTS_LOGIN) else ":"
+        return ServerError(f"MCP server '{self.name}'{colon} {why}", kind=kind)

@@ -8,28 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import os
-from asyncio.subprocess import Process as Child
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, cast
 
 import anyio
+from anyio.abc import TaskGroup
 from mcp.client.client import Client
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types import Implementation, LoggingMessageNotificationParams, ToolListChangedNotification
+from mcp_types import (
+    EmptyResult,
+    Implementation,
+    LoggingMessageNotificationParams,
+    SetLevelRequest,
+    SetLevelRequestParams,
+    ToolListChangedNotification,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from pluggent_mcp.asked import Asked
+from pluggent_mcp.failures import unreachable
 from pluggent_mcp.kin import new_mark
 from pluggent_mcp.link import LONGEST_LINE, Link
+from pluggent_mcp.logs import entry, part, wanted
 from pluggent_mcp.offered import ListingError, Offered, offered_by
-from pluggent_mcp.process import StartError, started, stop
+from pluggent_mcp.process import Child, StartError, started, stop
 from pluggent_mcp.quiet import SPEAKING, keep_aside
-from pluggent_mcp.remote import transport
-from pluggent_mcp.settings import Server
+from pluggent_mcp.remote import Signing, send_unsigned, transport
+from pluggent_mcp.settings import OFF, Server
 from pluggent_mcp.stdio import spoken_to
 from pluggent_mcp.wire import Wire
 
@@ -84,39 +94,57 @@ class Life:
         self.give_up(f"it did not start within {self._server.start_timeout_s:g} s (start_timeout_s)")
 
     async def _live(self) -> None:
-        wire: Wire | None = None
         try:
             async with AsyncExitStack() as stack:
-                wire = Wire(await self._transport(stack), self.link)
-                self._reach("started")
-                client = await stack.enter_async_context(self._made(wire))
-                wire.version = client.protocol_version
-                self._reach("greeted")
-                self.offered = await offered_by(client, self._server, self.link, wire.outputs)
-                self._client = client
-                self._reach("listed")
-                self._late.cancel()
-                self.settled.set()
-                await self._follow(client, wire)
-        except Exception as error:  # noqa: BLE001 (the SDK, a server or a socket: it ends this life and no other)
-            asked = self._child is not None and self._server.protocol == "auto"
-            self.took_offence = asked and wire is not None and wire.version is None
+                await self._serve(stack)
+        except Exception as error:  # noqa: BLE001 (nothing that goes wrong in stopping it harms another one)
             self.link.end(why(error))
         finally:
             self._late.cancel()
             self.link.end("it was ended")
             self.settled.set()
 
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        """Be of use until the end, and tell that at once: to stop what is left on *stack* takes a while."""
+        wire: Wire | None = None
+        try:
+            wire = Wire(await self._transport(stack), self.link)
+            self._reach("started")
+            async with self._made(wire) as client, anyio.create_task_group() as tasks:
+                wire.version = client.protocol_version
+                self._reach("greeted")
+                tasks.start_soon(self._ask_for_logs, client)
+                self.offered = await offered_by(client, self._server, self.link, wire.outputs)
+                self._client = client
+                self._reach("listed")
+                self._late.cancel()
+                self.settled.set()
+                await self._follow(client, wire, tasks)
+        except Exception as error:  # noqa: BLE001 (the SDK, a server or a socket: it ends this life and no other)
+            asked = self._child is not None and self._server.protocol == "auto"
+            self.took_offence = asked and wire is not None and wire.version is None
+            self.link.end(why(error))
+            if not self.took_offence:  # otherwise it is started again, and not beside itself
+                self.settled.set()
+
     def _reach(self, what: str) -> None:
         self.reached[what] = asyncio.get_running_loop().time()
 
     async def _transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         if self._server.kind != "stdio":
-            return transport(self._server, self.link)
+            return transport(self._server, self.link, self._signing())
         mark = new_mark()
         child = self._child = await started(self._server, os.environ, mark)
         stack.push_async_callback(stop, child, self._server.stop_timeout_s, mark)
         return spoken_to(child, self.link, self._server.max_message_bytes, self._server.call_timeout_s)
+
+    def _signing(self) -> Signing:
+        if self._server.login is None:
+            return send_unsigned
+        # Only for servers that people log in to.
+        from pluggent_mcp.oauth_tokens import Tokens
+
+        return Tokens(self._server, self._server.login, self.link, os.environ).sent
 
     def _made(self, wire: Wire) -> Client:
         return Client(
@@ -128,14 +156,33 @@ class Life:
             elicitation_callback=self._asked.elicit,
             list_roots_callback=self._asked.roots,
             logging_callback=self._logged,
+            log_level=None if self._server.log_level == OFF else self._server.log_level,
             message_handler=self._noticed,
         )
 
     # ---- what the server says by itself --------------------------------------------------
 
+    async def _ask_for_logs(self, client: Client) -> None:
+        """Say from which level on the server shall log. In the newest protocol each request says so."""
+        level = self._server.log_level
+        modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if level == OFF or modern or client.server_capabilities.logging is None:
+            return
+        try:
+            async with asyncio.timeout(self._server.start_timeout_s):
+                request = SetLevelRequest(params=SetLevelRequestParams(level=level))
+                await client.session.send_request(request, EmptyResult)
+        except (MCPError, TimeoutError, ValueError) as error:
+            self.link.log.debug("it logs as it likes: %s", why(error))
+
     async def _logged(self, params: LoggingMessageNotificationParams) -> None:
-        # What a server logs may hold anything, so it is for those alone who debug.
-        self.link.log.debug("log %s: %s", params.level, self.link.shown(str(params.data)[:LONGEST_LINE].encode()))
+        call = self._asked.context
+        if call is not None and wanted(params.level, self._server.log_level):
+            message, data = entry(params.data, self.link)
+            call.log(params.level, message, logger=part(params.logger, self.link), data=data)
+        if self.link.log.isEnabledFor(logging.DEBUG):
+            # For which call it is nobody knows, so it is for those alone who debug.
+            self.link.log.debug("log %s: %s", params.level, self.link.shown(str(params.data)[:LONGEST_LINE].encode()))
 
     async def _noticed(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
@@ -143,14 +190,13 @@ class Life:
         elif isinstance(message, Exception):
             self.link.log.debug("the transport says: %s", type(message).__name__)
 
-    async def _follow(self, client: Client, wire: Wire) -> None:
+    async def _follow(self, client: Client, wire: Wire, tasks: TaskGroup) -> None:
         """Keep the list of tools up to date until the end."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._relist, client, wire)
-            if client.protocol_version in MODERN_PROTOCOL_VERSIONS and client.server_capabilities.tools is not None:
-                tasks.start_soon(self._subscribe, client)
-            await self.link.ended.wait()
-            tasks.cancel_scope.cancel()
+        tasks.start_soon(self._relist, client, wire)
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS and client.server_capabilities.tools is not None:
+            tasks.start_soon(self._subscribe, client)
+        await self.link.ended.wait()
+        tasks.cancel_scope.cancel()
 
     async def _relist(self, client: Client, wire: Wire) -> None:
         while True:
@@ -185,4 +231,7 @@ def why(error: BaseException) -> str:
         return str(error)
     if isinstance(error, MCPError):
         return f"it says: {error.error.message}"
-    return f"{type(error).__name__}: {error}"
+    if words := unreachable(error):
+        return words
+    # The first line: behind it the HTTP library links to an encyclopedia.
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
+from pluggent_mcp.oauth_words import wants_login, wants_more
 from pluggent_mcp.settings import Server
 
 KEPT_BYTES = 8_192
@@ -16,6 +17,13 @@ SHOWN = 1_000
 LONGEST_LINE = 2_000
 """Characters of one line in a log."""
 SHORTEST_SECRET = 8
+REFUSING = 400
+"""The first of HTTP's numbers for what went wrong."""
+UNAUTHORIZED = 401
+FORBIDDEN = 403
+HOW_TO_SIGN = 'headers = { Authorization = "Bearer ${TOKEN}" }'
+HOW_TO_LOG_IN = "oauth = true"
+LONGEST_CHALLENGE = 200
 
 
 class Link:
@@ -30,7 +38,14 @@ class Link:
         self.log = logging.getLogger(f"pluggent.mcp.{name}")
         self.ended = asyncio.Event()
         self.fault = ""
-        self.status = 0
+        self.status = self._refused = 0
+        self.login = ""
+        """What a person has to do before this server can be used, where that is what is missing."""
+        self._more = ""
+        """What a person has to do before more of it can be used."""
+        self._challenge = ""
+        self._logs_in = server.login is not None
+        self._signed = any(name.lower() == "authorization" for name in server.headers)
         self._told = told
         self._junk = b""
         self._said: deque[bytes] = deque()
@@ -44,6 +59,11 @@ class Link:
             self.fault = why
             self.ended.set()
             self._told()
+
+    def end_for_login(self, what: str) -> None:
+        """Have it ended because a person has to do something first."""
+        self.login = self.login or what
+        self.end(what)
 
     def said(self, data: bytes) -> None:
         """Keep what the server wrote to stderr."""
@@ -60,16 +80,42 @@ class Link:
         if self.log.isEnabledFor(logging.DEBUG):
             self.log.debug("not a message: %s", self.shown(line[:LONGEST_LINE]))
 
-    def answered(self, status: int) -> None:
-        """Keep how the server answered over HTTP."""
+    def answered(self, status: int, challenge: str = "") -> None:
+        """Keep how the server answered over HTTP, and what it wants to know of who asks."""
         self.status = status
+        if status >= REFUSING:
+            self._refused, self._challenge = status, challenge
+        if status == FORBIDDEN and self._logs_in:
+            self._more = wants_more(self.server, challenge)
+        elif status < REFUSING:
+            self._more = ""
+
+    @property
+    def refusal(self) -> str:
+        """The last answer over HTTP that was an error, and what to do about it; empty if there was none."""
+        if not self._refused:
+            return ""
+        said = f"Its last answer was HTTP {self._refused}"
+        if self._more:
+            return f"It {self._more}"
+        if self._refused != UNAUTHORIZED:
+            return said
+        if self._signed:
+            said += ": it does not take the Authorization that its headers hold. Give it another token"
+        else:
+            said += f": it wants a token. Write {HOW_TO_SIGN} into its settings"
+        wants = shortened(self.shown(self._challenge.encode(errors="replace")))
+        oauth = f"; or, in its place, {HOW_TO_LOG_IN}: it then {wants_login(self.server)}"
+        return said + oauth + (f". It wants: {wants}" if wants else "")
 
     @property
     def explained(self) -> str:
         """The reason of its end, with what the server itself had to say."""
+        if self.login:
+            return self.login
         parts = [self.shown(self.fault.encode(errors="replace"))]
-        if self.status >= 400:  # noqa: PLR2004 (HTTP's)
-            parts.append(f"Its last answer was HTTP {self.status}")
+        if self.status >= REFUSING:
+            parts.append(self.refusal)
         if junk := self.shown(self._junk):
             parts.append(f"It wrote to stdout what is no message: {junk!r}")
         if stderr := self.shown(b"".join(self._said))[-SHOWN:]:
@@ -82,6 +128,11 @@ class Link:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def shortened(text: str) -> str:
+    """Return *text* in one line that can be printed, and not a long one."""
+    return "".join(char if char.isprintable() else " " for char in text[:LONGEST_CHALLENGE])
 
 
 def _secrets(values: Iterable[str]) -> Iterable[str]:

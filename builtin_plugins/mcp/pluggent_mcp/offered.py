@@ -62,7 +62,7 @@ async def offered_by(
     found: dict[str, Offered] = {}
     for tool in await _listed(client, server):
         if tool.name in found:
-            link.log.warning("MCP server '%s': lists '%s' twice; the first stands", link.server, tool.name[:100])
+            link.log.info("MCP server '%s': lists '%s' twice; the first stands", link.server, tool.name[:100])
         elif allowed(server, tool.name):
             offer = _offered(tool, link, outputs.get(tool.name))
             if offer is not None and _pinned(offer, server, link):
@@ -166,7 +166,7 @@ async def _listed(client: Client, server: Server) -> list[Tool]:
 def _offered(tool: Tool, link: Link, output: dict[str, Any] | None) -> Offered | None:
     problem = _problem(tool)
     if problem:
-        link.log.warning("MCP server '%s': its tool %r is left out: %s", link.server, tool.name[:100], problem)
+        link.log.info("MCP server '%s': its tool %r is left out: %s", link.server, tool.name[:100], problem)
         return None
     hints = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
     definition = [tool.name, tool.description, tool.input_schema, hints]
@@ -181,7 +181,7 @@ def _result(tool: str, schema: dict[str, Any] | None, link: Link) -> jsonschema_
     try:
         return jsonschema_rs.validator_for(_known_draft(schema), retriever=_not_fetched)
     except ValueError as error:
-        link.log.warning(
+        link.log.info(
             "MCP server '%s': results of its tool %r are not checked, their schema is none: %s",
             link.server, tool[:100], shown(str(error), 300),
         )  # fmt: skip

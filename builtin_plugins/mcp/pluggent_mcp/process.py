@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from asyncio.subprocess import PIPE, Process as Child
+from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -28,8 +28,37 @@ LOOK_S = 0.02
 """How often a group is looked at that is about to end; nobody tells when a grandchild does."""
 
 
+READ_BYTES = 65_536
+"""What is read of a pipe ahead, before who writes into it has to wait; twice as much at most."""
+
+
 class StartError(Exception):
     """The process could not be started."""
+
+
+class _Told(SubprocessStreamProtocol):
+    """Hears of the end of a process when it ends. Process.wait() waits for its pipes too, which others may hold."""
+
+    def __init__(self) -> None:
+        super().__init__(READ_BYTES, asyncio.get_running_loop())
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
+
+
+class Child(Process):
+    """A process of ours. ``exited`` is set when it has ended itself, whoever holds its pipes open."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, told: _Told) -> None:
+        super().__init__(transport, told, asyncio.get_running_loop())
+        self.exited = told.exited
+        self._pipes = transport
+
+    def close(self) -> None:
+        """Close its pipes on our side: who reads them finds their end."""
+        self._pipes.close()
 
 
 def environment(server: Server, environ: Mapping[str, str], mark: str) -> dict[str, str]:
@@ -47,10 +76,11 @@ async def started(server: Server, environ: Mapping[str, str], mark: str) -> Chil
     """Start *server*'s command in a group of its own. Raises StartError saying what to do."""
     _check_folder(server.cwd)
     try:
-        return await asyncio.create_subprocess_exec(
-            server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+        transport, told = await asyncio.get_running_loop().subprocess_exec(
+            _Told, server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
             cwd=server.cwd or None, env=environment(server, environ, mark), start_new_session=True,
         )  # fmt: skip
+        return Child(transport, told)
     except FileNotFoundError:
         raise StartError(f"there is no command {server.command!r}; install it, or give its whole path") from None
     except (OSError, ValueError) as error:
@@ -87,10 +117,7 @@ async def stop(child: Child, grace_s: float, mark: str) -> None:
     finally:
         if not over:  # also where the waits above are cancelled nothing stays behind
             _kill_what_is_left(child, kin)
-        # Nothing public closes pipes that a grandchild in a session of its own still holds.
-        transport = getattr(child, "_transport", None)
-        if transport is not None:
-            transport.close()
+        child.close()
 
 
 def _kill_what_is_left(child: Child, kin: Kin) -> None:
@@ -103,10 +130,9 @@ def _kill_what_is_left(child: Child, kin: Kin) -> None:
 
 async def _exited(child: Child, limit_s: float) -> None:
     """Wait for the process itself. Not for its pipes, which a grandchild may hold open."""
-    for _ in range(max(1, round(limit_s / LOOK_S))):
-        if child.returncode is not None:
-            return
-        await asyncio.sleep(LOOK_S)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await child.exited.wait()
 
 
 async def _gone(child: Child, kin: Kin, limit_s: float) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import ConfigError
 
+from pluggent_mcp.foreign import SILENT, misread, misread_at_top, type_of
+from pluggent_mcp.oauth_settings import in_file, problem_in_file
 from pluggent_mcp.settings import Server, Settings, name_problems
 
 MAX_BYTES = 1 << 20
-
-FOREIGN = frozenset({"alwaysAllow", "autoApprove", "description", "timeout"})
-"""What other hosts read in the same file and we do not: it approves nothing here, and nothing is lost by it."""
 
 _WORDS: Mapping[type, str] = {
     str: "text",
@@ -32,6 +30,7 @@ _KINDS: Mapping[str, type] = {
     **dict.fromkeys(("start_timeout_s", "call_timeout_s", "stop_timeout_s"), float),
     **dict.fromkeys(("max_message_bytes", "max_tools"), int),
 }
+_KNOWN = tuple(field.name for field in attrs.fields(Server))
 _LISTS = ("args", "allow", "block")
 _TABLES = ("env", "headers", "pins")
 
@@ -41,21 +40,30 @@ def servers_of(settings: Settings) -> Mapping[str, Server]:
     return {**({} if settings.file is None else read_servers(settings.file.expanduser())), **settings.mcpServers}
 
 
+def aside_of(settings: Settings) -> list[str]:
+    """Return what is left aside in the file of *settings*, in words. Raises ConfigError if it cannot be read."""
+    return [] if settings.file is None else aside_in(read_document(settings.file.expanduser()))
+
+
 def read_servers(file: Path) -> Mapping[str, Server]:
     """Return the servers in *file*. Raises ConfigError naming every problem with its path."""
+    servers, problems = servers_in(read_document(file))
+    if problems:
+        raise ConfigError(str(file), problems)
+    return servers
+
+
+def read_document(file: Path) -> Any:
+    """Return what *file* holds. Raises ConfigError for one that cannot be read, is too long, or is no JSON."""
     try:
         with file.open("rb") as opened:
             text = opened.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
             raise ConfigError(str(file), [f"longer than {MAX_BYTES:,} bytes"])
-        document: Any = json.loads(text)
+        return json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
         raise ConfigError(str(file), [f"cannot be read: {why}"]) from error
-    servers, problems = servers_in(document)
-    if problems:
-        raise ConfigError(str(file), problems)
-    return servers
 
 
 def servers_in(document: Any) -> tuple[Mapping[str, Server], list[str]]:
@@ -67,9 +75,8 @@ def servers_in(document: Any) -> tuple[Mapping[str, Server], list[str]]:
     if not isinstance(document, dict):
         return {}, ['expected {"mcpServers": {...}}']
     table = cast("dict[str, Any]", document)
-    problems = [
-        f"{key}: unknown{_nearest(key, ['mcpServers'])}" for key in table if key not in ("mcpServers", "$schema")
-    ]
+    unknown = {key: misread_at_top(key, value) for key, value in table.items() if key not in ("mcpServers", "$schema")}
+    problems = [f"{key}: {problem}" for key, problem in unknown.items() if problem]
     listed: Any = table.get("mcpServers")
     if not isinstance(listed, dict):
         return {}, [*problems, f"mcpServers: {_expected(dict, listed)}"]
@@ -80,25 +87,45 @@ def servers_in(document: Any) -> tuple[Mapping[str, Server], list[str]]:
         wrong = [f"mcpServers.{name}{problem}" for problem in _wrong(value)]
         try:
             if not wrong:
-                found[name] = Server(**{key: item for key, item in value.items() if key not in FOREIGN})
+                found[name] = Server(**_understood(value))
         except (TypeError, ValueError) as error:
             wrong = [f"mcpServers.{name}: {error.args[0]}"]
         problems += wrong
     return found, problems
 
 
+def aside_in(document: Any) -> list[str]:
+    """Return in words what is left aside of the servers in *document*, in which there are no problems.
+
+    >>> aside_in({"mcpServers": {"time": {"command": "mcp-server-time", "icon": "clock.png"}}})
+    ['mcpServers.time.icon: left aside, for nothing here knows it']
+    """
+    return [
+        f"mcpServers.{name}.{key}: left aside, for nothing here knows it"
+        for name, entry in document["mcpServers"].items()
+        for key in entry
+        if key not in _KNOWN and key not in SILENT
+    ]
+
+
+def _understood(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of *entry* what a Server knows; what is null is not given."""
+    known = {key: value for key, value in entry.items() if key in _KNOWN and value is not None}
+    if "oauth" in known:
+        known["oauth"] = in_file(known["oauth"])
+    return {**known, "type": type_of(known["type"])} if "type" in known else known
+
+
 def _wrong(value: Any) -> Iterator[str]:
     if not isinstance(value, dict):
         yield f": {_expected(dict, value)}"
         return
-    known = [field.name for field in attrs.fields(Server)]
-    for key, item in cast("dict[str, Any]", value).items():
-        if key in FOREIGN:
-            continue
-        if key not in known:
-            yield f".{key}: unknown{_nearest(key, known)}"
-        else:
-            yield from _unfit(key, item)
+    entry = cast("dict[str, Any]", value)
+    for key, item in entry.items():
+        if key in _KNOWN:
+            yield from () if item is None else _unfit(key, item)
+        elif key not in SILENT and (problem := misread(key, item, entry, _KNOWN)):
+            yield f".{key}: {problem}"
 
 
 def _unfit(key: str, item: Any) -> Iterator[str]:
@@ -107,6 +134,8 @@ def _unfit(key: str, item: Any) -> Iterator[str]:
         yield from () if fits else (f".{key}: {_expected(_KINDS[key], item)}",)
     elif key in _LISTS:
         yield from _no_texts(key, item)
+    elif key == "oauth":
+        yield from (f".oauth{problem}" for problem in filter(None, (problem_in_file(item),)))
     elif not isinstance(item, dict):
         yield f".{key}: {_expected(dict, item)}"
     else:
@@ -129,8 +158,3 @@ def _no_texts(key: str, items: Any) -> Iterator[str]:
 def _expected(wanted: type, value: object) -> str:
     given = "nothing" if value is None else _WORDS.get(type(value), type(value).__name__)
     return f"expected {_WORDS[wanted]}, got {given}"
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, sorted(known), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""

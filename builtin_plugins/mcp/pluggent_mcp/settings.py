@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import attrs
 from pluggent_hookspecs import LOG_LEVELS, Effect
 
+from pluggent_mcp.oauth_settings import OAuth, safe
 from pluggent_mcp.serving_settings import Serving
 
 Kind = Literal["", "stdio", "http", "streamable-http", "sse"]
@@ -96,6 +97,8 @@ class Server:
     cwd: str = ""
     url: str = attrs.field(default="", validator=_check_url, repr=False)
     headers: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_texts, repr=False)
+    oauth: bool | OAuth = False
+    """Whether a person logs in to it (``pluggent mcp login``), and how; see OAuth."""
     enabled: bool = True
     disabled: bool = False
     """As other hosts write it; either word switches the server off."""
@@ -134,6 +137,26 @@ class Server:
             raise ValueError(f"type {self.type!r} has no command, but a url")
         if self.url and self.type == "stdio":
             raise ValueError("type 'stdio' has no url, but a command")
+        if problem := self._no_login():
+            raise ValueError(f"oauth: {problem}")
+
+    def _no_login(self) -> str:
+        if self.login is None:
+            return ""
+        if not self.url:
+            return "a command has no url to log in to"
+        if any(name.lower() == "authorization" for name in self.headers):
+            return "its headers have an Authorization already; take one of them away"
+        if _REFERENCE.search(self.url):
+            return ""
+        if not safe(self.url):
+            return "its url is not https://, so what is sent there could be read on the way"
+        return "its url holds a user and a password; take them away" if "@" in urlsplit(self.url).netloc else ""
+
+    @property
+    def login(self) -> OAuth | None:
+        """How a person logs in to it, None for a server to which nobody does."""
+        return OAuth() if self.oauth is True else self.oauth or None
 
     @property
     def kind(self) -> Literal["stdio", "http", "sse"]:

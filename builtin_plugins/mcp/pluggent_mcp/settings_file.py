@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,6 +79,14 @@ def without_server(text: str, name: str) -> str:
     if not _says(made, _set(tomllib.loads(text), name, None)):
         raise ValueError("it is written in a way in which it cannot be told from the rest")
     return made
+
+
+def edited(path: Path, name: str, how: Callable[..., str], *arguments: str) -> str:
+    """Return what *how*, one of the above, makes of *arguments*. Raises ConfigError where it can make nothing."""
+    try:
+        return how(*arguments)
+    except ValueError as error:
+        raise ConfigError(str(path), [f"mcpServers.{name}: {error}; change it by hand"]) from error
 
 
 def _cut(lines: list[str], path: tuple[str, ...]) -> set[int]:

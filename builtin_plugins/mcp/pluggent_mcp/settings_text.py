@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import attrs
 
+from pluggent_mcp.oauth_settings import OAuth
 from pluggent_mcp.settings import Server
 from pluggent_mcp.settings_file import SECTION
 
@@ -35,14 +36,16 @@ def block(
     now = "abababababababab"
     <BLANKLINE>
     """
-    path = ".".join(map(_key, (*SECTION, name)))
+    path = ".".join(map(bare_or_quoted, (*SECTION, name)))
     parts = ["\n".join((f"[{path}]", *_fields(server)))]
     effects = [*_said(server), *_proposals(server, proposed, accept=accept)]
     if effects:
         parts.append("\n".join((f"[{path}.effects]", *effects)))
     pinned = {**pins, **server.pins}
     if pinned:
-        parts.append("\n".join((f"[{path}.pins]", *(f"{_key(tool)} = {_text(pin)}" for tool, pin in pinned.items()))))
+        parts.append(
+            "\n".join((f"[{path}.pins]", *(f"{bare_or_quoted(tool)} = {_text(pin)}" for tool, pin in pinned.items())))
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -57,7 +60,7 @@ def _fields(server: Server) -> Iterator[str]:
 
 def _said(server: Server) -> Iterator[str]:
     for tool, effects in server.effects.items():
-        yield f"{_key(tool)} = {_value(effects)}"
+        yield f"{bare_or_quoted(tool)} = {_value(effects)}"
 
 
 def _proposals(server: Server, proposed: Mapping[str, tuple[str, ...] | None], *, accept: bool) -> Iterator[str]:
@@ -65,9 +68,9 @@ def _proposals(server: Server, proposed: Mapping[str, tuple[str, ...] | None], *
         if tool in server.effects:
             continue
         if effects is None:
-            yield f'# {_key(tool)} = ["?"]  # it says nothing of itself, so it asks'
+            yield f'# {bare_or_quoted(tool)} = ["?"]  # it says nothing of itself, so it asks'
         else:
-            yield f"{'' if accept else '# '}{_key(tool)} = {_value(effects)}"
+            yield f"{'' if accept else '# '}{bare_or_quoted(tool)} = {_value(effects)}"
 
 
 def _value(value: Any) -> str:
@@ -78,14 +81,20 @@ def _value(value: Any) -> str:
             return repr(value)
         case str():
             return _text(str(value))
+        case OAuth():
+            told = {
+                name: item for name, item in attrs.asdict(value).items() if item
+            }  # a file that has a secret is refused
+            return _value(told or True)
         case Mapping():
             items = cast("Mapping[str, Any]", value).items()
-            return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in items) + " }"
+            return "{ " + ", ".join(f"{bare_or_quoted(key)} = {_value(item)}" for key, item in items) + " }"
         case _:
             return "[" + ", ".join(_value(item) for item in value) + "]"
 
 
-def _key(name: str) -> str:
+def bare_or_quoted(name: str) -> str:
+    """Return *name* as a key of TOML."""
     return name if _BARE.fullmatch(name) else _text(name)
 
 

@@ -8,7 +8,6 @@ a queue between them and the pipes would cost a tenth of a call.
 from __future__ import annotations
 
 import asyncio
-from asyncio.subprocess import Process as Child
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -19,8 +18,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, JSONRPCRequest, jsonrpc_message_adapter
 
 from pluggent_mcp.link import Link
+from pluggent_mcp.process import READ_BYTES, Child
 
-READ_BYTES = 65_536
 MOST_JUNK = 100
 """Lines in a row that are no messages, after which a server is taken for something else."""
 UNREAD_BYTES = 65_536
@@ -28,10 +27,10 @@ MOST_UNREAD_BYTES = 1 << 20
 """What may lie unread, beside what the pipe itself holds, before the sender of a request waits, and of all else."""
 AT_ONCE = 64
 """Lines that are read before the rest of the program has its turn."""
-WATCH_S = 0.5
-"""How often a process is looked at that says nothing."""
 LAST_WORDS_S = 0.5
-"""How long the exit code and the rest of stderr are waited for."""
+"""How long the pipes of a process that has ended are waited for: who it started may hold them open."""
+HALF_CLOSED_S = 2.0
+"""How long a process that has closed a pipe is given to end, before that is the reason."""
 
 
 @asynccontextmanager
@@ -42,12 +41,12 @@ async def spoken_to(
 
     A server may leave what it is sent unread for *patience_s*.
     """
-    silent = asyncio.Event()
+    heard, silent = asyncio.Event(), asyncio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_listen, child, link, silent)
-        tasks.start_soon(_watch, child, link)
+        tasks.start_soon(_watch, child, link, heard, silent)
         try:
-            yield Lines(child, link, max_bytes, silent), Pipe(child, link, patience_s)
+            yield Lines(child, link, max_bytes, heard), Pipe(child, link, patience_s)
         finally:
             tasks.cancel_scope.cancel()
 
@@ -59,24 +58,34 @@ async def _listen(child: Child, link: Link, over: asyncio.Event) -> None:
     over.set()
 
 
-async def _watch(child: Child, link: Link) -> None:
-    """Notice that *child* has ended where its pipes do not: who it started may hold them open."""
-    while child.returncode is None:  # noqa: ASYNC110 (its wait() waits for the pipes too)
-        await asyncio.sleep(WATCH_S)
-    await asyncio.sleep(LAST_WORDS_S)
+async def _watch(child: Child, link: Link, heard: asyncio.Event, silent: asyncio.Event) -> None:
+    """Tell how *child* has ended, once all that it said has been read."""
+    await child.exited.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_WORDS_S):
+            await heard.wait()
+            await silent.wait()
     link.end(_ending(child))
+    child.close()
+
+
+async def _reason(link: Link, otherwise: str) -> None:
+    """Wait for the reason why a pipe is closed: nearly always its process is ending, and *otherwise* it is not."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(HALF_CLOSED_S):
+            await link.ended.wait()
+    link.end(otherwise)
 
 
 class Lines:
-    """The messages that a process writes. *silent* is set when its stderr has ended."""
+    """The messages that a process writes. *heard* is set when there are no more."""
 
-    def __init__(self, child: Child, link: Link, max_bytes: int, silent: asyncio.Event) -> None:
+    def __init__(self, child: Child, link: Link, max_bytes: int, heard: asyncio.Event) -> None:
         assert child.stdout is not None
-        self._child = child
         self._stdout = child.stdout
         self._link = link
         self._max_bytes = max_bytes
-        self._silent = silent
+        self._heard = heard
         self._waiting: deque[bytes] = deque()
         self._pieces: list[bytes] = []
         self._size = 0
@@ -118,9 +127,7 @@ class Lines:
             self._link.end(f"its stdout broke: {error}")
             return
         if not chunk:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.gather(self._child.wait(), self._silent.wait()), LAST_WORDS_S)
-            self._link.end(_ending(self._child))
+            await self._finish()
             return
         self._pieces.append(chunk)
         self._size += len(chunk)
@@ -130,6 +137,15 @@ class Lines:
             self._pieces, self._size = [rest], len(rest)
         elif self._size > self._max_bytes:
             self._too_long()
+
+    async def _finish(self) -> None:
+        """Take a last line that does not end as lines do; without one, wait for the reason of the end."""
+        if self._size:
+            self._waiting.append(b"".join(self._pieces))
+            self._pieces, self._size = [], 0
+            return
+        self._heard.set()
+        await _reason(self._link, "it closed its stdout")
 
     def _taken(self, line: bytes) -> JSONRPCMessage | None:
         if len(line) > self._max_bytes:
@@ -165,6 +181,7 @@ class Pipe:
 
     async def send(self, item: SessionMessage) -> None:
         if self._stdin.is_closing() or self._link.ended.is_set():
+            await _reason(self._link, "it closed its stdin")
             raise anyio.ClosedResourceError
         self._stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         # Who gives a call up must not wait for the server to read that.
@@ -180,7 +197,7 @@ class Pipe:
             self._link.end(f"it did not read what it was sent for {self._patience_s:g} s")
             raise anyio.BrokenResourceError from None
         except OSError as error:
-            # It does not read any more. Whether it has ended, and how, who reads from it will see.
+            await _reason(self._link, "it closed its stdin")
             raise anyio.BrokenResourceError from error
 
     async def aclose(self) -> None:
@@ -195,8 +212,7 @@ class Pipe:
 
 def _ending(child: Child) -> str:
     code = child.returncode
-    if code is None:
-        return "it closed its stdout"
+    assert code is not None
     return f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
 
 

@@ -12,11 +12,21 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self, cast
 
+import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, Tool, methods
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    Tool,
+    methods,
+)
 from pydantic import ValidationError
 
 from pluggent_mcp.link import Link
+from pluggent_mcp.posts import Post, sending
 
 BURST = 1_000
 REFILL = 500.0
@@ -43,6 +53,7 @@ class Wire:
         self.outputs: dict[str, dict[str, Any]] = {}
         """The schemas of results, by tool. Not the SDK's: its checker can be held up by an expression for hours."""
         self._lists: set[str] = set()
+        self._posts: dict[str, Post] = {}
         self._last_id = 0
         self._allowance = float(BURST)
         self._dropped = 0
@@ -65,14 +76,25 @@ class Wire:
         """Say that the transport has ended, if it did not say so, and why, itself."""
         self._link.end("its connection ended")
 
-    def sent(self, item: SessionMessage) -> None:
-        """Remember a request: what was never asked cannot be answered."""
+    def sent(self, item: SessionMessage) -> Post | None:
+        """Remember a request: what was never asked cannot be answered, and what is not waited for is given up."""
         message = item.message
         if isinstance(message, JSONRPCRequest):
             if isinstance(message.id, int):
                 self._last_id = max(self._last_id, message.id)
             if message.method == "tools/list":
                 self._lists.add(str(message.id))
+            _without_pages(message.params or {})
+            post = self._posts[str(message.id)] = Post()
+            return post
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._give_up(str((message.params or {}).get("requestId")))
+        return None
+
+    def _give_up(self, id: str) -> None:
+        post = self._posts.pop(id, None)
+        if post is not None:
+            post.give_up()
 
     def passed(self, item: SessionMessage | Exception) -> bool:
         """Return whether the SDK may see *item*; where it must not see any more, the link has ended now."""
@@ -83,6 +105,7 @@ class Wire:
             if self._never_asked(message.id):
                 self._link.end(f"it answered a request that was never made (id {str(message.id)[:40]!r})")
                 return False
+            self._posts.pop(str(message.id), None)
             if isinstance(message, JSONRPCResponse) and str(message.id) in self._lists:
                 self._lists.discard(str(message.id))
                 message.result = self._cleaned(message.result)
@@ -124,7 +147,7 @@ class Wire:
             except (ValidationError, ValueError, TypeError) as error:
                 named: Any = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else None
                 what = f"its tool {str(named)[:100]!r}" if named else f"number {index + 1} of its tools"
-                self._link.log.warning("MCP server '%s': %s is left out: %s", self._link.server, what, _first(error))
+                self._link.log.info("MCP server '%s': %s is left out: %s", self._link.server, what, _first(error))
 
     def _checked(self, tool: object) -> dict[str, Any]:
         if not isinstance(tool, dict):
@@ -143,6 +166,14 @@ class Wire:
             whole = {"tools": [known], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
             methods.validate_server_result("tools/list", self.version, whole)
         return known
+
+
+def _without_pages(params: dict[str, Any]) -> None:
+    """Take questions that open a web page out of what we say we can do: the SDK says so, and they are not answered."""
+    for place, key in ((params, "capabilities"), (params.get("_meta"), CLIENT_CAPABILITIES_META_KEY)):
+        capabilities = place.get(key) if place is not None else None
+        if capabilities is not None and "elicitation" in capabilities:
+            capabilities["elicitation"].pop("url", None)
 
 
 def _plain(tool: dict[str, Any]) -> dict[str, Any]:
@@ -211,8 +242,12 @@ class Writing:
         self._wire = wire
 
     async def send(self, item: SessionMessage) -> None:
-        self._wire.sent(item)
-        await self._inner.send(item)
+        try:
+            with sending(self._wire.sent(item)):
+                await self._inner.send(item)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._wire.closed()
+            raise
 
     async def aclose(self) -> None:
         await self._inner.aclose()

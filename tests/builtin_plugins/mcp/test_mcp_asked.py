@@ -152,6 +152,42 @@ async def test_who_asks_while_no_call_runs_gets_nothing(method, said):
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_servers_are_told_that_they_may_ask_with_forms_and_not_with_pages(protocol):
+    bodies: list[bytes] = []
+    async with (
+        listening(heard(made().streamable_http_app(), bodies)) as url,
+        using(web=Server(url=f"{url}/mcp", protocol=protocol)) as used,
+    ):
+        await used.call("web__add", a=1, b=2)
+
+    announced = [found for body in bodies if body for found in elicitations(json.loads(body))]
+    assert announced
+    assert all(each == {"form": {}} for each in announced)
+
+
+def heard(app, bodies):
+    """Return *app*, with what it is sent kept in *bodies*."""
+
+    async def hearing(scope, receive, send):
+        async def hear():
+            message = await receive()
+            bodies.append(message.get("body", b""))
+            return message
+
+        await app(scope, hear, send)
+
+    return hearing
+
+
+def elicitations(value):
+    """Return what stands under "elicitation" anywhere in *value*."""
+    if not isinstance(value, dict):
+        return []
+    below = [found for item in value.values() for found in elicitations(item)]
+    return [*below, value["elicitation"]] if "elicitation" in value else below
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
 async def test_over_http_each_question_reaches_the_call_that_it_belongs_to(protocol):
     ann, bob = Context(answer=Accepted({"city": "Oslo"})), Context(answer=Accepted({"city": "Rome"}))
     ann.session_id, bob.session_id = "ann", "bob"

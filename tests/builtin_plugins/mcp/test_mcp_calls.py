@@ -31,6 +31,7 @@ async def test_every_kind_of_content_is_kept():
         Text('[resource] {"uri": "file:///a.txt", "name": "a"}'),
         Text("[file:///b.txt]\nin b"),
         File(data="CCCC", filename="file:///c.bin", media_type="application/zip"),
+        Text("[file:///d.png]"),
         Image(data="DDDD", media_type="image/png"),
     )
 

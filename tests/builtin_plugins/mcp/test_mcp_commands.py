@@ -52,7 +52,7 @@ def test_the_list_as_json_says_where_each_stands(mcp, tmp_path):
     servers = {row["name"]: row for row in json.loads(mcp("list", "--json").out)["servers"]}
 
     assert (servers["files"]["from"], servers["other"]["from"]) == ("settings", f"{tmp_path}/others.json")
-    assert (servers["files"]["state"], servers["files"]["prefix"]) == ("on", "files__\u2026")
+    assert (servers["files"]["state"], servers["files"]["prefix"]) == ("on", "files__")
 
 
 def test_an_empty_list_says_how_to_begin(mcp):
@@ -100,13 +100,14 @@ def test_tools_as_json_have_what_pins_them(mcp):
     assert len(tools["files__echo"]["pin"]) == 16
 
 
-def test_the_tools_of_a_server_that_fails_are_an_error_that_says_why(mcp):
+@pytest.mark.parametrize("words", [("tools", "bad"), ("call", "bad", "echo", "text=x")])
+def test_a_server_that_fails_is_one_error_that_says_why(mcp, words):
     mcp.settings(server("bad", "dies"))
 
-    said = mcp("tools", "bad")
+    said = mcp(*words)
 
-    assert (said.code, said.out) == (2, "")
-    assert "cannot find the database" in said.err
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "error: MCP server 'bad': it ended with exit code 3. Its stderr ends: cannot find the database\n"
 
 
 def test_options_may_stand_between_the_names(mcp):
@@ -134,7 +135,8 @@ def test_a_tool_is_called_with_words_or_json(mcp, words):
         (("echo", "text:=x"), 2, "'x' is no JSON"),
         (("echo", "{text"), 2, "the arguments are no JSON"),
         (("echo", "text:=5"), 2, "invalid arguments"),
-        (("ecko", "text=x"), 2, "has no tool 'ecko'; it has:"),
+        (("ecko", "text=x"), 2, "has no tool 'ecko'; did you mean 'echo'?"),
+        (("zzz",), 2, "has no tool 'zzz'; it has:"),
         (("fail",), 1, ""),
     ],
 )
@@ -174,6 +176,9 @@ def test_a_call_passes_the_policies_and_is_recorded(mcp, monkeypatch, tmp_path):
     [
         ((), "COMMAND"),
         (("lst",), "invalid choice: 'lst'"),
+        (("lits",), "invalid choice: 'lits' (did you mean 'list'?)"),
+        (("call", "lost"), "the following arguments are required: TOOL. "),
+        (("tools", "webb"), "there is no server 'webb'; did you mean 'web'?"),
         (("list", "--jsn"), "did you mean '--json'?"),
         (("tools", "nobody"), "there is no server 'nobody'; there are: lost, poor, web"),
         (("tools", "web"), "'web' is switched off"),

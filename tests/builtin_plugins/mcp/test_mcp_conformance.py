@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from mcp_conforming import conform
+from mcp_oauth_conforming import conform_logged_in
 from mcp_suite import OLDEST_NODE, WAIT_S, suite_in
 
 RELAY = Path(__file__).parents[2] / "support" / "mcp_relay.py"
@@ -25,6 +26,37 @@ SCENARIOS = [
     ("json-schema-ref-no-deref", "2026-07-28"),
     ("json-schema-2020-12-preservation", "2026-07-28"),
 ]
+LOGGED_IN = [
+    ("auth/metadata-default", "2025-11-25"),
+    ("auth/metadata-var1", "2026-07-28"),
+    ("auth/metadata-var2", "2026-07-28"),
+    ("auth/metadata-var3", "2026-07-28"),
+    ("auth/basic-cimd", "2026-07-28"),
+    ("auth/scope-from-www-authenticate", "2025-11-25"),
+    ("auth/scope-from-scopes-supported", "2026-07-28"),
+    ("auth/scope-omitted-when-undefined", "2026-07-28"),
+    ("auth/scope-step-up", "2025-11-25"),
+    ("auth/scope-step-up", "2026-07-28"),
+    ("auth/scope-retry-limit", "2026-07-28"),
+    ("auth/token-endpoint-auth-basic", "2025-06-18"),
+    ("auth/token-endpoint-auth-post", "2025-11-25"),
+    ("auth/token-endpoint-auth-none", "2026-07-28"),
+    ("auth/pre-registration", "2026-07-28"),
+    ("auth/2025-03-26-oauth-metadata-backcompat", "2025-03-26"),
+    ("auth/2025-03-26-oauth-endpoint-fallback", "2025-03-26"),
+    ("auth/resource-mismatch", "2026-07-28"),
+    ("auth/offline-access-scope", "2026-07-28"),
+    ("auth/offline-access-not-supported", "2026-07-28"),
+    ("auth/authorization-server-migration", "2026-07-28"),
+    ("auth/iss-supported", "2026-07-28"),
+    ("auth/iss-not-advertised", "2026-07-28"),
+    ("auth/iss-supported-missing", "2026-07-28"),
+    ("auth/iss-wrong-issuer", "2026-07-28"),
+    ("auth/iss-unexpected", "2026-07-28"),
+    ("auth/iss-normalized", "2026-07-28"),
+    ("auth/metadata-issuer-mismatch", "2026-07-28"),
+]
+"""Those in which a person logs in. The extensions are not among them: nobody logs in there, or with keys of another kind."""
 
 
 @pytest.fixture
@@ -36,7 +68,9 @@ def suite(peers_folder):
     return command
 
 
-async def test_the_client_conforms(suite, tmp_path):
+@pytest.mark.parametrize("scenarios", [SCENARIOS, LOGGED_IN], ids=["plain", "logged in"])
+async def test_the_client_conforms(suite, scenarios, tmp_path, monkeypatch):
+    monkeypatch.setenv("PLUGGENT_STATE_DIR", str(tmp_path / "state"))
     limit = asyncio.Semaphore(3)
 
     async def verdict(port, scenario, version):
@@ -55,14 +89,18 @@ async def test_the_client_conforms(suite, tmp_path):
 
     async with await asyncio.start_server(relayed, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        said = await asyncio.gather(*(verdict(port, *each) for each in SCENARIOS))
+        said = await asyncio.gather(*(verdict(port, *each) for each in scenarios))
 
-    assert {scenario: failure for scenario, failure in zip(SCENARIOS, said, strict=True) if failure} == {}
+    assert {scenario: failure for scenario, failure in zip(scenarios, said, strict=True) if failure} == {}
 
 
 async def relayed(reader, writer):
     """Use the server that the suite has started, and say what failed."""
     wanted = json.loads(await reader.readline())
-    writer.write((await conform(wanted["url"], wanted["context"])).encode())
+    if wanted["scenario"].startswith("auth/"):
+        failed = await conform_logged_in(wanted["url"], wanted["context"], wanted["scenario"])
+    else:
+        failed = await conform(wanted["url"], wanted["context"])
+    writer.write(failed.encode())
     await writer.drain()
     writer.close()

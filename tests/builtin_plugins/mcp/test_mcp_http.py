@@ -1,12 +1,10 @@
 """Servers over HTTP: the SDK's own, both transports, and answers that no server should give."""
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 
 import pytest
+from mcp_answering import OLD, TAKEN, answering, old_transport
 from mcp_sdk import Kept, listening, made
 from mcp_using import WAIT_S, Context, using
 from pluggent_hookspecs import ToolError, ToolErrorKind
@@ -102,39 +100,22 @@ async def test_what_the_sdk_logs_of_our_servers_is_for_debugging_alone(caplog):
 
 
 async def test_a_stream_of_the_old_transport_that_ends_is_begun_anew():
-    begun = 0
+    async def break_off(reader, writer, stream):
+        writer.write(TAKEN)
+        stream.close()
 
-    async def serve(reader, writer):
-        nonlocal begun
-        head = await reader.readuntil(b"\r\n\r\n")
-        if head.startswith(b"GET"):
-            begun += 1
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: endpoint\ndata: /say\n\n")
-            streams.append(writer)
-            return
-        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        message = json.loads(await reader.readexactly(length))
-        writer.write(b"HTTP/1.1 202 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-        writer.close()
-        if message["method"] == "tools/call" and begun == 1:
-            streams[-1].close()
-        elif "id" in message:
-            answer = json.loads(OLD[message["method"]][2]) | {"id": message["id"]}
-            streams[-1].write(b"event: message\ndata: " + json.dumps(answer).encode() + b"\n\n")
-
-    streams: list[asyncio.StreamWriter] = []
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
-        async with using(web=Server(url=url, type="sse", protocol="legacy")) as used:
-            with pytest.raises(ToolError, match=r"its connection ended\. The call may have taken effect"):
-                await used.call("web__act")
-            assert (await used.call("web__act")).for_model == "acted"
-        streams[-1].close()
+    async with (
+        old_transport(break_off) as url,
+        using(web=Server(url=url, type="sse", protocol="legacy")) as used,
+    ):
+        with pytest.raises(ToolError, match=r"its connection ended\. The call may have taken effect"):
+            await used.call("web__act")
+        assert (await used.call("web__act")).for_model == "acted"
 
 
 async def test_nobody_at_the_other_end_is_told():
     async with using(web=Server(url="http://127.0.0.1:9/mcp")) as used:
-        assert used.failures["web"].startswith("MCP server 'web': ConnectError")
+        assert used.failures["web"].startswith("MCP server 'web': cannot reach http://127.0.0.1:9")
 
 
 async def test_a_stream_that_never_ends_ends_with_the_call_and_others_go_on():
@@ -168,55 +149,3 @@ async def test_a_connection_that_breaks_in_a_call_leaves_its_outcome_open():
             await asyncio.wait_for(used.call("web__act"), WAIT_S)
 
     assert caught.value.kind is ToolErrorKind.OUTCOME_UNKNOWN
-
-
-JSON = "application/json"
-GREETING = (
-    b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
-    b'"serverInfo":{"name":"o","version":"1"}}}'
-)
-LIST = b'{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"act","inputSchema":{"type":"object"}}]}}'
-OLD = {
-    "initialize": (200, JSON, GREETING),
-    "notifications/initialized": (202, JSON, b""),
-    "notifications/cancelled": (202, JSON, b""),
-    "tools/list": (200, JSON, LIST),
-    "tools/call": (200, JSON, b'{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"acted"}]}}'),
-}
-"""What a server of the first era answers, by method; ids are what the SDK counts."""
-
-
-@asynccontextmanager
-async def answering(answer) -> AsyncGenerator[str]:
-    """Serve HTTP by hand: *answer* gets method, body and headers, and returns status, type and body.
-
-    None in the place of the body is a stream without an end, None in the place of all a broken connection.
-    """
-
-    async def serve(reader, writer):
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-                headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
-                body = await reader.readexactly(int(headers.get("content-length", 0)))
-                method = head[0].split()[0]
-                said = (405, JSON, b"") if method != "POST" else await answer(method, body, headers)
-                if said is None:
-                    return
-                status, kind, content = said
-                session = "mcp-session-id: s1\r\n" if b'"initialize"' in body else ""
-                start = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\n{session}"
-                if content is None:
-                    writer.write(f"{start}\r\n: waiting\n\n".encode())
-                    await reader.read()
-                    return
-                writer.write(f"{start}content-length: {len(content)}\r\n\r\n".encode() + content)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"

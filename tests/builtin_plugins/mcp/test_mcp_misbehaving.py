@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 
@@ -131,6 +132,7 @@ async def test_a_result_that_is_none_is_told_and_the_connection_stays(tool, why)
 
 
 async def test_bad_tools_do_not_lose_the_good_ones(caplog):
+    caplog.set_level(logging.INFO, "pluggent.mcp.one")
     async with using(one=peer("bad")) as used:
         names = {name.removeprefix("one__") for name in used.tools}
         hidden = used.tools["one__hidden"].spec.description

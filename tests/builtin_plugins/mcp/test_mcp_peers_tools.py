@@ -5,6 +5,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import signal
 
@@ -72,6 +73,7 @@ async def test_every_tool_of_git(program, tmp_path):
 
 
 async def test_a_tool_that_is_for_clients_with_tasks_is_left_out(every, caplog):
+    caplog.set_level(logging.INFO, "pluggent.mcp.one")
     async with using(one=every) as used:
         assert "one__simulate-research-query" not in used.tools
 

@@ -1,13 +1,16 @@
 """Servers that were not there when they were first needed: they are tried again, and not for ever."""
 
 import asyncio
+import sys
 
+import mcp_dying
 import pytest
 from mcp_sessions import talking
-from mcp_using import WAIT_S, peer, told, using
+from mcp_using import WAIT_S, peer, runs, told, using
 from pluggent_hookspecs import PluginLoadError, ToolError
 from pluggent_host import Host
 from pluggent_mcp import connection
+from pluggent_mcp.settings import Server
 
 READS = {"*": ["network_read"]}
 
@@ -22,6 +25,28 @@ async def test_a_server_that_failed_at_its_start_is_started_again_and_its_tools_
                 await session.call_tool("good__echo", {"text": "x"})
 
         assert (await session.call_tool("late__echo", {"text": "there"})).for_model == "there"
+
+
+def dying(*behaviour, **settings):
+    """Return the settings of mcp_dying.py."""
+    return Server(command=sys.executable, args=(mcp_dying.__file__, *behaviour), **settings)
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_server_that_dies_while_it_is_spoken_to_is_told_with_its_last_words(protocol):
+    async with using(deaf=dying("deaf", protocol=protocol)) as used:
+        assert used.failures == {
+            "deaf": "MCP server 'deaf': it ended with exit code 3. Its stderr ends: cannot find the database"
+        }
+
+
+async def test_a_server_that_dies_at_its_start_is_told_while_its_pipes_are_held_open(tmp_path):
+    async with using(one=dying(f"leaves:{tmp_path / 'pid'}", protocol="legacy", stop_timeout_s=0.1)) as used:
+        assert used.failures == {
+            "one": "MCP server 'one': it ended with exit code 3. Its stderr ends: cannot find the database"
+        }
+    if sys.platform == "linux":  # elsewhere only the group is found
+        assert not runs(int((tmp_path / "pid").read_text("utf-8")))
 
 
 async def test_who_asks_again_meanwhile_finds_it_and_it_is_started_once(tmp_path):

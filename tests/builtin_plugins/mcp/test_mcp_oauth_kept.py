@@ -1,0 +1,194 @@
+"""Where logins are kept: whole files of their own, for nobody else, without a secret in their names."""
+
+import asyncio
+import json
+import os
+import stat
+
+import attrs
+import pytest
+from pluggent_hookspecs import Secret
+from pluggent_host.confinement import Protected
+from pluggent_host.host import PRIVATE
+from pluggent_mcp.oauth_kept import Login, address, alone, file_of, folder, forget, keep, kept, kept_as
+from pluggent_mcp.oauth_settings import OAuth, in_file
+from pluggent_mcp.oauth_words import LoginError, part, scopes_in, wants_more
+from pluggent_mcp.reading import servers_in
+from pluggent_mcp.settings import Server
+from pluggent_mcp.settings_text import block
+
+URL = "https://mcp.example.com/mcp"
+LOGIN = Login(
+    name="web", url=URL, issuer="https://login.example.com", resource=URL, client_id="c-1",
+    token_endpoint="https://login.example.com/token", access_token="access-sesame", refresh_token="refresh-sesame",
+    client_secret="client-sesame", expires_at=1.5,
+)  # fmt: skip
+
+
+@pytest.fixture
+def environ(tmp_path):
+    return {"PLUGGENT_STATE_DIR": str(tmp_path / "state")}
+
+
+def test_a_login_is_kept_in_a_file_that_only_its_owner_reads(environ):
+    file = keep(LOGIN, environ)
+
+    assert kept("web", f"{URL}?key=sesame", environ) == LOGIN
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert "sesame" not in file.name + repr(LOGIN)
+    assert os.listdir(file.parent) == [file.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("other", URL), ("web", f"{URL}/"), ("web", "https://mcp.example.com:8443/mcp"), ("web", "http://mcp.example.com/mcp"),
+    ],
+)  # fmt: skip
+def test_under_another_name_or_at_another_address_there_is_none(name, url, environ):
+    keep(LOGIN, environ)
+
+    assert kept(name, url, environ) is None
+
+
+def test_a_file_that_was_put_in_the_place_of_another_is_not_believed(environ):
+    file = keep(LOGIN, environ)
+    file.rename(file_of("web", "https://evil.example.com/mcp", environ))
+
+    with pytest.raises(LoginError, match="holds the login to another server"):
+        kept("web", "https://evil.example.com/mcp", environ)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"name": 1}', '{"access_token": "sesame"}', "[" * 100_000,
+        json.dumps({**attrs.asdict(LOGIN), "token_endpoint": "http://evil.example.com/sesame"}),
+        json.dumps({**attrs.asdict(LOGIN), "access_token": "sesame\n"}),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_told_without_what_stands_in_it(text, environ):
+    file = keep(LOGIN, environ)
+    file.write_text(text, encoding="utf-8")
+
+    with pytest.raises(LoginError, match="cannot be read; move it away") as failed:
+        kept("web", URL, environ)
+    assert "sesame" not in str(failed.value)
+    assert failed.value.__suppress_context__
+
+
+def test_places_that_others_may_have_a_hand_in_are_refused(environ, tmp_path):
+    file = keep(LOGIN, environ)
+    file.parent.chmod(0o755)
+    with pytest.raises(LoginError, match="others may look into it"):
+        kept("web", URL, environ)
+
+    file.parent.chmod(0o700)
+    os.link(file, tmp_path / "second")
+    with pytest.raises(LoginError, match="is not a plain file"):
+        kept("web", URL, environ)
+
+    file.unlink()
+    file.symlink_to(tmp_path / "second")
+    with pytest.raises(LoginError, match="cannot be opened"):
+        kept("web", URL, environ)
+
+
+def test_what_is_forgotten_is_gone_and_can_be_forgotten_twice(environ):
+    file = keep(LOGIN, environ)
+    assert list(kept_as("web", environ)) == [(file, LOGIN)]
+    assert list(kept_as("other", environ)) == []
+
+    forget(file)
+    forget(file)
+
+    assert list(kept_as("web", environ)) == []
+
+
+def test_an_address_is_compared_in_one_way_of_writing_it():
+    assert address("HTTPS://MCP.Example.com:443/mcp?a=b#c") == URL
+    assert address("https://mcp.example.com") == "https://mcp.example.com/"
+    assert address("http://[::1]:80/") == "http://[::1]/"
+
+
+async def test_only_one_at_a_time_changes_a_login(environ):
+    async with alone("web", URL, environ, 1):
+        with pytest.raises(LoginError, match="another process has been renewing"):
+            async with alone("web", URL, environ, 0.01):
+                raise AssertionError("both at once")
+        async with asyncio.timeout(5), alone("other", URL, environ, 1):
+            pass
+
+
+def test_logins_are_where_the_host_keeps_its_state_and_for_no_tool(environ, tmp_path):
+    place = folder(environ)
+    protected = Protected(tuple(str(tmp_path / "state" / name) for name in PRIVATE))
+
+    file = keep(LOGIN, environ)
+
+    assert place == tmp_path / "state" / "logins"
+    assert folder({"XDG_STATE_HOME": "/srv/state"}).parts[-3:] == ("state", "pluggent", "logins")
+    assert protected.holds(json.dumps({"path": str(file)}).encode(), "") == str(place)
+
+
+# ---- settings ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"url": "http://mcp.example.com/mcp", "oauth": True}, "is not https://"),
+        ({"url": "https://ann:pw@mcp.example.com/mcp", "oauth": True}, "holds a user and a password"),
+        ({"url": URL, "oauth": True, "headers": {"authorization": "Bearer x"}}, "have an Authorization already"),
+        ({"command": "run", "oauth": True}, "a command has no url"),
+    ],
+)
+def test_a_server_to_which_nobody_can_log_in_safely_is_refused(settings, why):
+    with pytest.raises(ValueError, match=why):
+        Server(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"scopes": ["a b"]}, "is no scope"),
+        ({"scopes": "a"}, "expected a list"),
+        ({"issuer": "http://login.example.com"}, "expected the https:// URL"),
+        ({"client_secret": Secret.of("x")}, "goes with a client_id"),
+    ],
+)
+def test_settings_of_a_login_are_checked(settings, why):
+    with pytest.raises((ValueError, TypeError), match=why):
+        OAuth(**settings)
+
+
+def test_a_file_of_other_hosts_may_ask_for_a_login_but_names_no_secret():
+    said = {"client_id": "app-1", "scopes": ["a"], "issuer": "https://login.example.com"}
+    servers, problems = servers_in({"mcpServers": {"a": {"url": URL, "oauth": said}, "b": {"url": URL, "oauth": True}}})
+
+    assert problems == []
+    assert (servers["a"].login, servers["b"].login) == (OAuth(**said), OAuth())
+    assert 'oauth = { client_id = "app-1", scopes = ["a"]' in block("a", servers["a"], {}, {}, accept=False)
+    assert "oauth = true" in block("b", servers["b"], {}, {}, accept=False)
+    for wrong, why in (
+        (
+            {"client_id": "a", "client_secret": "file:~/.ssh/id_rsa"},
+            ".oauth.client_secret: stands in your own settings",
+        ),
+        ("yes", ".oauth: expected true, false or a table"),
+        ({"scopes": ["a b"]}, ".oauth: 'a b' is no scope"),
+        ({"client_id": 5}, ".oauth: client_id and issuer are texts"),
+    ):
+        assert why in servers_in({"mcpServers": {"a": {"url": URL, "oauth": wrong}}})[1][0]
+    assert in_file({"clientId": "a", "callbackPort": 1}) is False  # another host's, which means something else
+
+
+def test_what_a_server_says_of_scopes_is_no_command():
+    challenge = 'Bearer error="insufficient_scope", scope="a \';rm b$(c)"'
+
+    assert scopes_in(challenge) == ("a", "';rm", "b$(c)")
+    assert wants_more("it's", challenge).endswith("""login 'it'"'"'s' --scope 'a' --scope 'b$(c)'""")
+    assert wants_more("web", 'Bearer error="invalid_token"') == ""
+    assert len(part('scope="' + "x" * 9_000 + '"', "scope")) == 9_000
+    assert scopes_in('scope="' + "é " * 300 + '"') == ()
