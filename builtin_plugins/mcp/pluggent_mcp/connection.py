@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, CallToolResult, RootsListChangedNotification
+from mcp_types import CONNECTION_CLOSED, RootsListChangedNotification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import ConfigError, ToolContext, ToolError, ToolErrorKind, ToolOutput
 
@@ -175,9 +175,7 @@ class Connection:
             context.progress(progress, total, shown(message or "", LONGEST_MESSAGE))
 
         async def once(client: Client) -> ToolOutput:
-            result = await client.call_tool(tool.name, dict(arguments), progress_callback=progressed)
-            self._check(tool, result)
-            return content.output(result)
+            return content.output(await client.call_tool(tool.name, dict(arguments), progress_callback=progressed))
 
         return await self.use(once, context, tool)
 
@@ -212,13 +210,6 @@ class Connection:
             self._unchanged(life, tool)
         await self._announce(life, context.workspace)
         return life
-
-    def _check(self, tool: Offered, result: CallToolResult) -> None:
-        if tool.result is None or result.is_error or result.structured_content is None:
-            return
-        problem = next(iter(tool.result.iter_errors(result.structured_content)), None)
-        if problem is not None:
-            raise ValueError(f"it does not fit the schema that the server gave for it: {problem.message}")
 
     def _unchanged(self, life: Life, tool: Offered) -> None:
         now = life.offered.get(tool.name)

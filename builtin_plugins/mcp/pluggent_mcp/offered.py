@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
-import jsonschema_rs
 from mcp.client.client import Client
 from mcp_types import Tool, ToolAnnotations
-from pluggent_hookspecs import Effect
+from pluggent_hookspecs import EMPTY, Effect
 
 from pluggent_mcp.link import Link
+from pluggent_mcp.schemas import validator
 from pluggent_mcp.settings import Server
 
 MOST_PAGES = 100
@@ -47,8 +47,8 @@ class Offered:
     schema: Mapping[str, Any]
     hints: ToolAnnotations | None
     digest: str
-    result: jsonschema_rs.Validator | None = attrs.field(default=None, eq=False)
-    """What checks structured results, where the server says how they look."""
+    result: Mapping[str, Any] = attrs.field(default=EMPTY, eq=False)
+    """The schema of structured results, where the server says how they look; the host checks them."""
 
 
 async def offered_by(
@@ -175,39 +175,28 @@ def _offered(tool: Tool, link: Link, output: dict[str, Any] | None) -> Offered |
     return Offered(tool.name, words, tool.input_schema, tool.annotations, digest, _result(tool.name, output, link))
 
 
-def _result(tool: str, schema: dict[str, Any] | None, link: Link) -> jsonschema_rs.Validator | None:
-    if schema is None:
-        return None
-    try:
-        return jsonschema_rs.validator_for(_known_draft(schema), retriever=_not_fetched)
-    except ValueError as error:
-        link.log.info(
-            "MCP server '%s': results of its tool %r are not checked, their schema is none: %s",
-            link.server, tool[:100], shown(str(error), 300),
-        )  # fmt: skip
-        return None
+def _result(tool: str, schema: dict[str, Any] | None, link: Link) -> Mapping[str, Any]:
+    problem = "" if schema is None else _no_schema(schema)
+    if problem:
+        link.log.info("MCP server '%s': results of its tool %r are not checked: %s", link.server, tool[:100], problem)
+    return EMPTY if schema is None or problem else schema
 
 
 def _problem(tool: Tool) -> str:
     if not tool.name or len(tool.name) > LONGEST_NAME:
         return f"its name is not 1 to {LONGEST_NAME} characters long"
-    if len(json.dumps(tool.input_schema)) > LONGEST_SCHEMA:
+    return _no_schema(tool.input_schema)
+
+
+def _no_schema(schema: dict[str, Any]) -> str:
+    """Return why *schema* cannot be used; empty if it can."""
+    if len(json.dumps(schema)) > LONGEST_SCHEMA:
         return f"its schema is longer than {LONGEST_SCHEMA:,} bytes"
     try:
-        jsonschema_rs.validator_for(_known_draft(tool.input_schema), retriever=_not_fetched)
+        validator(schema)
     except ValueError as error:
         return f"its schema is none: {shown(str(error), 300)}"
     return ""
-
-
-def _known_draft(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return *schema*; one of a draft that nobody knows is read as the newest."""
-    known = "json-schema.org/" in str(schema.get("$schema", "json-schema.org/"))
-    return schema if known else {key: value for key, value in schema.items() if key != "$schema"}
-
-
-def _not_fetched(uri: str) -> Any:
-    raise ValueError(f"references to other documents are not followed ({uri})")
 
 
 def _pinned(offer: Offered, server: Server, link: Link) -> bool:

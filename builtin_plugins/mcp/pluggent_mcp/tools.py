@@ -48,6 +48,7 @@ def _spec(name: str, server: Server, prefix: str, offered: Offered) -> ToolSpec:
         category="mcp",
         version=offered.digest[:16],
         timeout_s=server.call_timeout_s,
+        result_schema=offered.result,
         idempotent=believed is not None and believed.idempotent_hint is True,
         # An approval is one for this server, not for what bears its name tomorrow.
         extra={"mcp": {"server": name, "target": target(server)}},

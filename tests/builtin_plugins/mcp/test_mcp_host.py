@@ -34,6 +34,16 @@ async def test_arguments_are_checked_before_the_server_sees_them():
     assert "$.text" in str(output.for_model)
 
 
+async def test_data_that_do_not_fit_what_the_server_promised_are_no_result():
+    async with asyncio.timeout(WAIT_S), talking({"one": told(effects=READS)}) as session:
+        output = await session.call_tool("one__held_up", {})
+        after = await session.call_tool("one__echo", {"text": "still"})
+
+    assert output.is_error
+    assert "do not fit its own schema of results, so they are not shown: $.text" in str(output.for_model)
+    assert after.for_model == "still"
+
+
 async def test_an_approval_shows_the_tool_with_its_server():
     asked = []
 

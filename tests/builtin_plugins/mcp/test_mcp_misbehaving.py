@@ -117,16 +117,12 @@ async def test_a_server_that_writes_much_to_stderr_is_read():
         assert (await used.call("one__chatter")).for_model == "said a lot"
 
 
-@pytest.mark.parametrize(
-    ("tool", "why"),
-    [("malformed", "content"), ("held_up", "it does not fit the schema that the server gave for it")],
-)
-async def test_a_result_that_is_none_is_told_and_the_connection_stays(tool, why):
+async def test_a_result_that_is_none_is_told_and_the_connection_stays():
     async with using(one=peer()) as used:
-        error = await failed(used, f"one__{tool}")
+        error = await failed(used, "one__malformed")
 
         assert "its answer cannot be used" in error.message
-        assert why in error.message
+        assert "content" in error.message
         assert error.kind is ToolErrorKind.RESULT
         assert (await used.call("one__echo", text="still")).for_model == "still"
 
