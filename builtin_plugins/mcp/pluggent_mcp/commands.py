@@ -6,6 +6,7 @@ Light on purpose: the SDK is imported where a server is started, or this host is
 from __future__ import annotations
 
 import argparse
+import sys
 
 from pluggent_hookspecs import Command, ConfigError, HostOperations, ProvideEvent, hookimpl
 
@@ -29,6 +30,12 @@ class McpCommands:
         return [Command("mcp", "servers of MCP for this host, and this host as one", None, configure, self._run)]
 
     async def _run(self, options: argparse.Namespace, operations: HostOperations) -> int:
+        try:
+            return await self._chosen(options, operations)
+        finally:
+            sys.stdout.flush()  # before servers are stopped, which takes a while
+
+    async def _chosen(self, options: argparse.Namespace, operations: HostOperations) -> int:
         if options.behind is not None and options.what != TAKES_COMMAND:
             raise ConfigError(f"pluggent mcp {options.what}", ["nothing is expected behind --"])
         # Each where it is needed: the host imports this file to know that there is a command.

@@ -75,16 +75,27 @@ def environment(server: Server, environ: Mapping[str, str], mark: str) -> dict[s
 async def started(server: Server, environ: Mapping[str, str], mark: str) -> Child:
     """Start *server*'s command in a group of its own. Raises StartError saying what to do."""
     _check_folder(server.cwd)
+    # A task of its own: asyncio loses a process whose start is cancelled.
+    starting = asyncio.create_task(_start(server, environment(server, environ, mark)), name="pluggent-mcp-start")
     try:
-        transport, told = await asyncio.get_running_loop().subprocess_exec(
-            _Told, server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-            cwd=server.cwd or None, env=environment(server, environ, mark), start_new_session=True,
-        )  # fmt: skip
-        return Child(transport, told)
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait((starting,))
+        if starting.exception() is None:
+            await stop(starting.result(), 0, mark)
+        raise
     except FileNotFoundError:
         raise StartError(f"there is no command {server.command!r}; install it, or give its whole path") from None
     except (OSError, ValueError) as error:
         raise StartError(f"its command {server.command!r} cannot be run: {error}") from error
+
+
+async def _start(server: Server, environ: Mapping[str, str]) -> Child:
+    transport, told = await asyncio.get_running_loop().subprocess_exec(
+        _Told, server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+        cwd=server.cwd or None, env=environ, start_new_session=True,
+    )  # fmt: skip
+    return Child(transport, told)
 
 
 def _check_folder(cwd: str) -> None:

@@ -17,6 +17,8 @@ from pluggent_mcp.remarks import remarks
 from pluggent_mcp.settings import Server
 from pluggent_mcp.trial import Shown, Trial
 
+STOPPING_S = 0.5
+"""To end after its input is closed, and again after SIGTERM."""
 PIN = 16
 """Digits of a definition's digest."""
 BELIEVED = Server(command="x", trusted=True)
@@ -31,7 +33,8 @@ async def tried(name: str, server: Server) -> Trial:
 
 
 async def _tried(name: str, server: Server) -> Trial:
-    connection = Connection(name, server)
+    # It has done nothing that it would have to bring to an end.
+    connection = Connection(name, attrs.evolve(server, stop_timeout_s=min(server.stop_timeout_s, STOPPING_S)))
     began = asyncio.get_running_loop().time()
     try:
         life = await connection.life()
