@@ -128,7 +128,11 @@ async def stop(child: Child, grace_s: float, mark: str) -> None:
     finally:
         if not over:  # also where the waits above are cancelled nothing stays behind
             _kill_what_is_left(child, kin)
-        child.close()
+        try:
+            # asyncio itself has to see the end first: closing looks for it too, and would take it away.
+            await _exited(child, KILLED_S)
+        finally:
+            child.close()
 
 
 def _kill_what_is_left(child: Child, kin: Kin) -> None:
@@ -141,6 +145,8 @@ def _kill_what_is_left(child: Child, kin: Kin) -> None:
 
 async def _exited(child: Child, limit_s: float) -> None:
     """Wait for the process itself. Not for its pipes, which a grandchild may hold open."""
+    if child.exited.is_set():
+        return
     with suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
             await child.exited.wait()

@@ -1,4 +1,4 @@
-"""A process whose start is given up is not lost."""
+"""A process whose start, or whose end, is given up is not lost."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from pluggent_mcp.process import started
+from pluggent_mcp.process import started, stop
 from pluggent_mcp.settings import Server
 
 WAIT_S = 20.0
@@ -28,3 +28,18 @@ async def test_a_start_that_is_given_up_leaves_no_process_and_no_warning(rounds,
     assert caplog.messages == []
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)  # noqa: ASYNC222 (it does not wait)
+
+
+async def test_a_stop_that_is_given_up_kills_at_once_and_warns_of_nothing(caplog):
+    caplog.set_level(logging.WARNING)
+    for _ in range(5):
+        child = await started(Server(command=sys.executable, args=("-c", LASTING)), os.environ, "mark")
+        stopping = asyncio.create_task(stop(child, WAIT_S, "mark"))
+        await asyncio.sleep(0)
+        stopping.cancel()
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.wait((stopping,))
+            await child.exited.wait()
+        assert child.returncode == -9
+
+    assert caplog.messages == []
