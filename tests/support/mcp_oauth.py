@@ -15,7 +15,7 @@ from pluggent_mcp.oauth_flow import Wish, log_in
 from pluggent_mcp.oauth_kept import Login
 from pluggent_mcp.oauth_listener import KNOWN_PATH, Listener
 from pluggent_mcp.oauth_settings import OAuth
-from pluggent_mcp.settings import Server
+from pluggent_mcp.settings import Kind, Server
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -36,7 +36,7 @@ class Authority:
         self.says: dict[str, Any] = {}
         self.answers: dict[str, str | None] = {}
         self.token: dict[str, Any] = {}
-        self.instead: dict[str, Callable[[], Response]] = {}
+        self.instead: dict[str, Callable[[], Any]] = {}
         self.seen: list[tuple[str, dict[str, str]]] = []
         self.valid: set[str] = set()
         self.refreshing: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Authority:
             given["authorization"] = request.headers.get("authorization", "")
             self.seen.append((path, given))
             if path in self.instead:
-                return self.instead[path]()
+                return self.instead[path]()  # type: ignore[no-any-return]
             response: Response = await answer(given, request)
             return response
 
@@ -127,15 +127,17 @@ class Authority:
 class Resource:
     """The SDK's own MCP server behind a check of tokens. ``prm`` is laid over its metadata."""
 
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: Authority, path: str = "mcp") -> None:
         self.authority = authority
+        self.path = path
         self.url = ""
         self.prm: dict[str, Any] | None = {}
         self.challenge: str | None = 'scope="tools:use"'
         self.wants = ""
-        """A scope without which a call is refused."""
+        """A scope without which a request of ``method`` (empty: any) is refused."""
+        self.method = b"tools/call"
         self.tokens: list[str] = []
-        self._app = made().streamable_http_app(stateless_http=True)
+        self._app = made().sse_app() if path == "sse" else made().streamable_http_app(stateless_http=True)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -149,30 +151,30 @@ class Resource:
             await (refused or self._app)(scope, receive, send)
 
     def _metadata(self, path: str) -> Response:
-        if self.prm is None or path != "/.well-known/oauth-protected-resource/mcp":
+        if self.prm is None or path != f"/.well-known/oauth-protected-resource/{self.path}":
             return Response(status_code=404)
         return JSONResponse({"resource": self.url, "authorization_servers": [self.authority.issuer], **self.prm})
 
     def _refusal(self, token: str, scope: Any) -> Response | None:
         if token not in self.authority.valid:
             where = f'resource_metadata="{urlsplit(self.url)._replace(path="").geturl()}'
-            said = f'Bearer {where}/.well-known/oauth-protected-resource/mcp"'
+            said = f'Bearer {where}/.well-known/oauth-protected-resource/{self.path}"'
             return Response(
                 status_code=401, headers={"WWW-Authenticate": ", ".join(filter(None, (said, self.challenge)))}
             )
-        if self.wants and dict(scope["headers"]).get(b"mcp-method", b"") == b"tools/call":
+        if self.wants and dict(scope["headers"]).get(b"mcp-method", b"").startswith(self.method):
             challenge = f'Bearer error="insufficient_scope", scope="{self.wants}"'
             return Response(status_code=403, headers={"WWW-Authenticate": challenge})
         return None
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[tuple[Authority, Resource]]:
+async def served(path: str = "mcp") -> AsyncGenerator[tuple[Authority, Resource]]:
     """Serve both, each at an origin of its own."""
     authority = Authority()
-    resource = Resource(authority)
+    resource = Resource(authority, path)
     async with listening(authority.app) as issuer, listening(resource) as url:
-        authority.issuer, resource.url = issuer, f"{url}/mcp"
+        authority.issuer, resource.url = issuer, f"{url}/{path}"
         yield authority, resource
 
 
@@ -191,18 +193,18 @@ async def browsed(url: str) -> Page:
 
 def _fetched(url: str) -> Page:
     # Not our library: what it logs of the codes that a browser brings is nothing of ours.
-    with urlopen(url, timeout=PERSON_S) as page:
+    with urlopen(url, timeout=PERSON_S) as page:  # noqa: S310 (an address of our own test)
         return Page(page.status, page.headers, page.read().decode())
 
 
 async def logged_in(
-    resource: Resource, oauth: OAuth | None = None, *, name: str = "web", timeout_s: float = PERSON_S,
-    browse: Any = browsed, **more: Any,
+    resource: Resource | Server, oauth: OAuth | None = None, *, name: str = "web", timeout_s: float = PERSON_S,
+    browse: Any = browsed, type: Kind = "", **more: Any,
 ) -> Login:  # fmt: skip
     """Log in with a person who follows every link."""
     visits: list[asyncio.Task[Any]] = []
     oauth = oauth or OAuth()
-    server = Server(url=resource.url, oauth=oauth)
+    server = Server(url=resource.url, oauth=oauth, type=type)
     async with Listener(KNOWN_PATH if oauth.client_id else "") as listener:
         wish = Wish(
             name=name, server=server, oauth=oauth, timeout_s=timeout_s,

@@ -1,13 +1,14 @@
 """A client for those scenarios of the official conformance suite in which a person logs in."""
 
 import os
+import re
 from typing import Any
 
 from mcp_conforming import Willing, calls
 from mcp_oauth import logged_in
 from mcp_using import Used, using
 from pluggent_hookspecs import Secret, ToolError
-from pluggent_mcp.oauth_kept import keep
+from pluggent_mcp.oauth_kept import Login, keep
 from pluggent_mcp.oauth_settings import OAuth
 from pluggent_mcp.oauth_words import LoginError
 from pluggent_mcp.settings import Server
@@ -21,7 +22,8 @@ async def conform_logged_in(url: str, context: dict[str, Any], scenario: str) ->
     """Log in and use the server at *url*; once more with each scope that turns out to be missing."""
     oauth = _oauth(context, scenario)
     server = Server(url=url, oauth=oauth)
-    before, scopes = None, ()
+    before: Login | None = None
+    scopes: tuple[str, ...] = ()
     why = ""
     for _ in range(MOST_LOGINS):
         try:
@@ -33,8 +35,7 @@ async def conform_logged_in(url: str, context: dict[str, Any], scenario: str) ->
             why = str(used.failures or "") or await _used(used)
         if "--scope" not in why and "wants a login" not in why:
             return why
-        scopes = tuple(each.strip("'") for each in why.split("--scope ")[1:])
-        scopes = tuple(each.split("'")[0] for each in scopes)
+        scopes = tuple(re.findall(r"--scope '([^']+)'", why))
     return why
 
 

@@ -228,10 +228,10 @@ class Connection:
 
     async def _failed(self, life: Life, error: Exception) -> ToolError:
         """Return what to tell of *error*: an outcome that is not known is said to be so."""
-        if life.link.login:
-            return self._error(life.link.login)  # it was refused, so nothing has happened
         if isinstance(error, MCPError):
             said = error.error.message
+            if said == REFUSED and life.link.login:
+                return self._error(life.link.login)
             if said == CLOSED:
                 # The waiting call hears of the end before the task that knows why has seen it.
                 await asyncio.wait((life.task,), timeout=0 if life.over else LAST_WORDS_S)

@@ -60,11 +60,6 @@ class Link:
             self.ended.set()
             self._told()
 
-    def end_for_login(self, what: str) -> None:
-        """Have it ended because a person has to do something first."""
-        self.login = self.login or what
-        self.end(what)
-
     def said(self, data: bytes) -> None:
         """Keep what the server wrote to stderr."""
         self._said.append(data)
@@ -121,6 +116,11 @@ class Link:
         if stderr := self.shown(b"".join(self._said))[-SHOWN:]:
             parts.append(f"Its stderr ends: {stderr}")
         return ". ".join(parts)
+
+    def hide(self, secret: str) -> None:
+        """Show *secret* no more either."""
+        if len(secret) >= SHORTEST_SECRET and secret not in self._secrets:
+            self._secrets = (*self._secrets, secret)
 
     def shown(self, data: bytes) -> str:
         """Return *data* as text without the server's secrets."""

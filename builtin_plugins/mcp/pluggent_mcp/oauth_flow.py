@@ -153,9 +153,7 @@ class _Provider(OAuthClientProvider):
         """Raise LoginError where the SDK would go on without knowing the authorization server that was named."""
         named = self.context.auth_server_url
         if request.method == "POST" and self.context.oauth_metadata is None and named is not None:
-            raise LoginError(
-                f"{origin(named)} does not say in a way that can be used that it is an authorization server"
-            )
+            raise LoginError(f"{origin(named)} does not say, in a way that can be used, how to log in there")
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
         wanted = self._wish.oauth.issuer

@@ -63,7 +63,8 @@ class Listener:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close()
-        self._answer.cancel()
+        if not self._answer.cancel() and not self._answer.cancelled():
+            self._answer.exception()  # nobody waits for it any more, and asyncio would say so
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:

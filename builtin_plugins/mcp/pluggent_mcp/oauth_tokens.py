@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 import attrs
 import httpx2
+from pluggent_hookspecs import ConfigError
 
 from pluggent_mcp.link import Link
 from pluggent_mcp.oauth_client import ends_at, error_in, form, tokens_in
@@ -47,16 +48,16 @@ class Tokens:
             if response.status_code == UNAUTHORIZED:
                 await response.aclose()
                 response = await self._with(await self._token(token), request, send)
-        except LoginError as error:
-            self._link.end_for_login(str(error))
+        except (LoginError, ConfigError) as error:
+            self._link.login = str(error)
             return httpx2.Response(UNAUTHORIZED, request=request)
-        if response.status_code == UNAUTHORIZED:
-            self._link.end_for_login(wants_login(self._name))
+        self._link.login = wants_login(self._name) if response.status_code == UNAUTHORIZED else ""
         return response
 
     async def _with(
         self, token: str, request: httpx2.Request, send: Callable[[], Awaitable[httpx2.Response]]
     ) -> httpx2.Response:
+        self._link.hide(token)  # a server may repeat it
         request.headers["Authorization"] = f"Bearer {token}"
         return await send()
 

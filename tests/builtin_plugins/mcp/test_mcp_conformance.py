@@ -56,7 +56,7 @@ LOGGED_IN = [
     ("auth/iss-normalized", "2026-07-28"),
     ("auth/metadata-issuer-mismatch", "2026-07-28"),
 ]
-"""Those in which a person logs in. The extensions are not among them: nobody logs in there, or with keys of another kind."""
+"""Those in which a person logs in. In the extensions nobody does, or with keys of another kind: they are not here."""
 
 
 @pytest.fixture

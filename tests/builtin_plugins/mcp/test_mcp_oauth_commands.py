@@ -72,6 +72,7 @@ async def test_a_person_logs_in_and_from_then_on_the_server_can_be_used(mcp):
         assert f"web at {resource.url} sends you to {authority.issuer} to log in." in said.err
         assert "Waiting for the answer at http://127.0.0.1:" in said.err
         login = kept("web", resource.url, os.environ)
+        assert login is not None
         assert login.access_token in authority.valid
         for secret in (login.access_token, login.refresh_token):
             assert secret not in said.out + said.err

@@ -37,7 +37,7 @@ def test_a_login_is_kept_in_a_file_that_only_its_owner_reads(environ):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert "sesame" not in file.name + repr(LOGIN)
-    assert os.listdir(file.parent) == [file.name]
+    assert list(file.parent.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_file_of_other_hosts_may_ask_for_a_login_but_names_no_secret():
     for wrong, why in (
         (
             {"client_id": "a", "client_secret": "file:~/.ssh/id_rsa"},
-            ".oauth.client_secret: stands in your own settings",
+            ".oauth.client_secret: stands in your own",
         ),
         ("yes", ".oauth: expected true, false or a table"),
         ({"scopes": ["a b"]}, ".oauth: 'a b' is no scope"),

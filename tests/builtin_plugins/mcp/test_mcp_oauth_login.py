@@ -11,6 +11,8 @@ from pluggent_mcp.oauth_listener import Listener
 from pluggent_mcp.oauth_settings import OAuth
 from pluggent_mcp.oauth_words import LoginError
 
+NOTHING = b"HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
 pytestmark = pytest.mark.usefixtures("patience")
 
 
@@ -26,7 +28,8 @@ async def test_a_login_is_discovered_registered_proved_and_bound_to_the_server()
         assert login.token_endpoint == f"{authority.issuer}/token"
         assert login.access_token in authority.valid
         assert login.fresh
-        assert login.access_token not in repr(login) and login.refresh_token not in repr(login)
+        assert login.access_token not in repr(login)
+        assert login.refresh_token not in repr(login)
 
 
 async def test_the_answer_is_awaited_at_an_address_that_nobody_can_guess_and_only_once():
@@ -88,7 +91,7 @@ async def test_scopes_are_those_of_the_settings_or_else_what_the_server_names(se
 
 
 async def test_a_login_with_more_scopes_keeps_those_that_were_granted():
-    async with served() as (authority, resource):
+    async with served() as (_, resource):
         before = await logged_in(resource)
         login = await logged_in(resource, before=before, scopes=("files:write",))
 
@@ -114,9 +117,7 @@ async def test_nobody_who_comes_to_the_listener_learns_anything():
             f"GET {path}?code=a&state=b HTTP/1.1\r\nHost: evil.test:{port}\r\n\r\n",
             f"GET {path}?code=a&state=b HTTP/1.1\r\n\r\n",
         ):
-            assert (
-                await _said(port, head) == b"HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-            )
+            assert await _said(port, head) == NOTHING
         assert await _said(port, "GET /" + "x" * 70_000) == b""
         assert (await _said(port, f"GET {path}?code=a&state=b HTTP/1.1\r\n{own}\r\n")).startswith(b"HTTP/1.1 200")
 

@@ -5,11 +5,13 @@ import json
 import logging
 import sys
 import time
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import attrs
 import httpx2
 import pytest
+from mcp_answering import OLD, answering
 from mcp_oauth import logged_in, served
 from mcp_using import Context, using
 from pluggent_hookspecs import ToolError, ToolErrorKind
@@ -32,6 +34,12 @@ def environ(tmp_path, monkeypatch):
     return {"PLUGGENT_STATE_DIR": str(tmp_path / "state")}
 
 
+def there(resource, environ):
+    login = kept("web", resource.url, environ)
+    assert login is not None
+    return login
+
+
 def web(resource, **settings):
     return Server(url=resource.url, **{"oauth": True, **settings})
 
@@ -45,6 +53,32 @@ async def test_a_kept_login_is_used_for_every_request(environ):
             assert (await used.call("web__add", a=1, b=2)).for_model == "3"
 
         assert set(resource.tokens) == {login.access_token}
+
+
+async def test_a_login_is_used_over_the_old_transport_too(environ):
+    async with served("sse") as (_, resource):
+        login = await logged_in(resource, type="sse")
+        keep(login, environ)
+        resource.tokens.clear()
+        async with using(web=web(resource, type="sse")) as used:
+            assert (await used.call("web__add", a=1, b=2)).for_model == "3"
+
+        assert set(resource.tokens) == {login.access_token}
+
+
+async def test_a_server_that_repeats_the_token_is_not_quoted(environ):
+    async def answer(method, body, headers):
+        if b'"initialize"' in body or b"notifications/" in body:
+            return OLD["initialize" if b'"initialize"' in body else "notifications/initialized"]
+        said = {"code": -1, "message": f"what is {headers['authorization']}?"}
+        return 200, "application/json", json.dumps({"jsonrpc": "2.0", "id": 2, "error": said}).encode()
+
+    async with served() as (_, resource), answering(answer) as url:
+        login = await logged_in(resource)
+        keep(attrs.evolve(login, url=url), environ)
+        async with using(web=Server(url=url, oauth=True, protocol="legacy")) as used:
+            assert "what is Bearer ***?" in used.failures["web"]
+            assert login.access_token not in used.failures["web"]
 
 
 async def test_without_a_login_nobody_is_contacted_and_the_error_says_what_to_do(environ):
@@ -89,6 +123,19 @@ async def test_a_token_never_goes_to_another_origin(to, environ):
         assert "authorization" not in request.headers
 
 
+async def test_a_server_that_sends_us_elsewhere_takes_no_token_along(environ):
+    async with served() as (_, resource), served() as (_, elsewhere):
+
+        async def answer(method, body, headers):
+            return f"HTTP/1.1 307 X\r\nlocation: {elsewhere.url}\r\ncontent-length: 0\r\n\r\n".encode()
+
+        async with answering(answer) as url:
+            keep(attrs.evolve(await logged_in(resource), url=url), environ)
+            async with using(web=Server(url=url, oauth=True, start_timeout_s=2)) as used:
+                assert "web" in used.failures
+        assert elsewhere.tokens == []
+
+
 @pytest.mark.parametrize("oauth", [OAuth(client_id="another"), OAuth(issuer="https://login.example.com")], ids=str)
 async def test_a_login_made_with_other_settings_does_not_count(oauth, environ):
     async with served() as (_, resource):
@@ -108,7 +155,7 @@ async def test_an_expired_token_is_renewed_before_it_is_sent_and_the_new_one_is_
         async with using(web=web(resource)) as used:
             assert used.failures == {}
 
-        new = kept("web", resource.url, environ)
+        new = there(resource, environ)
         assert set(resource.tokens) == {new.access_token} != {login.access_token}
         assert authority.asked("/token")[-1]["resource"] == resource.url
         assert (new.refresh_token, new.scope) != (login.refresh_token, "")
@@ -127,7 +174,7 @@ async def test_a_token_of_unknown_life_is_renewed_when_it_is_refused(environ):
             authority.token = {"expires_in": None, "refresh_token": None, "scope": None}
             assert (await used.call("web__add", a=1, b=2)).for_model == "3"
 
-        new = kept("web", resource.url, environ)
+        new = there(resource, environ)
         assert (new.refresh_token, new.scope) == (login.refresh_token, login.scope)
         assert new.access_token != login.access_token
 
@@ -148,7 +195,7 @@ async def test_a_refresh_token_that_is_over_is_forgotten_and_a_login_wanted(envi
         (JSONResponse({"error": "invalid_client"}, 401), f"{WANTED} (the one before was refused: invalid_client)"),
         (
             Response(b"sesame-open-sesame", 503),
-            f"cannot be renewed: HTTP 503. Try again; if it stays so, it {WANTED[17:]}",
+            f"HTTP 503. Try again; if it stays so, it {WANTED[17:]}",
         ),
         (Response(b"sesame-open-sesame", 200), "answered with what is no token. Try again"),
         (Response(b"", 307, headers={"location": "https://other.example.com"}), "cannot be renewed: HTTP 307"),
@@ -180,6 +227,17 @@ async def test_a_login_without_a_refresh_token_ends_with_its_access_token(enviro
         assert len(authority.asked("/token")) == 1
 
 
+async def test_a_person_who_logs_in_meanwhile_is_noticed(environ):
+    async with served() as (authority, resource):
+        keep(attrs.evolve(await logged_in(resource), refresh_token=""), environ)
+        async with using(web=web(resource)) as used:
+            authority.valid.clear()
+            with pytest.raises(ToolError, match="wants a login"):
+                await used.call("web__add", a=1, b=2)
+            keep(await logged_in(resource), environ)
+            assert (await used.call("web__add", a=1, b=2)).for_model == "3"
+
+
 async def test_many_requests_at_once_renew_a_token_once(environ):
     async with served() as (authority, resource):
         keep(await logged_in(resource), environ)
@@ -195,9 +253,7 @@ async def test_two_processes_renew_a_token_once(environ):
     async with served() as (authority, resource):
         keep(attrs.evolve(await logged_in(resource), expires_at=1.0), environ)
         children = [
-            await asyncio.create_subprocess_exec(
-                sys.executable, str(RENEWING), resource.url, stdout=asyncio.subprocess.PIPE
-            )
+            await asyncio.create_subprocess_exec(sys.executable, str(RENEWING), resource.url, stdout=PIPE)
             for _ in range(2)
         ]
         said = [(await child.communicate())[0].decode().strip() for child in children]
@@ -220,9 +276,13 @@ async def test_a_renewal_is_not_given_up_halfway(environ):
             await JSONResponse({"access_token": "new-token", "token_type": "bearer"})(scope, receive, send)
 
         authority.instead["/token"] = lambda: slow
+
+        async def never():
+            return httpx2.Response(500)
+
         request = httpx2.Request("POST", resource.url)
         sending = asyncio.create_task(
-            Tokens(web(resource), OAuth(), Link("web", web(resource)), environ).sent(request, asyncio.Event().wait)
+            Tokens(web(resource), OAuth(), Link("web", web(resource)), environ).sent(request, never)
         )
         await asked.wait()
         sending.cancel()
@@ -230,7 +290,7 @@ async def test_a_renewal_is_not_given_up_halfway(environ):
         with pytest.raises(asyncio.CancelledError):
             await sending
 
-        assert kept("web", resource.url, environ).access_token == "new-token"
+        assert there(resource, environ).access_token == "new-token"
 
 
 async def test_a_scope_that_is_missing_is_named_with_the_command_that_asks_for_it(environ):
@@ -238,12 +298,18 @@ async def test_a_scope_that_is_missing_is_named_with_the_command_that_asks_for_i
         keep(await logged_in(resource), environ)
         resource.wants = "files:write"
         async with using(web=web(resource)) as used:
-            with pytest.raises(
-                ToolError, match=r"with the scope files:write: pluggent mcp login web --scope 'files:write'"
-            ):
+            with pytest.raises(ToolError, match="scope files:write: pluggent mcp login web --scope 'files:write'"):
                 await used.call("web__add", Context(), a=1, b=2)
             resource.wants = ""
             assert (await used.call("web__add", a=1, b=2)).for_model == "3"
+
+
+async def test_a_scope_that_is_missing_from_the_start_is_named_too(environ):
+    async with served() as (_, resource):
+        keep(await logged_in(resource), environ)
+        resource.wants, resource.method = "tools:list", b""
+        async with using(web=web(resource)) as used:
+            assert "It wants a login with the scope tools:list: pluggent mcp login web" in used.failures["web"]
 
 
 async def test_a_file_that_others_can_read_is_not_used(environ):
