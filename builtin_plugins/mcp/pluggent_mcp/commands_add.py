@@ -54,6 +54,8 @@ async def add(options: argparse.Namespace) -> int:
         written = block(name, servers[name], says, pins, accept=options.accept)
         text = edited(path, name, with_server, text, name, written)
         _tell(name, path, trial, accept=options.accept)
+        if servers[name].login is not None:
+            line(f"to log in to it: pluggent mcp login {name}")
         for each in _secrets(servers[name]):
             note(f"note: {name}.{each} is written out in {path}; better ${{NAME}}, read when it is started")
     if any(not trial.problem for trial in trials.values()):
@@ -67,7 +69,7 @@ async def add(options: argparse.Namespace) -> int:
 def _given(options: argparse.Namespace) -> Mapping[str, Server]:
     words, command = list(options.words), options.behind
     if options.file is not None:
-        if command is not None or options.env or options.header or options.cwd:
+        if command is not None or options.env or options.header or options.cwd or options.oauth:
             raise ConfigError(WHERE, ["with --from come names of servers alone, or nothing: all"])
         servers = _imported(Path(options.file), words)
         # The file may have come with a repository: what it says of tools is not the operator's word yet.
@@ -78,11 +80,12 @@ def _given(options: argparse.Namespace) -> Mapping[str, Server]:
         raise ConfigError(WHERE, [HOW])
     entry: dict[str, Any] = {"cwd": options.cwd} if options.cwd else {}
     if command is None:
-        entry |= {"url": words[1]} | _pairs("headers", options.header)
+        oauth: dict[str, Any] = {"oauth": True} if options.oauth else {}
+        entry |= {"url": words[1]} | _pairs("headers", options.header) | oauth
     else:
         entry |= {"command": command[0], "args": command[1:]} | _pairs("env", options.env)
-    if (options.env and command is None) or (options.header and command is not None):
-        raise ConfigError(WHERE, ["--env goes with a command, --header with a URL"])
+    if (options.env and command is None) or ((options.header or options.oauth) and command is not None):
+        raise ConfigError(WHERE, ["--env goes with a command, --header and --oauth with a URL"])
     return _checked(WHERE, {words[0]: entry})
 
 
@@ -142,7 +145,11 @@ def _check_names(servers: Mapping[str, Server], have: Mapping[str, Any], *, forc
 
 async def _tried(servers: Mapping[str, Server], *, start: bool) -> Mapping[str, Trial]:
     # Without its pins: what is asked is how its tools are now.
-    fresh = {name: attrs.evolve(server, pins={}) for name, server in servers.items() if server.used and start}
+    fresh = {
+        name: attrs.evolve(server, pins={})
+        for name, server in servers.items()
+        if server.used and start and server.login is None  # nobody can be logged in to it yet
+    }
     made = {name: Trial(name) for name in servers}
     if not fresh:
         return made

@@ -55,6 +55,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     add("--from", dest="file", metavar="FILE", help="take these servers, or all, from another host's file")
     add("--env", action="append", default=[], metavar="KEY=VALUE", help="for its process; ${NAME} is read at its start")
     add("--header", action="append", default=[], metavar="KEY=VALUE", help="for its URL; ${NAME} as above")
+    add("--oauth", action="store_true", help="a person logs in to it: pluggent mcp login NAME, when it is added")
     add("--cwd", default="", metavar="DIR", help="where its process runs")
     add("--accept", action="store_true", help="believe what it says of its tools; else that is a comment")
     add("--no-start", action="store_true", help="do not start it: nothing is proposed, nothing is pinned")

@@ -22,4 +22,6 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("pluggent mcp remove", [unknown + meant(options.name, have, "it has")])
     write(path, edited(path, options.name, without_server, text, options.name))
     line(f"removed {options.name} from {path}")
+    if "oauth" in have[options.name]:
+        line(f"who is logged in to it still is: pluggent mcp logout {options.name}")
     return 0

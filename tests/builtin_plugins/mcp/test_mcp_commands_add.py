@@ -248,3 +248,20 @@ def test_a_header_inside_a_text_is_none(mcp):
         without_server(text, "one")
     with pytest.raises(ValueError, match="leaves no room"):
         with_server('plugins.pluggent-mcp.mcpServers = { a = { command = "x" } }\n', "one", BLOCK)
+
+
+def test_a_server_to_which_a_person_logs_in_is_added_unstarted_and_says_how(mcp):
+    added = mcp("add", "issues", "https://mcp.example.com/mcp", "--oauth")
+    written = servers(mcp)["issues"]
+    removed = mcp("remove", "issues")
+
+    assert (added.code, added.out.splitlines()[-1]) == (0, "to log in to it: pluggent mcp login issues")
+    assert written == {"url": "https://mcp.example.com/mcp", "oauth": True}
+    assert removed.out.splitlines()[-1] == "who is logged in to it still is: pluggent mcp logout issues"
+
+
+def test_a_command_has_no_login(mcp):
+    refused = mcp("add", "files", "--oauth", *COMMAND)
+
+    assert refused.code == 2
+    assert "--header and --oauth with a URL" in refused.err
