@@ -15,6 +15,7 @@ from pluggent_host.catalog import APP
 from pluggent_host.chains import Chains, Impl
 from pluggent_host.decided import Answer
 from pluggent_host.operation import Recorded, record_of
+from pluggent_host.quoting import quoted
 from pluggent_host.settings import HostSettings
 from pluggent_host.standing import capped, limits, may_approve, narrowest
 from pluggent_host.verdicts import HOST, Verdict
@@ -48,7 +49,7 @@ class Approvers:
         most = narrowest(verdict.asks)
         question = ApprovalEvent(
             what.scope, what.name, what.digest(event), what.rendered(event),
-            tuple((plugin, ask.tell_user) for plugin, ask in verdict.asks), what.capability(), most,
+            tuple((plugin, quoted(ask.tell_user)) for plugin, ask in verdict.asks), what.capability(), most,
             limits(verdict.asks),
         )  # fmt: skip
         started = perf_counter()

@@ -25,6 +25,7 @@ from pluggent_hookspecs.tools import ToolOutput
 from pluggent_host.calling import said
 from pluggent_host.host import Host
 from pluggent_host.nearest import nearest
+from pluggent_host.nested import FILTERS
 from pluggent_host.session import Session
 from pluggent_host.standing import may_approve
 
@@ -103,7 +104,12 @@ class LentHost:
         return Approval(given.agreed, reason=given.reason, by=self._borrower.plugin)
 
     async def answer(self, event: QuestionEvent) -> Elicited | None:
-        """Ask whoever asked for the call in that session for data; None as in approve()."""
+        """Ask whoever asked for the call in that session for data; None as in approve().
+
+        While results or outputs are filtered nobody is asked: the question would go past the filter.
+        """
+        if self._host is None or any(self._host.chains[hook] for hook in FILTERS):
+            return None
         return await self._asked(event.scope, lambda requester: requester.answer(event))
 
     async def _asked(self, scope: Scope, ask: Callable[[Requester], Awaitable[T | None]]) -> T | None:

@@ -187,6 +187,19 @@ async def test_questions_of_a_tool_go_to_a_granted_requester_only(borrower, said
     assert (done.output.for_model, cancelled.output.for_model) == (said, "Cancelled")
 
 
+async def test_while_results_are_filtered_no_question_goes_past_the_filter():
+    class Filter:
+        @hookimpl
+        def transform_tool_result(self, event):
+            return None
+
+    desk = Desk(Accepted({"town": "Rome"}))
+    async with lent(travel, borrower=GRANTED, policies=[Filter()]) as operations:
+        done = await operations.call_tool("travel", {}, origin="mcp", requester=desk)
+
+    assert (done.output.for_model, desk.asked) == ("Cancelled", [])
+
+
 # ---- what a call tells, and how it ended -----------------------------------------------------
 
 

@@ -8,12 +8,13 @@ has a task of its own, which waits here meanwhile. Whose name nobody knows nobod
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
-from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import anyio
+import attrs
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
@@ -41,6 +42,28 @@ def current() -> Exchange | None:
     return _CURRENT.get()
 
 
+class Question:
+    """What a person is asked, and the place for the answer to that and to nothing else."""
+
+    def __init__(self, form: ElicitRequestFormParams) -> None:
+        self.form = form
+        self.answer: asyncio.Future[ElicitResult | None] = asyncio.get_running_loop().create_future()
+
+    def answered(self, answer: ElicitResult | None) -> None:
+        """Go on with *answer*, if somebody still waits for it."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+
+@attrs.frozen(eq=False)
+class _Waiting:
+    """A request whose client was asked *question*. ``forgetting`` lets go of it one day."""
+
+    exchange: Exchange
+    question: Question
+    forgetting: asyncio.Task[None]
+
+
 class Exchange:
     """One request of a client, from its first round to its last. ``context`` is that of the round that is open."""
 
@@ -50,8 +73,7 @@ class Exchange:
         self._task: asyncio.Task[HandlerResult] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._news = asyncio.Event()
-        self._question: ElicitRequestFormParams | None = None
-        self._answer: asyncio.Future[ElicitResult | None] | None = None
+        self._question: Question | None = None
 
     @property
     def task(self) -> asyncio.Task[HandlerResult]:
@@ -72,20 +94,14 @@ class Exchange:
     async def ask(self, question: ElicitRequestFormParams) -> ElicitResult | None:
         """Put *question* to the client's person; None if what came back is no answer."""
         async with self._one_at_a_time:
-            self._answer = asyncio.get_running_loop().create_future()
-            self._question = question
+            asked = self._question = Question(question)
             self._news.set()
             try:
-                return await self._answer
+                return await asked.answer
             finally:
-                self._question = self._answer = None
+                self._question = None
 
-    def answered(self, answer: ElicitResult | None) -> None:
-        """Go on with *answer*, if somebody still waits for it."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(answer)
-
-    async def round(self) -> ElicitRequestFormParams | None:
+    async def round(self) -> Question | None:
         """Wait for the next question, or for the end: None. Who is cancelled ends it all."""
         try:
             while not (self.task.done() or self._open is not None):
@@ -97,9 +113,9 @@ class Exchange:
         return None if self.task.done() else self._open
 
     @property
-    def _open(self) -> ElicitRequestFormParams | None:
+    def _open(self) -> Question | None:
         """The question that nobody has answered yet."""
-        return self._question if self._answer is not None and not self._answer.done() else None
+        return self._question if self._question is not None and not self._question.answer.done() else None
 
     async def end(self) -> None:
         """Cancel what still runs, and wait for it."""
@@ -114,7 +130,7 @@ class Exchanges:
 
     def __init__(self, kept_s: float = KEPT_S) -> None:
         self._kept_s = kept_s
-        self._waiting: dict[str, tuple[Exchange, asyncio.Task[None]]] = {}
+        self._waiting: dict[str, _Waiting] = {}
 
     @property
     def waiting(self) -> int:
@@ -135,36 +151,36 @@ class Exchanges:
         while (question := await exchange.round()) is not None:
             if len(self._waiting) < MOST_WAITING:
                 return self._put(exchange, question)
-            exchange.answered(None)
+            question.answered(None)
         return exchange.task.result()
 
     async def aclose(self) -> None:
         """End all that waits for a client to come back."""
         waiting = [*self._waiting.values()]
         self._waiting.clear()
-        for _, forgetting in waiting:
-            forgetting.cancel()
-        await asyncio.gather(*(exchange.end() for exchange, _ in waiting))
+        for each in waiting:
+            each.forgetting.cancel()
+        await asyncio.gather(*(each.exchange.end() for each in waiting))
 
-    def _put(self, exchange: Exchange, question: ElicitRequestFormParams) -> HandlerResult:
+    def _put(self, exchange: Exchange, question: Question) -> HandlerResult:
         state = secrets.token_urlsafe(32)
         forgetting = asyncio.create_task(self._forget(state, exchange), name="pluggent-mcp-exchange-end")
-        self._waiting[state] = exchange, forgetting
-        asked = InputRequiredResult(input_requests={KEY: ElicitRequest(params=question)}, request_state=state)
+        self._waiting[state] = _Waiting(exchange, question, forgetting)
+        asked = InputRequiredResult(input_requests={KEY: ElicitRequest(params=question.form)}, request_state=state)
         return asked.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     def _taken(self, state: object, context: Context) -> Exchange:
         found = self._waiting.get(state) if isinstance(state, str) else None
         if found is None:
             raise MCPError(INVALID_PARAMS, FORGOTTEN)
-        exchange, forgetting = found
-        if exchange.about != _about(context):
+        if found.exchange.about != _about(context):
             raise MCPError(INVALID_PARAMS, ANOTHER)
         del self._waiting[str(state)]
-        forgetting.cancel()
-        exchange.context = context
-        exchange.answered(_answer_in(context))
-        return exchange
+        found.forgetting.cancel()
+        found.exchange.context = context
+        # That question may be over, and another one open: it is put to the client now.
+        found.question.answered(_answer_in(context))
+        return found.exchange
 
     async def _forget(self, state: str, exchange: Exchange) -> None:
         """Let go of what waits under *state*, if the client has not come back some time after its end."""
@@ -176,10 +192,16 @@ class Exchanges:
             exchange.task.exception()  # which nobody will ever hear of
 
 
-def _about(context: Context) -> Mapping[str, Any]:
+def client_of(context: Context) -> str:
+    """Return what the client of *context* calls itself, empty if it does not say."""
+    params = context.session.client_params
+    return params.client_info.name if params is not None else ""
+
+
+def _about(context: Context) -> str:
     """Return what must be the same in all rounds of a request."""
     given = {key: value for key, value in (context.params or {}).items() if key not in _OF_A_ROUND}
-    return {"method": context.method, **given}
+    return json.dumps([context.method, client_of(context), given], sort_keys=True)
 
 
 def _answer_in(context: Context) -> ElicitResult | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,11 +19,13 @@ from mcp_types import (
 
 from pluggent_mcp.naming import SEPARATOR
 from pluggent_mcp.serving_calls import Calls
-from pluggent_mcp.serving_exchanges import Context
+from pluggent_mcp.serving_exchanges import Context, client_of
 from pluggent_mcp.serving_listing import Sources, listed, page
 from pluggent_mcp.serving_read import failure, messages, prompts
 from pluggent_mcp.serving_selection import Source
 
+MOST_CLIENTS = 64
+"""Clients whose lists are remembered."""
 _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
@@ -32,7 +35,8 @@ class Prompts:
     def __init__(self, calls: Calls, sources: Sources) -> None:
         self._calls = calls
         self._sources = sources
-        self._known: Mapping[str, tuple[Source, Prompt]] = {}
+        self._known: OrderedDict[str, Mapping[str, tuple[Source, Prompt]]] = OrderedDict()
+        """What was listed last, by client: what one was told is nothing for another."""
 
     def handlers(self) -> Mapping[str, Any]:
         """Return what answers, by the SDK's names."""
@@ -45,7 +49,9 @@ class Prompts:
         return ListPromptsResult(prompts=shown, next_cursor=more)
 
     async def _get(self, context: Context, params: GetPromptRequestParams) -> GetPromptResult:
-        known = self._known if params.name in self._known else await self._listed(context)
+        known = self._known.get(client_of(context), {})
+        if params.name not in known or known[params.name][0] not in await self._sources():
+            known = await self._listed(context)
         if params.name not in known:
             raise MCPError(INVALID_PARAMS, f"Unknown prompt: {params.name[:100]}")
         source, prompt = known[params.name]
@@ -66,5 +72,8 @@ class Prompts:
                 name = f"{source.stem}{SEPARATOR}{prompt.name}" if source.stem else prompt.name
                 if found.setdefault(name, (source, prompt))[1] is not prompt:
                     _LOG.warning("'%s' lists %.200r too, which is served from another source", source.lists, name)
-        self._known = found
+        self._known[client_of(context)] = found
+        self._known.move_to_end(client_of(context))
+        if len(self._known) > MOST_CLIENTS:
+            self._known.popitem(last=False)
         return found

@@ -21,6 +21,7 @@ from pluggent_mcp.serving_read import Entry, contents, failure, not_found, resou
 from pluggent_mcp.serving_selection import Source
 
 T = TypeVar("T")
+MOST_WARNINGS = 20
 _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
@@ -32,6 +33,7 @@ class Resources:
         self._sources = sources
         self._readers: Mapping[str, str] = {}
         """The tool that reads each URI that is listed, and each that begins as a template does."""
+        self._warned: set[tuple[str, str]] = set()
 
     def handlers(self) -> Mapping[str, Any]:
         """Return what answers, by the SDK's names."""
@@ -92,9 +94,18 @@ class Resources:
             for each in entries:
                 # An opening brace stands in no URI: it ends what all that a template makes begin with.
                 key = str(each["template"]).partition("{")[0] + "{" if "template" in each else str(each.get("uri"))
+                self._check(key, source, readers)
                 readers.setdefault(key, source.reads)
         self._readers = readers
         return found
+
+    def _check(self, key: str, source: Source, readers: Mapping[str, str]) -> None:
+        """Warn, once, of what one source lists and another one's template could make."""
+        others = [each for each, reader in readers.items() if reader != source.reads and each.endswith("{")]
+        over = next((each for each in others if len(each) > 1 and key.startswith(each[:-1]) and each != key), None)
+        if over is not None and (over, key) not in self._warned and len(self._warned) < MOST_WARNINGS:
+            self._warned.add((over, key))
+            _LOG.warning("'%s' lists %.200r, which a template of another source covers too", source.lists, key)
 
 
 def _first(

@@ -12,13 +12,15 @@ from pluggent_mcp.serving_exchanges import Exchanges, current
 WAIT_S = 20.0
 NEWEST = "2026-07-28"
 QUESTION = ElicitRequestFormParams(message="go on?", requested_schema={"type": "object", "properties": {}})
+OTHER = ElicitRequestFormParams(message="erase the disk?", requested_schema={"type": "object", "properties": {}})
 YES = {"action": "accept", "content": {"approve": True}}
 
 
-def context(*, version=NEWEST, method="tools/call", **params):
+def context(*, version=NEWEST, method="tools/call", client="desk", **params):
     """Return a request as the SDK hands it on."""
     given = {"name": "reboot", "arguments": {}, **params}
-    return SimpleNamespace(protocol_version=version, method=method, params=given, request_id=1, session=None)
+    session = SimpleNamespace(client_params=SimpleNamespace(client_info=SimpleNamespace(name=client)))
+    return SimpleNamespace(protocol_version=version, method=method, params=given, request_id=1, session=session)
 
 
 class Handler:
@@ -104,7 +106,15 @@ async def test_a_state_is_good_for_one_answer(exchanges):
 
 
 @pytest.mark.parametrize(
-    "other", [{"arguments": {"when": "now"}}, {"name": "travel"}, {"method": "prompts/get"}, {"more": 1}]
+    "other",
+    [
+        {"arguments": {"when": "now"}},
+        {"name": "travel"},
+        {"method": "prompts/get"},
+        {"more": 1},
+        {"client": "other"},
+        {"arguments": {"n": True}},
+    ],
 )
 async def test_an_answer_counts_for_the_request_that_was_asked_about(other, exchanges):
     handler = Handler()
@@ -124,6 +134,30 @@ async def test_what_is_no_answer_is_nobodys(responses, exchanges):
 
     await exchanges(context(requestState=asked["requestState"], inputResponses=responses), handler)
     assert handler.heard == [None]
+
+
+async def test_a_late_answer_is_none_to_a_question_that_came_after_it(exchanges):
+    heard, too_late = [], asyncio.Event()
+
+    async def handler(_):
+        exchange = current()
+        assert exchange is not None
+        first = asyncio.create_task(exchange.ask(QUESTION))
+        await too_late.wait()
+        first.cancel()
+        heard.append(await exchange.ask(OTHER))
+        return {"heard": len(heard)}
+
+    asked = await exchanges(context(), handler)
+    too_late.set()
+    await asyncio.sleep(0)
+    again = await exchanges(context(requestState=asked["requestState"], inputResponses={"person": YES}), handler)
+    assert again["inputRequests"]["person"]["params"]["message"] == "erase the disk?"
+    assert heard == []
+
+    last = context(requestState=again["requestState"], inputResponses={"person": {"action": "decline"}})
+    assert await exchanges(last, handler) == {"heard": 1}
+    assert heard[0].action == "decline"
 
 
 async def test_what_came_of_it_is_kept_for_a_while_only():

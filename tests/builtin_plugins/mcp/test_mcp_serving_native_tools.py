@@ -149,3 +149,31 @@ def test_a_reader_whose_list_is_missing_is_none(tmp_path):
 
     assert done.code == 2
     assert "--resources: nothing that lonely_* means has resources" in done.err
+
+
+NO_LIST = """
+[[plugins.pluggent-permissions.rules]]
+id = "curious"
+decision = "deny"
+when.tool = "acme:tool/list_prompts"
+when.principal = "claimed:curious"
+tell_model = "not for the curious"
+"""
+
+
+async def test_what_one_client_has_listed_is_nothing_for_another(tmp_path):
+    cli = made(tmp_path)
+    (cli.work / "mine.toml").write_text(NO_LIST, encoding="utf-8")
+    with over_http(cli, *ACME) as running:
+        async with (
+            asyncio.timeout(WAIT_S),
+            client_of(running, name="friend") as friend,
+            client_of(running, name="curious") as curious,
+        ):
+            listed = await friend.list_prompts()
+            with pytest.raises(MCPError, match="not for the curious"):
+                await curious.list_prompts()
+            with pytest.raises(MCPError, match="not for the curious"):
+                await curious.get_prompt("test_prompt_with_arguments", {})
+
+    assert "test_prompt_with_arguments" in {prompt.name for prompt in listed.prompts}
