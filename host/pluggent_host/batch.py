@@ -31,7 +31,7 @@ from pluggent_host.step import Spent, ToolsSettled
 from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolset import Toolset
 from pluggent_host.transcript import Dispatched, Settled, close_call
-from pluggent_host.wellformed import clean_message
+from pluggent_host.wellformed import clean, clean_message
 
 NOBODY = "This call needs a person's approval, and nobody was there to give it. It was not run."
 
@@ -286,7 +286,7 @@ class Batch:
             return
         except errors.PluggentError as error:
             slot.operation.kind = slot.operation.kind or ToolErrorKind.FAILED
-            failed = ToolOutput.error(f"Error: this call failed in a plugin around it: {error}")
+            failed = ToolOutput.error(clean(f"Error: this call failed in a plugin around it: {error}"))
             output = await turn.operations.finish(slot.operation, event, failed)
         turn.effects += slot.operation.ran and slot.operation.tool.changes
         await self._settle(slot, output)
@@ -354,7 +354,7 @@ class Batch:
         if not slot.operation.ran:
             self._turn.quota.give_back(slot.operation.tool)
             slot.note = ""
-        await self._settle(slot, ToolOutput.error(text))
+        await self._settle(slot, ToolOutput.error(clean(text)))
 
     async def _settle(self, slot: Slot, output: ToolOutput) -> None:
         turn, operation = self._turn, slot.operation

@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 LOOK_S = 1.0
 """How often tools are looked at for changes."""
+MOST_IDLE = 64
+"""Sessions that are kept for further calls, of all who call; the one that nobody has used for longest is closed."""
 HOW_TO_APPROVE = (
     "Whoever runs this host can let it run unasked, in the settings: under [effects], what '{}' really does, if it"
     ' only reads; or a rule of a policy in [grants] may_allow. Or be asked each time: on_ask = "console", in the'
@@ -76,7 +78,7 @@ class LentHost:
         self._lock = asyncio.Lock()
         self._host: Host | None = None
         self._named: dict[str, _Where] = {}
-        self._idle: dict[_Key, list[Session]] = {}
+        self._idle: list[tuple[_Key, Session]] = []
         self._origins: dict[str, str] = {}
         self._requesters: dict[str, Requester] = {}
         self._listed: set[tuple[str, ...]] = set()
@@ -186,10 +188,9 @@ class LentHost:
     @asynccontextmanager
     async def _session(self, key: _Key, capability: str) -> AsyncGenerator[Session]:
         """Lend a session that no other call uses: an old one, unless its tools have changed since."""
-        idle = self._idle.setdefault(key, [])
-        session = idle.pop() if idle else None
+        session = self._taken(key)
         if session is not None and _own_name(session, capability) is None:
-            await session.aclose()
+            await self._end(session)
             session = None
         if session is None:
             choices, origin, principal = key
@@ -199,7 +200,21 @@ class LentHost:
         try:
             yield session
         finally:
-            idle.append(session)
+            self._idle.append((key, session))
+            if len(self._idle) > MOST_IDLE:
+                await self._end(self._idle.pop(0)[1])
+
+    def _taken(self, key: _Key) -> Session | None:
+        """Take the idle session of *key* that was used last."""
+        found = next((each for each in reversed(self._idle) if each[0] == key), None)
+        if found is None:
+            return None
+        self._idle.remove(found)
+        return found[1]
+
+    async def _end(self, session: Session) -> None:
+        self._origins.pop(session.id, None)
+        await session.aclose()
 
     async def _opened(self) -> Host:
         async with self._lock:

@@ -6,12 +6,13 @@ An ask down here goes to somebody who can answer now; nobody there is a denial, 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
-from pluggent_hookspecs._frozen import Json, freeze
+from pluggent_hookspecs._frozen import Json, freeze, thaw
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess
@@ -36,7 +37,7 @@ from pluggent_host.toolcalls import ToolCallOperation
 from pluggent_host.toolcontext import CallContext
 from pluggent_host.toolset import Toolset
 from pluggent_host.transcript import Dispatched, Settled
-from pluggent_host.wellformed import clean_message
+from pluggent_host.wellformed import clean, clean_json, clean_message, finite
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -67,15 +68,19 @@ class NestedCalls:
         return self._turn.doubts(call, event)
 
     def progressed(self, call: ToolCallOperation, done: float, total: float | None, message: str) -> None:
+        number = finite(done)
+        if number is None:  # it says nothing of how far the tool is, and no wire can carry it
+            return
         # What every other text has to pass cannot be asked from here, in whatever thread this is.
-        text = "" if self._filtered else message
-        event = ToolProgressed(call.scope, call.event.call_id, call.tool.spec.name, done, total, text)
+        text = "" if self._filtered else clean(str(message))
+        event = ToolProgressed(call.scope, call.event.call_id, call.tool.spec.name, number, finite(total), text)
         self._loop.call_soon_threadsafe(self._turn.tell, event)
 
     def logged(self, call: ToolCallOperation, level: str, message: str, logger: str, data: Json) -> None:
         if self._filtered:  # as above, and without its words a log says nothing
             return
-        event = ToolLogged(call.scope, call.event.call_id, call.tool.spec.name, level, message, logger, freeze(data))
+        text, part, facts = clean(str(message)), clean(str(logger)), _facts(data)
+        event = ToolLogged(call.scope, call.event.call_id, call.tool.spec.name, level, text, part, facts)
         self._loop.call_soon_threadsafe(self._turn.tell, event)
 
     # ---- another tool --------------------------------------------------------------------
@@ -198,3 +203,11 @@ class NestedCalls:
         return self._services.memory(
             store, self._turn, nesting.scope(outer), nesting.numbers, lambda asked: nesting.put(asked, outer)
         )
+
+
+def _facts(data: Json) -> Json:
+    """Return *data* as any wire can carry it. What is no JSON is left out: a log is no reason to fail."""
+    try:
+        return freeze(clean_json(json.loads(json.dumps(thaw(data), allow_nan=False))))
+    except (TypeError, ValueError, RecursionError):
+        return None

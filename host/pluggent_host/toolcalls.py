@@ -33,6 +33,7 @@ from pluggent_host.results import as_output
 from pluggent_host.threads import Threads
 from pluggent_host.toolset import BoundTool
 from pluggent_host.transcript import UNSURE
+from pluggent_host.wellformed import clean
 
 log = logging.getLogger("pluggent.tools")
 
@@ -240,10 +241,10 @@ class ToolCallOperation:
             )
         except ArgumentProblems as error:
             self.kind = ToolErrorKind.ARGUMENTS
-            return ToolOutput.error(f"Error: {'; '.join(error.problems)}")
+            return _failed("; ".join(error.problems))
         except errors.ToolError as error:
             self.kind = error.kind
-            return ToolOutput.error(f"Error: {error.message}")
+            return _failed(error.message)
         except asyncio.CancelledError:
             self.kind = ToolErrorKind.CANCELLED
             if being_cancelled():
@@ -254,7 +255,7 @@ class ToolCallOperation:
         except BaseException as error:
             log.debug("tool %s raised", event.capability, exc_info=error)
             self.kind = ToolErrorKind.FAILED
-            return ToolOutput.error(f"Error: '{event.tool.name}' failed: {said(error)}")
+            return _failed(f"'{event.tool.name}' failed: {said(error)}")
         finally:
             self.unsure = self.kind in UNSURE
             context.end()
@@ -318,8 +319,13 @@ class ToolCallOperation:
     def withheld(self, event: ToolCallEvent, deny: Deny) -> ToolOutput:
         self.kind = ToolErrorKind.WITHHELD if self.ran else ToolErrorKind.DENIED
         self.ends_turn = self.ends_turn or deny.ends_turn
-        return ToolOutput.error(f"The result of this call was withheld: {deny.tell_model}")
+        return ToolOutput.error(clean(f"The result of this call was withheld: {deny.tell_model}"))
 
     def broken(self, event: ToolCallEvent, error: errors.PluggentError) -> ToolOutput:
         self.kind = ToolErrorKind.WITHHELD if self.ran else ToolErrorKind.DENIED
         return ToolOutput.error("The result of this call was withheld, because a policy on results failed.")
+
+
+def _failed(text: str) -> ToolOutput:
+    """Return that a tool has failed; *text* is its own, and may hold the name of a file that is no text."""
+    return ToolOutput.error(clean(f"Error: {text}"))

@@ -6,8 +6,10 @@ Half characters are replaced, calls get ids of their own.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, cast
 
 import attrs
@@ -38,6 +40,24 @@ def clean_json(value: Json) -> Json:
     if isinstance(value, Mapping):
         return {clean(key): clean_json(item) for key, item in value.items()}
     return [clean_json(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def finite(value: object) -> float | None:
+    """Return *value* as a number of JSON, None if it is none.
+
+    >>> finite(2), finite(0.5), finite(float("nan")), finite("2")
+    (2, 0.5, None, None)
+    """
+    if isinstance(value, int):
+        number: float = int(value)
+    elif isinstance(value, Real):
+        number = float(value)
+    else:
+        return None
+    try:
+        return number if math.isfinite(number) else None
+    except OverflowError:
+        return None
 
 
 def _clean_extra(extra: Mapping[str, Json]) -> Mapping[str, Json]:

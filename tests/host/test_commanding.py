@@ -8,6 +8,7 @@ from pluggent_hookspecs import (
     Command,
     ConfigError,
     Deny,
+    SessionClosed,
     SessionError,
     SessionOpened,
     ToolContext,
@@ -16,7 +17,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import SyncHost
-from pluggent_host.commanding import LentHost
+from pluggent_host.commanding import MOST_IDLE, LentHost
 from pluggent_host.testing.fakes import ScriptedModel
 from talking import WAIT_S, hosting
 from tool_sources import Brings, Changing
@@ -56,14 +57,15 @@ class Seen:
 
 
 class Sessions:
-    """An observer that takes down which sessions are opened."""
+    """An observer that takes down which sessions are opened and closed, and for whom."""
 
     def __init__(self):
-        self.ids = set()
+        self.ids, self.closed, self.principals = set(), set(), {}
 
-    @hookimpl(events=(SessionOpened,))
+    @hookimpl(events=(SessionOpened, SessionClosed))
     def observe(self, event):
-        self.ids.add(event.scope.session_id)
+        (self.ids if isinstance(event, SessionOpened) else self.closed).add(event.scope.session_id)
+        self.principals[event.scope.session_id] = event.scope.principal
 
 
 @asynccontextmanager
@@ -172,6 +174,23 @@ async def test_several_calls_run_side_by_side_and_sessions_are_used_again():
             assert [done.output.for_model for done in await asyncio.wait_for(both, WAIT_S)] == ["met", "met"]
 
     assert len(opened.ids) == 2
+
+
+async def test_few_sessions_are_kept_and_the_one_unused_for_longest_is_closed():
+    opened = Sessions()
+    async with lent(add, policies=[opened]) as operations:
+        for number in range(MOST_IDLE):
+            await operations.call_tool("add", {"a": 1}, origin="mcp", principal=f"client {number}")
+        await operations.call_tool("add", {"a": 1}, origin="mcp", principal="client 0")
+        assert len(opened.ids) == MOST_IDLE
+        await operations.call_tool("add", {"a": 1}, origin="mcp", principal="one more")
+        assert len(opened.closed) == 1
+        (closed,) = opened.closed
+        assert (operations.origin_of(closed), opened.principals[closed]) == ("", "client 1")
+
+        again = await operations.call_tool("add", {"a": 1}, origin="mcp", principal="client 1")
+
+    assert again.output.for_model == "2"
 
 
 async def test_cancelling_whoever_waits_cancels_the_call():

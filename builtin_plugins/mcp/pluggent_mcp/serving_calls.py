@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -13,16 +13,13 @@ from mcp.shared.exceptions import MCPError
 from pluggent_hookspecs import ConfigError, HostOperations, PluggentError, ToolOutput
 
 from pluggent_mcp.serving_exchanges import Context
-from pluggent_mcp.serving_people import person_at
+from pluggent_mcp.serving_people import Person, person_at
 from pluggent_mcp.serving_settings import Serving
 from pluggent_mcp.serving_telling import Levels, Telling
 
 ORIGIN = "mcp"
 CLAIMED = "claimed:"
 """How the principal of a call begins: what a client calls itself is its own word."""
-OTHERS = "claimed:(others)"
-MOST_CLIENTS = 16
-"""Names of clients that are told apart; each has sessions of its own in the host."""
 LONGEST_CLIENT = 64
 WAITING_FOR_EACH = 4
 """Calls that may wait for each that may run."""
@@ -31,15 +28,45 @@ BUSY = -32_000
 _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
+class _Places:
+    """For as many calls as may run at once; and as many more whose person has been asked something."""
+
+    def __init__(self, count: int) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._most = count
+        self._asked = 0
+
+    @asynccontextmanager
+    async def one(self) -> AsyncGenerator[Callable[[], bool]]:
+        """Wait for a place; yield what gives it back early, and says whether a person may be asked: not by too many."""
+        await self._free.acquire()
+        asked = False
+
+        def leave() -> bool:
+            nonlocal asked
+            if not asked and self._asked < self._most:
+                asked = True
+                self._asked += 1
+                self._free.release()
+            return asked
+
+        try:
+            yield leave
+        finally:
+            if asked:
+                self._asked -= 1
+            else:
+                self._free.release()
+
+
 class Calls:
     """The calls of all clients that run."""
 
     def __init__(self, operations: HostOperations, settings: Serving) -> None:
         self._operations = operations
-        self._clients: set[str] = set()
         self.levels = Levels()
         """Which logs of calls each client wants."""
-        self._running = asyncio.Semaphore(settings.max_calls)
+        self._places = _Places(settings.max_calls)
         self._under_way = 0
         self._most = settings.max_calls * (1 + WAITING_FOR_EACH)
 
@@ -49,38 +76,29 @@ class Calls:
             raise MCPError(BUSY, f"{self._under_way} calls are under way or waiting already; try again later")
         self._under_way += 1
         try:
-            async with self._running:
-                return await self._operated(context, name, arguments)
+            # Who takes long to be told takes no place from a call that could run: told is outside of it.
+            async with Telling(context, self.levels) as telling, self._places.one() as may_ask:
+                person = person_at(context, may_ask)
+                return await self._operated(context, telling, person, name, arguments)
         finally:
             self._under_way -= 1
 
-    async def _operated(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
+    async def _operated(
+        self, context: Context, telling: Telling, person: Person | None, name: str, arguments: Mapping[str, Any]
+    ) -> ToolOutput:
         """Have the host run the call, telling the client how far it is, and asking its person what is to be asked."""
-        telling = Telling(context, self.levels)
         call = self._operations.call_tool(
-            name, arguments, origin=ORIGIN, principal=self._principal(context), on_progress=telling.progressed,
-            on_log=telling.logged, requester=person_at(context),
+            name, arguments, origin=ORIGIN, principal=principal(context), on_progress=telling.progressed,
+            on_log=telling.logged, requester=person,
         )  # fmt: skip
-        async with AsyncExitStack() as stack:
-            task = asyncio.create_task(telling.run(), name="pluggent-mcp-telling")
-            stack.push_async_callback(_ended, task)
-            output = await _finished(asyncio.create_task(_caught(call), name="pluggent-mcp-call"))
-            # What was told before the end arrives before the answer.
-            await telling.end()
-            await task
-        return output
+        return await _finished(asyncio.create_task(_caught(call), name="pluggent-mcp-call"))
 
-    def _principal(self, context: Context) -> str:
-        """Return who asks, by its own word; empty where it has not said."""
-        params = context.session.client_params
-        name = "".join(char for char in params.client_info.name if char.isprintable()) if params else ""
-        if not name:
-            return ""
-        principal = f"{CLAIMED}{name[:LONGEST_CLIENT]}"
-        if principal not in self._clients and len(self._clients) >= MOST_CLIENTS:
-            return OTHERS
-        self._clients.add(principal)
-        return principal
+
+def principal(context: Context) -> str:
+    """Return who asks, by its own word; empty where it has not said."""
+    params = context.session.client_params
+    name = "".join(char for char in params.client_info.name if char.isprintable()) if params else ""
+    return f"{CLAIMED}{name[:LONGEST_CLIENT]}" if name else ""
 
 
 async def _caught(call: Any) -> ToolOutput:

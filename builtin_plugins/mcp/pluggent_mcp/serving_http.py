@@ -13,11 +13,12 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pluggent_hookspecs import ConfigError
 
+from pluggent_mcp.serving_connections import limited
 from pluggent_mcp.serving_guard import PATH, Guard
 from pluggent_mcp.serving_settings import Address, Serving
 
 CONNECTIONS = 256
-"""At once; what comes on top is answered 503."""
+"""At once; what comes on top takes the place of one that says nothing, or is answered 503."""
 LARGEST_HEADERS = 32_768
 IDLE_CONNECTION_S = 5
 GOODBYE_S = 1
@@ -58,7 +59,7 @@ async def serve(
         max_sessions=settings.max_sessions,
     )  # fmt: skip
     guard = Guard(manager.handle_request, (host, *settings.hosts), token, settings.request_timeout_s)
-    http = _Quiet(_config(guard))
+    http = _Quiet(_config(guard, settings))
     async with manager.run():
         listening.listen(CONNECTIONS)
         task = asyncio.create_task(http.serve([listening]), name="pluggent-mcp-http")
@@ -72,10 +73,11 @@ async def serve(
             task.cancel()
 
 
-def _config(app: Guard) -> uvicorn.Config:
+def _config(app: Guard, settings: Serving) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11", ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
+        http=limited(settings.request_timeout_s), ws="none", lifespan="off", log_config=None, access_log=False,
+        server_header=False,
         proxy_headers=False, limit_concurrency=CONNECTIONS, timeout_keep_alive=IDLE_CONNECTION_S,
         timeout_graceful_shutdown=GOODBYE_S, h11_max_incomplete_event_size=LARGEST_HEADERS,
     )  # fmt: skip

@@ -6,6 +6,7 @@ a program, and how sure it is that a person has answered only the operator can k
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from mcp.shared.exceptions import MCPError
@@ -44,19 +45,23 @@ LONGEST_QUESTION = 20_000
 """Characters; what is longer cannot be judged in a form, so nobody is asked."""
 
 
-def person_at(context: Context) -> Person | None:
-    """Return the person at the client whose request *context* is; None if it says that it cannot ask one."""
+def person_at(context: Context, may_ask: Callable[[], bool]) -> Person | None:
+    """Return the person at the client whose request *context* is; None if it says that it cannot ask one.
+
+    *may_ask* is asked before each question.
+    """
     can = context.session.client_capabilities
     modes = can.elicitation if can is not None else None
     # Without any mode it is the older way of saying that there are forms.
-    return Person(context) if modes is not None and (modes.form is not None or modes.url is None) else None
+    return Person(context, may_ask) if modes is not None and (modes.form is not None or modes.url is None) else None
 
 
 class Person:
     """Is asked over the connection of the request for which a call is made. See Requester."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, may_ask: Callable[[], bool]) -> None:
         self._context = context
+        self._may_ask = may_ask
         self._exchange = current()
 
     async def approve(self, event: ApprovalEvent) -> Approval | None:
@@ -82,7 +87,7 @@ class Person:
 
     async def _asked(self, text: str, schema: dict[str, Any]) -> ElicitResult | None:
         """Return what came back, None if nothing did. The host says how long that may take."""
-        if len(text) > LONGEST_QUESTION:
+        if len(text) > LONGEST_QUESTION or not self._may_ask():
             return None
         try:
             if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:

@@ -8,6 +8,7 @@ the process whatever the client does.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import queue
 import threading
@@ -19,12 +20,31 @@ import anyio
 import attrs
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.server.lowlevel.server import Server
-from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+
+from pluggent_mcp.serving_calls import BUSY
 
 T = TypeVar("T")
 
 READ_BYTES = 65_536
+MOST_UNDER_WAY = 256
+"""Requests without an answer. Above that nothing is read for a while, and then it is refused."""
+PATIENCE_S = 1.0
+UNWRITABLE = "the answer holds what cannot be written as JSON"
+
+_LOG = logging.getLogger("pluggent.mcp.serve")
 
 Incoming = SessionMessage | Exception
 
@@ -59,17 +79,40 @@ async def _streams(
 ) -> AsyncGenerator[tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]]:
     incoming, read = anyio.create_memory_object_stream[Incoming](0)
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    writer = _Writer(wire.outgoing)
     async with incoming, read, write, outgoing, anyio.create_task_group() as tasks:
-        tasks.start_soon(_read, wire.incoming, incoming, writer, max_bytes)
-        tasks.start_soon(_write, outgoing, writer)
+        with anyio.CancelScope() as serving:
+            # Where nobody reads any more there is nobody left to serve.
+            writer, requests = _Writer(wire.outgoing, serving.cancel), _Requests()
+            tasks.start_soon(_read, wire.incoming, incoming, writer, requests, max_bytes)
+            tasks.start_soon(_write, outgoing, writer, requests)
+            try:
+                yield read, write
+            finally:
+                tasks.cancel_scope.cancel()
+
+
+class _Requests:
+    """Counts the requests that have no answer yet."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(MOST_UNDER_WAY)
+
+    async def begin(self) -> bool:
+        """Take up one more; return whether there was room for it in time."""
         try:
-            yield read, write
-        finally:
-            tasks.cancel_scope.cancel()
+            async with asyncio.timeout(PATIENCE_S):
+                return await self._free.acquire()
+        except TimeoutError:
+            return False
+
+    async def end(self) -> None:
+        """Make room for another: one was answered, or never will be."""
+        self._free.release()
 
 
-async def _read(descriptor: int, incoming: ObjectSendStream[Incoming], writer: _Writer, max_bytes: int) -> None:
+async def _read(
+    descriptor: int, incoming: ObjectSendStream[Incoming], writer: _Writer, requests: _Requests, max_bytes: int
+) -> None:
     async with incoming:
         async for line in _lines(descriptor, max_bytes):
             if line is None:
@@ -80,7 +123,13 @@ async def _read(descriptor: int, incoming: ObjectSendStream[Incoming], writer: _
             except ValueError:
                 await writer.write(_refusal(PARSE_ERROR, "that line is no message of JSON-RPC"))
                 continue
-            await incoming.send(SessionMessage(message))
+            if isinstance(message, JSONRPCRequest) and not await requests.begin():
+                # Who does not read the answers has this one to read before anything else of his is read.
+                text = f"{MOST_UNDER_WAY} requests are under way already; try again later"
+                await writer.write(_refusal(BUSY, text, message.id))
+                continue
+            unanswered = ServerMessageMetadata(on_request_unanswered=requests.end)
+            await incoming.send(SessionMessage(message, unanswered))
 
 
 async def _lines(descriptor: int, max_bytes: int) -> AsyncGenerator[bytes | None]:
@@ -130,28 +179,42 @@ def _told(loop: asyncio.AbstractEventLoop, tell: Callable[[T], object], what: T)
 # ---- writing -----------------------------------------------------------------------------
 
 
-async def _write(outgoing: ObjectReceiveStream[SessionMessage], writer: _Writer) -> None:
+async def _write(outgoing: ObjectReceiveStream[SessionMessage], writer: _Writer, requests: _Requests) -> None:
     async for item in outgoing:
-        if not await writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()):
-            return
+        if line := _line(item.message):
+            await writer.write(line)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
+            await requests.end()
 
 
-def _refusal(code: int, message: str) -> bytes:
-    error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=message))
+def _line(message: JSONRPCMessage) -> bytes:
+    """Return *message* as it is written; empty for one that cannot be and that nobody waits for."""
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    except Exception as error:  # noqa: BLE001 (what a tool has said may be anything; it must not end the others' calls)
+        _LOG.warning("a message cannot be written as JSON: %s", type(error).__name__)
+    if isinstance(message, JSONRPCResponse | JSONRPCError):
+        return _refusal(INTERNAL_ERROR, UNWRITABLE, message.id)
+    return b""
+
+
+def _refusal(code: int, message: str, id: RequestId | None = None) -> bytes:
+    error = JSONRPCError(jsonrpc="2.0", id=id, error=ErrorData(code=code, message=message))
     return error.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 class _Writer:
     """Writes whole lines, one after the other, however slowly they are read."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, gone: Callable[[], None]) -> None:
         self._descriptor = descriptor
+        self._gone = gone
         self._lines: queue.SimpleQueue[tuple[bytes, Callable[[bool], None]]] = queue.SimpleQueue()
         self._lock = asyncio.Lock()
         threading.Thread(target=self._work, name="pluggent-mcp-stdout", daemon=True).start()
 
-    async def write(self, line: bytes) -> bool:
-        """Write *line*; return whether there is still somebody who reads."""
+    async def write(self, line: bytes) -> None:
+        """Write *line*. If there is nobody any more who reads, say so."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[bool] = loop.create_future()
 
@@ -164,7 +227,8 @@ class _Writer:
 
         async with self._lock:
             self._lines.put((line + b"\n", done))
-            return await written
+            if not await written:
+                self._gone()
 
     def _work(self) -> None:
         fine = True

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from typing import Any, cast
+from typing import Any, Self, cast
 
+import anyio
 from mcp.server.connection import allowed_log_levels
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
     EmptyResult,
     LoggingLevel,
@@ -26,6 +26,8 @@ MOST_WAITING = 64
 DEFAULT_LEVEL = "info"
 """Of a client of the handshake protocols that has not said which it wants."""
 MOST_SESSIONS = 256
+TOLD_S = 1.0
+"""How long the client of a call that has ended may take to hear what was told before its end."""
 _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
@@ -52,13 +54,33 @@ class Levels:
 
 
 class Telling:
-    """Tells the client of one call, in order, as fast as it reads; what is too much is passed over."""
+    """Tells the client of one call, in order, as fast as it reads; what is too much is passed over.
+
+    To be told is no right: whatever goes wrong here, the call goes on, and its outcome is what it is.
+    """
 
     def __init__(self, context: Context, levels: Levels) -> None:
         self._first = context
         self._exchange = current()
         self._levels = levels
         self._waiting: asyncio.Queue[tuple[float, float | None, str] | ToolLogged | None] = asyncio.Queue(MOST_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="pluggent-mcp-telling")
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Have told what was told before the end, as long as that takes no longer than it may."""
+        assert self._task is not None
+        try:
+            if kind is None:
+                self._end()
+                await asyncio.wait((self._task,), timeout=TOLD_S)
+        finally:
+            self._task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((self._task,), timeout=TOLD_S)
 
     @property
     def _context(self) -> Context:
@@ -75,17 +97,17 @@ class Telling:
         if not self._waiting.full() and self._levels.allow(self._context, event.level):
             self._waiting.put_nowait(event)
 
-    async def run(self) -> None:
-        """Tell until ``end``."""
+    async def _run(self) -> None:
         while (step := await self._waiting.get()) is not None:
             try:
                 await self._tell(step)
-            except MCPError as error:
-                _LOG.debug("a client could not be told: %s", error)
+            except Exception as error:  # noqa: BLE001 (of the SDK and below it; the next may arrive)
+                _LOG.debug("a client could not be told: %s: %s", type(error).__name__, error)
 
-    async def end(self) -> None:
-        """Have ``run`` end, once all is told."""
-        await self._waiting.put(None)
+    def _end(self) -> None:
+        if self._waiting.full():
+            self._waiting.get_nowait()
+        self._waiting.put_nowait(None)
 
     async def _tell(self, step: tuple[float, float | None, str] | ToolLogged) -> None:
         context = self._context

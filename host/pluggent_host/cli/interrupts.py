@@ -13,6 +13,8 @@ from pluggent_host.cli.exits import Interrupted
 
 T = TypeVar("T")
 
+STOPPING_S = 1.0
+"""How long what still runs at the end may take to clean up before it is left behind."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -52,7 +54,10 @@ def run(
     before = {number: signal.signal(number, on_signal) for number in SIGNALS}
     try:
         with asyncio.Runner() as runner:
-            return runner.run(watched())
+            try:
+                return runner.run(watched())
+            finally:
+                runner.run(_ended())
     except (asyncio.CancelledError, OSError):  # a terminal that was closed cannot be written to any more
         if received:
             raise Interrupted(received[0]) from None
@@ -60,3 +65,22 @@ def run(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+async def _ended() -> None:
+    """Cancel what still runs. What swallows that is left behind: asyncio would wait for it for ever."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if not left:
+        return
+    _, stubborn = await asyncio.wait(left, timeout=STOPPING_S)
+    if stubborn:
+        # That it is destroyed while it waits is what happens to it, and nothing to complain about.
+        asyncio.get_running_loop().set_exception_handler(_unsaid)
+    for task in stubborn:
+        asyncio._unregister_task(task)  # noqa: SLF001 (documented; the only way of not being waited for)
+
+
+def _unsaid(_: asyncio.AbstractEventLoop, __: dict[str, Any]) -> None:
+    """Nobody hears of what was left behind."""

@@ -1,5 +1,7 @@
 """The person at a client approves what an exported tool does only where the operator granted that (policy 16)."""
 
+import asyncio
+
 import pytest
 from mcp_serving_asking import DECLINED, GRANT, LEFT, NO, YES, Person, client, made
 from mcp_types import ElicitResult
@@ -118,3 +120,27 @@ async def test_an_ask_that_is_limited_to_others_is_not_put_to_it(tmp_path):
     assert not result.is_error
     assert len(person.asked) == 1
     assert "pluggent-permissions asks" in person.asked[0].message
+
+
+async def test_who_waits_for_a_person_takes_no_place_from_a_call_that_could_run(tmp_path):
+    one_at_a_time = f"{GRANT}[plugins.pluggent-mcp.serve]\nmax_calls = 1\n"
+    answered = asyncio.Event()
+
+    async def person(context, params):
+        await answered.wait()
+        return YES
+
+    async with (
+        asyncio.timeout(30),
+        client("stdio", made(tmp_path, config=one_at_a_time), "legacy", person) as connected,
+    ):
+        waiting = asyncio.create_task(connected.call_tool("reboot", {}))
+        second = asyncio.create_task(connected.call_tool("reboot", {"when": "too"}))
+        counted = await connected.call_tool("counted", {})
+        denied = await asyncio.wait({waiting, second}, return_when=asyncio.FIRST_COMPLETED)
+        answered.set()
+        results = await asyncio.gather(waiting, second)
+
+    assert text(counted) == "one"
+    assert len(denied[0]) == 1
+    assert sorted(result.is_error for result in results) == [False, True]
