@@ -11,10 +11,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from urllib.request import urlopen
 
 from mcp_sdk import listening, made
-from pluggent_mcp.oauth_flow import Wish, log_in
-from pluggent_mcp.oauth_kept import Login
-from pluggent_mcp.oauth_listener import KNOWN_PATH, Listener
-from pluggent_mcp.oauth_settings import OAuth
+from pluggent_mcp.oauth.flow import Wish, log_in
+from pluggent_mcp.oauth.kept import Login
+from pluggent_mcp.oauth.listener import KNOWN_PATH, Listener
+from pluggent_mcp.oauth.settings import OAuth
 from pluggent_mcp.settings import Kind, Server
 from starlette.applications import Starlette
 from starlette.requests import Request

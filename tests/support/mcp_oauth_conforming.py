@@ -8,9 +8,9 @@ from mcp_conforming import Willing, calls
 from mcp_oauth import logged_in
 from mcp_using import Used, using
 from pluggent_hookspecs import Secret, ToolError
-from pluggent_mcp.oauth_kept import Login, keep
-from pluggent_mcp.oauth_settings import OAuth
-from pluggent_mcp.oauth_words import LoginError
+from pluggent_mcp.oauth.kept import Login, keep
+from pluggent_mcp.oauth.settings import OAuth
+from pluggent_mcp.oauth.words import LoginError
 from pluggent_mcp.settings import Server
 
 DOCUMENT = "https://conformance-test.local/client-metadata.json"

@@ -5,9 +5,9 @@ import os
 import sys
 
 import httpx2
-from pluggent_mcp.link import Link
-from pluggent_mcp.oauth_settings import OAuth
-from pluggent_mcp.oauth_tokens import Tokens
+from pluggent_mcp.client.link import Link
+from pluggent_mcp.oauth.settings import OAuth
+from pluggent_mcp.oauth.tokens import Tokens
 from pluggent_mcp.settings import Server
 
 

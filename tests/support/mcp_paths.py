@@ -18,8 +18,8 @@ from pluggent_host import Host, Session
 from pluggent_host.commanding import LentHost
 from pluggent_host.discovery import Discovery, discover
 from pluggent_host.testing.paths_stage import Log, Stage
-from pluggent_mcp.serving import Exported
-from pluggent_mcp.serving_settings import Serving
+from pluggent_mcp.serving.exported import Exported
+from pluggent_mcp.serving.settings import Serving
 
 Asking = Context[Any, Any]
 TOWN: dict[str, Any] = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}

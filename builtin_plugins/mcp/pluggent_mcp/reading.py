@@ -11,7 +11,7 @@ import attrs
 from pluggent_hookspecs import ConfigError
 
 from pluggent_mcp.foreign import SILENT, misread, misread_at_top, type_of
-from pluggent_mcp.oauth_settings import in_file, problem_in_file
+from pluggent_mcp.oauth.settings import in_file, problem_in_file
 from pluggent_mcp.settings import Server, Settings, name_problems
 
 MAX_BYTES = 1 << 20

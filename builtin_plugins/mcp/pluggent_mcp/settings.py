@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import attrs
 from pluggent_hookspecs import LOG_LEVELS, Effect
 
-from pluggent_mcp.oauth_settings import OAuth, safe
-from pluggent_mcp.serving_settings import Serving
+from pluggent_mcp.oauth.settings import OAuth, safe
+from pluggent_mcp.serving.settings import Serving
 
 Kind = Literal["", "stdio", "http", "streamable-http", "sse"]
 KINDS = ("", "stdio", "http", "streamable-http", "sse")

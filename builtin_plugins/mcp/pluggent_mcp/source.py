@@ -13,7 +13,7 @@ from pluggent_mcp.naming import SEPARATOR
 from pluggent_mcp.settings import Server
 
 if TYPE_CHECKING:  # it brings the SDK along, a second
-    from pluggent_mcp.connection import Connection
+    from pluggent_mcp.client.connection import Connection
 
 
 class Source:
@@ -54,6 +54,6 @@ class Source:
 
 def _tools() -> ModuleType:
     # Inside, and in a thread: it takes about a second, and the loop has other things to do.
-    from pluggent_mcp import tools
+    from pluggent_mcp.client import tools
 
     return tools

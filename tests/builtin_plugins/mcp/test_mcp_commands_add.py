@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from mcp_commands import BLOCKED, Mcp, server
 from mcp_using import PEER
-from pluggent_mcp.settings_file import with_server, without_server
+from pluggent_mcp.commands.settings_file import with_server, without_server
 
 MINE = """\
 # Mine.\r

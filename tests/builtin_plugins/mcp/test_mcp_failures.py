@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 from mcp_using import WAIT_S
-from pluggent_mcp.failures import unreachable
+from pluggent_mcp.client.failures import unreachable
+from pluggent_mcp.commands.trying import tried
 from pluggent_mcp.settings import Server
-from pluggent_mcp.trying import tried
 from tls_places import openssl
 
 SECRETS = "hunter2"

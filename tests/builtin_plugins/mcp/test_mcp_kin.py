@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mcp_using import WAIT_S, peer, runs, using
 from pluggent_hookspecs import ToolError
-from pluggent_mcp.kin import MARKS, Kin, Running, new_mark, seen, send
+from pluggent_mcp.client.kin import MARKS, Kin, Running, new_mark, seen, send
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere a server's process group is all that is found"

@@ -14,7 +14,7 @@ import attrs
 import pytest
 from mcp_commands import BLOCKED, Mcp, Said
 from mcp_oauth import browsed, logged_in, served
-from pluggent_mcp.oauth_kept import keep, kept
+from pluggent_mcp.oauth.kept import keep, kept
 
 pytestmark = pytest.mark.usefixtures("patience")
 

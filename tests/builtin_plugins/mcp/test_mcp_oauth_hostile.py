@@ -7,10 +7,10 @@ import traceback
 import httpx2
 import pytest
 from mcp_oauth import browsed, logged_in, served
-from pluggent_mcp import oauth_http
-from pluggent_mcp.oauth_http import Guard
-from pluggent_mcp.oauth_settings import OAuth
-from pluggent_mcp.oauth_words import LoginError
+from pluggent_mcp.oauth import http as oauth_http
+from pluggent_mcp.oauth.http import Guard
+from pluggent_mcp.oauth.settings import OAuth
+from pluggent_mcp.oauth.words import LoginError
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 pytestmark = pytest.mark.usefixtures("patience")

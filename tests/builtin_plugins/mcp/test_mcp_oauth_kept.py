@@ -10,12 +10,12 @@ import pytest
 from pluggent_hookspecs import Secret
 from pluggent_host.confinement import Protected
 from pluggent_host.host import PRIVATE
-from pluggent_mcp.oauth_kept import Login, address, alone, file_of, folder, forget, keep, kept, kept_as
-from pluggent_mcp.oauth_settings import OAuth, in_file
-from pluggent_mcp.oauth_words import LoginError, part, scopes_in, wants_more
+from pluggent_mcp.commands.settings_text import block
+from pluggent_mcp.oauth.kept import Login, address, alone, file_of, folder, forget, keep, kept, kept_as
+from pluggent_mcp.oauth.settings import OAuth, in_file
+from pluggent_mcp.oauth.words import LoginError, part, scopes_in, wants_more
 from pluggent_mcp.reading import servers_in
 from pluggent_mcp.settings import Server
-from pluggent_mcp.settings_text import block
 
 URL = "https://mcp.example.com/mcp"
 LOGIN = Login(

@@ -15,10 +15,10 @@ from mcp_answering import OLD, answering
 from mcp_oauth import logged_in, served
 from mcp_using import Context, using
 from pluggent_hookspecs import ToolError, ToolErrorKind
-from pluggent_mcp.link import Link
-from pluggent_mcp.oauth_kept import file_of, keep, kept
-from pluggent_mcp.oauth_settings import OAuth
-from pluggent_mcp.oauth_tokens import Tokens
+from pluggent_mcp.client.link import Link
+from pluggent_mcp.oauth.kept import file_of, keep, kept
+from pluggent_mcp.oauth.settings import OAuth
+from pluggent_mcp.oauth.tokens import Tokens
 from pluggent_mcp.settings import Server
 from starlette.responses import JSONResponse, Response
 

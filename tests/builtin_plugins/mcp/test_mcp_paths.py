@@ -12,8 +12,8 @@ from pluggent_host.testing.paths_operations import APPROVAL, MODEL, OUTPUT, QUES
 from pluggent_host.testing.paths_parts import agreeing, knowing
 from pluggent_host.testing.paths_probes import witness
 from pluggent_host.testing.paths_ways import saying_once
-from pluggent_mcp.asked import Asked
-from pluggent_mcp.connection import Connection
+from pluggent_mcp.client.asked import Asked
+from pluggent_mcp.client.connection import Connection
 
 PEER = Peer()
 """One server for the whole module: it keeps nothing of a call but a note in that path's own log."""

@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from pluggent_mcp.process import started, stop
+from pluggent_mcp.client.process import started, stop
 from pluggent_mcp.settings import Server
 
 WAIT_S = 20.0

@@ -11,7 +11,7 @@ import pytest
 from mcp_serving import WAIT_S, Spoken, made
 from mcp_using import PEER
 from pluggent_hookspecs import ConfigError
-from pluggent_mcp.commands_serving import beside
+from pluggent_mcp.commands.serving import beside
 
 INITIALIZE = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, ElicitResult
-from pluggent_mcp import serving_exchanges
-from pluggent_mcp.serving_exchanges import Exchanges, current
+from pluggent_mcp.serving.exchanges import Exchanges, current
+from pluggent_mcp.serving.exported import exchanges as serving_exchanges
 
 WAIT_S = 20.0
 NEWEST = "2026-07-28"

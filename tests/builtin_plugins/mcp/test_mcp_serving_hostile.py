@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import pytest
 from mcp_serving import WAIT_S, Spoken, over_http
 from mcp_serving_hostile import asked, call, connected, heard, made, posted, raw_server, text_of
-from pluggent_mcp.serving_http import CONNECTIONS
-from pluggent_mcp.serving_stdio import MOST_UNDER_WAY
+from pluggent_mcp.serving.http import CONNECTIONS
+from pluggent_mcp.serving.stdio import MOST_UNDER_WAY
 
 INITIALIZE = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",

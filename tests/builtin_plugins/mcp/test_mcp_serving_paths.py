@@ -10,8 +10,8 @@ from mcp_paths import Peer, alone
 from pluggent_host.commanding import LentHost
 from pluggent_host.testing.paths import EntryPath, PathMatrix
 from pluggent_host.testing.paths_operations import TOOL
-from pluggent_mcp.serving import Exported
-from pluggent_mcp.serving_settings import Serving
+from pluggent_mcp.serving.exported import Exported
+from pluggent_mcp.serving.settings import Serving
 
 PEER = Peer()
 LENT = ("HostOperations.tools", "HostOperations.call_tool")

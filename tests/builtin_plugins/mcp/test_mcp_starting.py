@@ -9,7 +9,7 @@ from mcp_sessions import talking
 from mcp_using import WAIT_S, peer, runs, told, using
 from pluggent_hookspecs import PluginLoadError, ToolError
 from pluggent_host import Host
-from pluggent_mcp import connection
+from pluggent_mcp.client import connection
 from pluggent_mcp.settings import Server
 
 READS = {"*": ["network_read"]}

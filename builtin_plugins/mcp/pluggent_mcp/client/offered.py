@@ -1,0 +1,214 @@
+"""What a server offers: its tools, listed to the end and checked, and what they may be believed to do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+from mcp.client.client import Client
+from mcp_types import Tool, ToolAnnotations
+from pluggent_hookspecs import EMPTY, Effect
+
+from pluggent_mcp.client.link import Link
+from pluggent_mcp.schemas import validator
+from pluggent_mcp.settings import Server
+
+MOST_PAGES = 100
+LONGEST_DESCRIPTION = 2_000
+LONGEST_SCHEMA = 65_536
+LONGEST_NAME = 256
+LONGEST_SHOWN = 100
+MOST_SHOWN = 5
+"""Tools, and characters of their names, in a log."""
+OTHER_WRITING = "x:mcp-write"
+"""What a tool does that changes something, destroys nothing, and stays in a closed world: nobody knows where."""
+
+NOTHING: Mapping[str, dict[str, Any]] = MappingProxyType({})
+
+_KEPT = "\n\t\u200c\u200d"
+
+
+class ListingError(Exception):
+    """A server's list cannot be used."""
+
+
+@attrs.frozen
+class Offered:
+    """A tool as its server defined it. ``digest`` is that of the whole definition."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    hints: ToolAnnotations | None
+    digest: str
+    result: Mapping[str, Any] = attrs.field(default=EMPTY, eq=False)
+    """The schema of structured results, where the server says how they look; the host checks them."""
+
+
+async def offered_by(
+    client: Client, server: Server, link: Link, outputs: Mapping[str, dict[str, Any]] = NOTHING
+) -> dict[str, Offered]:
+    """Return the usable tools of *server* that the operator allows, by the server's names for them.
+
+    *outputs* has the schemas of results, as far as there are any. What is no tool, or has a schema
+    that is none, is left out and logged. Raises ListingError for a list that does not end.
+    """
+    found: dict[str, Offered] = {}
+    for tool in await _listed(client, server):
+        if tool.name in found:
+            link.log.info("MCP server '%s': lists '%s' twice; the first stands", link.server, tool.name[:100])
+        elif allowed(server, tool.name):
+            offer = _offered(tool, link, outputs.get(tool.name))
+            if offer is not None and _pinned(offer, server, link):
+                found[tool.name] = offer
+    return found
+
+
+def allowed(server: Server, tool: str) -> bool:
+    """Say whether the operator allows *tool*.
+
+    >>> allowed(Server(command="x", allow=("read_*",), block=("*secret*",)), "read_secret")
+    False
+    """
+    return _any(server.allow, tool) and not _any(server.block, tool)
+
+
+def effects_of(server: Server, tool: str, hints: ToolAnnotations | None) -> tuple[str, ...] | None:
+    """Return the effects of *tool*, None where nobody who is believed has said.
+
+    The operator's word stands alone: an exact name before globs, of those the longest. Without it
+    the hints of a trusted server count, with the defaults that MCP gives those that are missing.
+
+    >>> effects_of(Server(command="x", effects={"read_*": ("filesystem_read",)}), "read_file", None)
+    ('filesystem_read',)
+    """
+    if tool in server.effects:
+        return server.effects[tool]
+    fitting = [glob for glob in server.effects if fnmatchcase(tool, glob)]
+    if fitting:
+        return server.effects[max(fitting, key=lambda glob: (len(glob), glob))]
+    return _hinted(hints) if server.trusted and hints is not None else None
+
+
+def _hinted(hints: ToolAnnotations) -> tuple[str, ...] | None:
+    given = (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint)
+    if all(hint is None for hint in given):
+        return None
+    outside = hints.open_world_hint is not False
+    if hints.read_only_hint:
+        return (Effect.NETWORK_READ if outside else Effect.FILESYSTEM_READ,)
+    changing = Effect.NETWORK_WRITE if outside else OTHER_WRITING
+    return (changing,) if hints.destructive_hint is False else (Effect.DESTRUCTIVE, changing)
+
+
+def shown(text: str, limit: int = LONGEST_DESCRIPTION) -> str:
+    r"""Return *text* without characters that nobody sees, cut to *limit* with its size.
+
+    >>> shown("Reads a file.\u202e\U000e0041")
+    'Reads a file.'
+    """
+    seen = "".join(char for char in text[: limit * 2] if char in _KEPT or unicodedata.category(char)[0] != "C")
+    return seen if len(text) <= limit else f"{seen[:limit]} [... cut: {len(text):,} characters]"
+
+
+def changes(before: Mapping[str, Offered], after: Mapping[str, Offered]) -> str:
+    """Return in words which tools are not what they were, and in what; empty if all are. New ones are no change.
+
+    >>> old = Offered("add", "Adds.", {}, None, "d1")
+    >>> changes({"add": old}, {"add": attrs.evolve(old, description="Adds all.", digest="d2")})
+    "'add' (its description)"
+    """
+    changed = [
+        f"'{shown(name, LONGEST_SHOWN)}' ({', '.join(_differences(old, after[name]))})"
+        for name, old in before.items()
+        if name in after and after[name] != old
+    ]
+    more = f" and {len(changed) - MOST_SHOWN} more" if len(changed) > MOST_SHOWN else ""
+    return ", ".join(changed[:MOST_SHOWN]) + more
+
+
+def _differences(before: Offered, after: Offered) -> list[str]:
+    facts = (
+        ("its description", before.description != after.description),
+        ("its schema", before.schema != after.schema),
+        ("what it says of its effects", before.hints != after.hints),
+    )
+    return [fact for fact, differs in facts if differs] or ["its definition"]
+
+
+async def _listed(client: Client, server: Server) -> list[Tool]:
+    capabilities = client.server_capabilities
+    if capabilities.tools is None:
+        return []
+    tools: list[Tool] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(MOST_PAGES):
+        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+        tools += page.tools
+        if len(tools) > server.max_tools:
+            raise ListingError(f"it lists more than {server.max_tools} tools (max_tools)")
+        cursor = page.next_cursor
+        if cursor is None:
+            return tools
+        if cursor in seen:
+            raise ListingError("its list of tools goes in a circle")
+        seen.add(cursor)
+    raise ListingError(f"its list of tools has more than {MOST_PAGES} pages")
+
+
+def _offered(tool: Tool, link: Link, output: dict[str, Any] | None) -> Offered | None:
+    problem = _problem(tool)
+    if problem:
+        link.log.info("MCP server '%s': its tool %r is left out: %s", link.server, tool.name[:100], problem)
+        return None
+    hints = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
+    definition = [tool.name, tool.description, tool.input_schema, hints]
+    digest = hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
+    words = tool.description or tool.title or ""
+    return Offered(tool.name, words, tool.input_schema, tool.annotations, digest, _result(tool.name, output, link))
+
+
+def _result(tool: str, schema: dict[str, Any] | None, link: Link) -> Mapping[str, Any]:
+    problem = "" if schema is None else _no_schema(schema)
+    if problem:
+        link.log.info("MCP server '%s': results of its tool %r are not checked: %s", link.server, tool[:100], problem)
+    return EMPTY if schema is None or problem else schema
+
+
+def _problem(tool: Tool) -> str:
+    if not tool.name or len(tool.name) > LONGEST_NAME:
+        return f"its name is not 1 to {LONGEST_NAME} characters long"
+    return _no_schema(tool.input_schema)
+
+
+def _no_schema(schema: dict[str, Any]) -> str:
+    """Return why *schema* cannot be used; empty if it can."""
+    if len(json.dumps(schema)) > LONGEST_SCHEMA:
+        return f"its schema is longer than {LONGEST_SCHEMA:,} bytes"
+    try:
+        validator(schema)
+    except ValueError as error:
+        return f"its schema is none: {shown(str(error), 300)}"
+    return ""
+
+
+def _pinned(offer: Offered, server: Server, link: Link) -> bool:
+    pin = server.pins.get(offer.name)
+    if pin is None or offer.digest.startswith(pin):
+        return True
+    link.log.warning(
+        "MCP server '%s': its tool '%s' is left out: its definition has changed since it was pinned. Look at it, and"
+        " if it is well, pin %s", link.server, offer.name, offer.digest[:16],
+    )  # fmt: skip
+    return False
+
+
+def _any(globs: tuple[str, ...], tool: str) -> bool:
+    return any(fnmatchcase(tool, glob) for glob in globs)

@@ -1,0 +1,259 @@
+"""What stands between a transport and the SDK: keeps floods and false answers out, and bad tools from the good ones.
+
+The SDK's client refuses a whole list for one tool that is no tool. So lists are cleaned here,
+before it sees them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Self, cast
+
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    Tool,
+    methods,
+)
+from pydantic import ValidationError
+
+from pluggent_mcp.client.link import Link
+from pluggent_mcp.client.posts import Post, sending
+
+BURST = 1_000
+REFILL = 500.0
+"""Messages a second that a server may send unasked, above what it saved up (``BURST``); more are not looked at."""
+MOST_DROPPED = 5_000
+"""Messages that were not looked at, after which a server is taken to be out of its mind."""
+
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+class Wire:
+    """A transport around another. ``version`` is the protocol that was agreed on, None before that."""
+
+    def __init__(
+        self,
+        inner: AbstractAsyncContextManager[tuple[Any, Any]],
+        link: Link,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inner = inner
+        self._link = link
+        self.version: str | None = None
+        self._clock = clock
+        self.outputs: dict[str, dict[str, Any]] = {}
+        """The schemas of results, by tool. Not the SDK's: its checker can be held up by an expression for hours."""
+        self._lists: set[str] = set()
+        self._posts: dict[str, Post] = {}
+        self._last_id = 0
+        self._allowance = float(BURST)
+        self._dropped = 0
+        self._seen_at = clock()
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        read, write = await self._inner.__aenter__()
+        return Reading(read, self), Writing(write, self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+    @property
+    def over(self) -> bool:
+        return self._link.ended.is_set()
+
+    def closed(self) -> None:
+        """Say that the transport has ended, if it did not say so, and why, itself."""
+        self._link.end("its connection ended")
+
+    def sent(self, item: SessionMessage) -> Post | None:
+        """Remember a request: what was never asked cannot be answered, and what is not waited for is given up."""
+        message = item.message
+        if isinstance(message, JSONRPCRequest):
+            if isinstance(message.id, int):
+                self._last_id = max(self._last_id, message.id)
+            if message.method == "tools/list":
+                self._lists.add(str(message.id))
+            _without_pages(message.params or {})
+            post = self._posts[str(message.id)] = Post()
+            return post
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._give_up(str((message.params or {}).get("requestId")))
+        return None
+
+    def _give_up(self, id: str) -> None:
+        post = self._posts.pop(id, None)
+        if post is not None:
+            post.give_up()
+
+    def passed(self, item: SessionMessage | Exception) -> bool:
+        """Return whether the SDK may see *item*; where it must not see any more, the link has ended now."""
+        if isinstance(item, Exception):
+            return True
+        message = item.message
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            if self._never_asked(message.id):
+                self._link.end(f"it answered a request that was never made (id {str(message.id)[:40]!r})")
+                return False
+            self._posts.pop(str(message.id), None)
+            if isinstance(message, JSONRPCResponse) and str(message.id) in self._lists:
+                self._lists.discard(str(message.id))
+                message.result = self._cleaned(message.result)
+            return True
+        return not self._flooded()
+
+    def _never_asked(self, id: str | int | None) -> bool:
+        if id is None:
+            return False  # what it could not even read, it answers without an id
+        text = str(id)
+        if text.startswith("listen-"):  # the SDK's own names for subscriptions
+            return False
+        return not text.isascii() or not text.isdigit() or not 0 < int(text[:20]) <= self._last_id
+
+    def _flooded(self) -> bool:
+        now = self._clock()
+        self._allowance = min(BURST, self._allowance + (now - self._seen_at) * REFILL) - 1
+        self._seen_at = now
+        if self._allowance >= 0:
+            return False
+        self._allowance = 0
+        self._dropped += 1
+        if self._dropped == 1:
+            self._link.log.warning("MCP server '%s' sends more notifications than are looked at", self._link.server)
+        if self._dropped > MOST_DROPPED:
+            self._link.end(f"it sent {MOST_DROPPED:,} notifications too many")
+        return True
+
+    def _cleaned(self, result: dict[str, Any]) -> dict[str, Any]:
+        tools: Any = result.get("tools")
+        return (
+            {**result, "tools": list(self._sound(cast("list[object]", tools)))} if isinstance(tools, list) else result
+        )
+
+    def _sound(self, tools: list[object]) -> Iterator[dict[str, Any]]:
+        for index, tool in enumerate(tools):
+            try:
+                yield self._checked(tool)
+            except (ValidationError, ValueError, TypeError) as error:
+                named: Any = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else None
+                what = f"its tool {str(named)[:100]!r}" if named else f"number {index + 1} of its tools"
+                self._link.log.info("MCP server '%s': %s is left out: %s", self._link.server, what, _first(error))
+
+    def _checked(self, tool: object) -> dict[str, Any]:
+        if not isinstance(tool, dict):
+            raise TypeError("it is no object")
+        given = cast("dict[str, Any]", tool)
+        how: Any = given.get("execution")
+        if isinstance(how, dict) and cast("dict[str, Any]", how).get("taskSupport") == "required":
+            raise ValueError("it is for clients with tasks, which this one is not")
+        known = _plain(given)
+        Tool.model_validate(known, by_name=False)
+        if isinstance(result := given.get("outputSchema"), dict):
+            self.outputs[known["name"]] = result
+        else:
+            self.outputs.pop(known["name"], None)
+        if self.version is not None:
+            whole = {"tools": [known], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            methods.validate_server_result("tools/list", self.version, whole)
+        return known
+
+
+def _without_pages(params: dict[str, Any]) -> None:
+    """Take questions that open a web page out of what we say we can do: the SDK says so, and they are not answered."""
+    for place, key in ((params, "capabilities"), (params.get("_meta"), CLIENT_CAPABILITIES_META_KEY)):
+        capabilities = place.get(key) if place is not None else None
+        if capabilities is not None and "elicitation" in capabilities:
+            capabilities["elicitation"].pop("url", None)
+
+
+def _plain(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return what of *tool* is used, without what is only nice to have and of the wrong type."""
+    kept: dict[str, Any] = {key: tool[key] for key in ("name", "inputSchema") if key in tool}
+    kept |= {key: tool[key] for key in ("title", "description") if isinstance(tool.get(key), str)}
+    kept |= {"_meta": tool["_meta"]} if isinstance(tool.get("_meta"), dict) else {}
+    if isinstance(hints := tool.get("annotations"), dict):
+        given = cast("dict[str, Any]", hints)
+        kept["annotations"] = {key: given[key] for key in _HINTS if isinstance(given.get(key), bool)}
+    return kept
+
+
+def _first(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc'] if part != 'tools')}: {first['msg']}"
+    return str(error)
+
+
+class Reading:
+    """The stream of messages from the server."""
+
+    def __init__(self, inner: Any, wire: Wire) -> None:
+        self._inner = inner
+        self._wire = wire
+
+    @property
+    def last_context(self) -> Any:
+        """The context in which the last message was sent for; the SDK hands it on to who answers."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await anext(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        while True:
+            try:
+                item: SessionMessage | Exception = await anext(self._inner)
+            except StopAsyncIteration:
+                self._wire.closed()
+                raise
+            if self._wire.passed(item):
+                return item
+            if self._wire.over:
+                raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+class Writing:
+    """The stream of messages to the server."""
+
+    def __init__(self, inner: Any, wire: Wire) -> None:
+        self._inner = inner
+        self._wire = wire
+
+    async def send(self, item: SessionMessage) -> None:
+        try:
+            with sending(self._wire.sent(item)):
+                await self._inner.send(item)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._wire.closed()
+            raise
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()

@@ -1,0 +1,1 @@
+"""``pluggent mcp`` and what its words do."""

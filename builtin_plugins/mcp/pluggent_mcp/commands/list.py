@@ -1,0 +1,124 @@
+"""``pluggent mcp list``: what is set. Nothing is started, and no secret is shown."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pluggent_hookspecs import ConfigError
+
+from pluggent_mcp.commands.printing import document, harmless, line, note, table
+from pluggent_mcp.foreign import near
+from pluggent_mcp.naming import SEPARATOR, prefixes
+from pluggent_mcp.oauth.kept import kept
+from pluggent_mcp.oauth.words import LoginError
+from pluggent_mcp.reading import aside_of, servers_of
+from pluggent_mcp.references import resolved
+from pluggent_mcp.settings import Server, Settings
+
+
+def run(options: argparse.Namespace, settings: Settings) -> int:
+    """Print the servers. Raises ConfigError for a file that cannot be read."""
+    servers = servers_of(settings)
+    names = prefixes({name: server for name, server in servers.items() if server.used})
+    rows = [_facts(name, server, names, settings) for name, server in sorted(servers.items())]
+    aside = aside_of(settings)
+    if options.json:
+        document({"servers": rows, "left_aside": aside})
+        return 0
+    if rows:
+        columns = ("NAME", "KIND", "STATE", "TOOLS ARE CALLED", "TARGET")
+        table(columns, [_row(facts) for facts in rows])
+    else:
+        line("no servers are set; to add one: pluggent mcp add time -- mcp-server-time")
+    for facts in rows:
+        if facts["problem"]:
+            line(f"{facts['name']}: {facts['problem']}")
+    for each in aside:
+        note(f"warning: {settings.file}: {each}")
+    return 0
+
+
+def _row(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    called = f"{facts['prefix']}…" if facts["prefix"] else ""
+    return (facts["name"], facts["kind"], facts["state"], called, facts["target"])
+
+
+def _facts(name: str, server: Server, names: Mapping[str, str], settings: Settings) -> dict[str, Any]:
+    problem = problem_of(name, server) if server.used else ""
+    return {
+        "name": name,
+        "kind": server.kind,
+        "state": "off" if not server.used else "broken" if problem else _login_state(name, server) or "on",
+        "required": server.required,
+        "trusted": server.trusted,
+        "prefix": f"{names[name]}{SEPARATOR}" if name in names else "",
+        "target": target(server),
+        "effects": len(server.effects),
+        "pins": len(server.pins),
+        "from": "settings" if name in settings.mcpServers else str(settings.file),
+        "problem": problem,
+    }
+
+
+def _login_state(name: str, server: Server) -> str:
+    """Return whether a person is logged in to *server*, as far as can be said here; nothing where nobody logs in."""
+    if server.login is None:
+        return ""
+    try:
+        login = kept(name, resolved(name, server, os.environ).url, os.environ)
+    except LoginError as error:
+        note(f"{name}: {error}")
+        login = None
+    lasts = login is not None and login.fits(server.login) and (login.fresh or bool(login.refresh_token))
+    return "logged in" if lasts else "login needed"
+
+
+def target(server: Server) -> str:
+    """Return what starts *server*, or where it is, without what may be a secret.
+
+    >>> target(Server(url="https://ann:s3cret@mcp.example.com/mcp?key=s3cret"))
+    'https://mcp.example.com/mcp'
+    """
+    if server.command:
+        return harmless(" ".join((server.command, *server.args)))
+    parts = urlsplit(server.url)
+    return harmless(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
+
+
+def problem_of(name: str, server: Server) -> str:
+    """Return why *server* could not be started, as far as can be said without trying."""
+    try:
+        ready = resolved(name, server, os.environ)
+    except ConfigError as error:
+        return "; ".join(error.problems)
+    if ready.command and shutil.which(ready.command, path=os.environ.get("PATH", "")) is None:
+        return f"there is no command {ready.command!r}; install it, or give its whole path"
+    if ready.cwd and not Path(ready.cwd).is_dir():
+        return f"its cwd {ready.cwd!r} is no folder"
+    return ""
+
+
+def chosen(settings: Settings, name: str, where: str) -> Server:
+    """Return the server *name*. Raises ConfigError where there is none, or it is switched off."""
+    servers = servers_of(settings)
+    if name not in servers:
+        raise ConfigError(where, [f"there is no server {name!r}{meant(name, servers, 'there are')}"])
+    if not servers[name].used:
+        raise ConfigError(where, [f"the server {name!r} is switched off in the settings"])
+    return servers[name]
+
+
+def meant(word: str, known: Mapping[str, Any], have: str) -> str:
+    """Return the end of a sentence about *word*, which is none of *known*: what was meant, or what there is.
+
+    >>> meant("flies", {"files": 1}, "there are"), meant("x", {"files": 1}, "there are")
+    ("; did you mean 'files'?", '; there are: files')
+    """
+    close = near(word, known)
+    return f"; did you mean '{close}'?" if close else f"; {have}: {', '.join(sorted(known)) or 'none'}"

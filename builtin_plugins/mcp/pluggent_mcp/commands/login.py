@@ -1,0 +1,139 @@
+"""``pluggent mcp login`` and ``logout``: the one place where a person logs in to a server, and where that is undone."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+import webbrowser
+from collections.abc import Callable
+
+from pluggent_hookspecs import ConfigError
+
+from pluggent_mcp.commands.list import chosen, target
+from pluggent_mcp.commands.printing import line, note
+from pluggent_mcp.commands.trying import tried
+from pluggent_mcp.oauth.flow import Wish, log_in
+from pluggent_mcp.oauth.http import EXCHANGE_S
+from pluggent_mcp.oauth.kept import Login, alone, forget, keep, kept, kept_as, origin
+from pluggent_mcp.oauth.listener import KNOWN_PATH, Listener
+from pluggent_mcp.oauth.settings import OAuth, is_scope
+from pluggent_mcp.oauth.tokens import revoke
+from pluggent_mcp.oauth.words import WANTS_LOGIN, LoginError
+from pluggent_mcp.reading import servers_of
+from pluggent_mcp.references import resolved
+from pluggent_mcp.settings import Server, Settings
+
+FAILED = 1
+LOGIN = "pluggent mcp login"
+INSIDE = "PLUGGENT_INSIDE"
+OUT = "pluggent mcp logout"
+WITHOUT_WINDOW = ("lynx", "links", "elinks", "w3m", "www-browser")
+"""Browsers that would take the terminal away from us."""
+
+
+async def login(options: argparse.Namespace, settings: Settings) -> int:
+    """Have a person log in, and keep what comes of it. Raises ConfigError."""
+    name: str = options.name
+    server, oauth = _ready(name, settings)
+    _check(options)
+    try:
+        async with Listener(KNOWN_PATH if oauth.client_id else "") as listener:
+            wish = Wish(
+                name=name, server=server, oauth=oauth, scopes=tuple(options.scope), timeout_s=options.timeout,
+                before=_before(name, server), show=_shown(name, server, options, listener),
+            )  # fmt: skip
+            made = await log_in(wish, listener)
+        async with alone(name, server.url, os.environ, EXCHANGE_S):
+            file = keep(made, os.environ)
+    except LoginError as error:
+        note(f"{name}: not logged in: {error}")
+        return FAILED
+    trial = await tried(name, server)
+    if trial.problem:
+        how = "it refuses the new tokens" if WANTS_LOGIN in trial.problem else "logged in, but not at work"
+        note(f"{name}: {how}: {trial.problem}")
+        return FAILED
+    line(f"logged in to {name}: {len(trial.tools)} tools; kept in {file}")
+    return 0
+
+
+async def logout(options: argparse.Namespace, settings: Settings) -> int:
+    """Forget the logins to a server, here and, where it offers that, there."""
+    name: str = options.name
+    oauth = _oauth(name, settings)
+    count = 0
+    try:
+        for file, kept_login in list(kept_as(name, os.environ)):
+            async with alone(name, kept_login.url, os.environ, EXCHANGE_S):
+                forget(file)
+            told = await _revoked(kept_login, oauth)
+            line(f"logged out of {name} at {kept_login.url}{told}")
+            count += 1
+    except LoginError as error:
+        note(f"{name}: {error}")
+        return FAILED
+    if not count:
+        line(f"nobody is logged in to {name}")
+    return 0
+
+
+async def _revoked(login: Login, oauth: OAuth) -> str:
+    if not login.revocation_endpoint:
+        return "; its authorization server offers no way to tell it"
+    try:
+        done = await revoke(login, oauth)
+    except (LoginError, ConfigError):
+        done = False
+    where = origin(login.revocation_endpoint)
+    return f", and told {where}" if done else f"; {where} has not confirmed that it forgets the tokens too"
+
+
+def _ready(name: str, settings: Settings) -> tuple[Server, OAuth]:
+    server = resolved(name, chosen(settings, name, LOGIN), os.environ)
+    if server.login is None:
+        raise ConfigError(LOGIN, [f"nobody logs in to {name!r}; if it wants that, set oauth = true for it"])
+    return server, server.login
+
+
+def _check(options: argparse.Namespace) -> None:
+    if os.environ.get(INSIDE):
+        raise ConfigError(LOGIN, ["a person logs in, from a terminal of their own; this was started by a running host"])
+    if options.timeout <= 0:
+        raise ConfigError(LOGIN, [f"--timeout: expected more than 0, got {options.timeout:g}"])
+    for scope in options.scope:
+        if not is_scope(scope):
+            raise ConfigError(LOGIN, [f"--scope: {scope!r} is no scope"])
+
+
+def _oauth(name: str, settings: Settings) -> OAuth:
+    server = servers_of(settings).get(name)
+    return (server.login if server is not None else None) or OAuth()
+
+
+def _before(name: str, server: Server) -> Login | None:
+    try:
+        return kept(name, server.url, os.environ)
+    except LoginError:
+        return None  # it is replaced, or keeping the new one says what is wrong
+
+
+def _shown(name: str, server: Server, options: argparse.Namespace, listener: Listener) -> Callable[[str], None]:
+    def show(url: str) -> None:
+        note(f"{name} at {target(server)} sends you to {origin(url)} to log in.")
+        note(f"If no browser opens, open this yourself:\n\n  {url}\n")
+        note(f"Waiting for the answer at {origin(listener.address)}, for {options.timeout:g} s; Ctrl-C ends it.")
+        if not options.no_browser:
+            # In a thread of its own: a browser may take its time to start, and nothing waits for it.
+            threading.Thread(target=_open, args=(url,), name="mcp-login-browser", daemon=True).start()
+
+    return show
+
+
+def _open(url: str) -> None:
+    try:
+        browser = webbrowser.get()
+        if getattr(browser, "name", "") not in WITHOUT_WINDOW:
+            browser.open(url)
+    except (webbrowser.Error, OSError) as error:
+        note(f"no browser could be started ({type(error).__name__})")

@@ -1,0 +1,218 @@
+"""``pluggent mcp tools`` and ``call``: a server's tools as this host has them, under all policies."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from pluggent_hookspecs import (
+    ConfigError,
+    HostOperations,
+    HostTool,
+    Json,
+    PluggentError,
+    Text,
+    ToolError,
+    ToolErrorKind,
+    ToolOutput,
+    thaw,
+)
+
+from pluggent_mcp.commands.list import chosen, meant
+from pluggent_mcp.commands.printing import document, line, note, table
+from pluggent_mcp.commands.remarks import remarks
+from pluggent_mcp.commands.settings_file import SECTION
+from pluggent_mcp.commands.settings_text import bare_or_quoted
+from pluggent_mcp.naming import SEPARATOR, prefixes, tool_name
+from pluggent_mcp.reading import servers_of
+from pluggent_mcp.settings import Server, Settings
+
+FAILED = 1
+DENIED = 3
+USAGE = 2
+ORIGIN = "cli"
+HOST_LOG = "pluggent.tools"
+"""Where the host says which sources failed."""
+EFFECTS = "[effects]"
+"""What the host names where a call asks for want of the effects of its tool."""
+
+_CODES = {ToolErrorKind.DENIED: DENIED, ToolErrorKind.WITHHELD: DENIED, ToolErrorKind.ARGUMENTS: USAGE}
+
+
+async def run(options: argparse.Namespace, operations: HostOperations, settings: Settings) -> int:
+    """List a server's tools, or call one. Raises ConfigError, PluginError, and ToolError for a server that fails."""
+    where = f"pluggent mcp {options.what}"
+    server = chosen(settings, options.name, where)
+    prefix = prefixes({name: each for name, each in servers_of(settings).items() if each.used})[options.name]
+    with remarks(options.name) as remarked:
+        found = await _tools(operations, prefix, options.name, server)
+        if options.what == "tools":
+            return _listed(options, found, remarked.said)
+        wanted = tool_name(prefix, options.tool)
+        if wanted not in found:
+            have = {name.removeprefix(f"{prefix}{SEPARATOR}"): tool for name, tool in found.items()}
+            unknown = f"the server {options.name!r} has no tool {options.tool!r}"
+            raise ConfigError(where, [unknown + meant(options.tool, have, "it has")])
+        return await _called(options, operations, found[wanted], _where_said(options, settings))
+
+
+async def _tools(operations: HostOperations, prefix: str, name: str, server: Server) -> Mapping[str, HostTool]:
+    pattern = f"{prefix}{SEPARATOR}*"
+    try:
+        with _unsaid(name):
+            found = await operations.tools(pattern)
+    except PluggentError as error:
+        # The host says that there are none; why there are none the server's own start says.
+        from pluggent_mcp.commands.trying import tried  # the SDK, a second
+
+        trial = await tried(name, server)
+        if trial.problem:
+            raise ToolError(f"MCP server '{name}': {trial.problem}") from error
+        if trial.tools:
+            raise
+        return {}
+    return {tool.spec.name: tool for tool in found}
+
+
+@contextmanager
+def _unsaid(name: str) -> Generator[None]:
+    """Have the host not warn of the server *name* meanwhile: what is wrong with it is the error that follows."""
+    log = logging.getLogger(HOST_LOG)
+    source = f"in its source '{name}'"
+
+    def others(record: logging.LogRecord) -> bool:
+        return source not in record.getMessage()
+
+    log.addFilter(others)
+    try:
+        yield
+    finally:
+        log.removeFilter(others)
+
+
+def _listed(options: argparse.Namespace, found: Mapping[str, HostTool], remarked: Sequence[str]) -> int:
+    tools = [found[name] for name in sorted(found)]
+    if options.json:
+        document({"tools": [_facts(tool) for tool in tools], "remarks": list(remarked)})
+        return 0
+    if tools:
+        table(("TOOL", "EFFECTS", "CALLS", "DESCRIPTION"), [_row(tool) for tool in tools])
+    else:
+        line("it has no tools")
+    for remark in remarked:
+        note(f"note: {remark}")
+    return 0
+
+
+def _row(tool: HostTool) -> tuple[str, ...]:
+    says = tool.spec.description.partition("] ")[2] or tool.spec.description
+    return (tool.spec.name, _effects(tool), tool.calls, says.partition("\n")[0])
+
+
+def _effects(tool: HostTool) -> str:
+    return "unknown" if tool.effects is None else ", ".join(sorted(tool.effects)) or "none"
+
+
+def _facts(tool: HostTool) -> dict[str, Any]:
+    return {
+        "name": tool.spec.name,
+        "capability": tool.capability,
+        "description": tool.spec.description,
+        "parameters": thaw(tool.spec.parameters),
+        "effects": None if tool.effects is None else sorted(tool.effects),
+        "calls": tool.calls,
+        "pin": tool.spec.version,
+    }
+
+
+# ---- call --------------------------------------------------------------------------------
+
+
+async def _called(options: argparse.Namespace, operations: HostOperations, tool: HostTool, where_said: str) -> int:
+    arguments = read_arguments(options.words, tool.spec.parameters, "pluggent mcp call")
+    done = await operations.call_tool(tool.spec.name, arguments, origin=ORIGIN)
+    output = done.output
+    text = _text(output)
+    if options.json:
+        document({"tool": tool.spec.name, "failed": output.is_error, "result": text, "data": thaw(output.data)})
+    elif output.is_error:
+        note(text)
+        if EFFECTS in text and tool.effects is None:
+            note(where_said)
+    else:
+        line(text)
+    return (_CODES.get(done.outcome, FAILED) if done.outcome else FAILED) if output.is_error else 0
+
+
+def _text(output: ToolOutput) -> str:
+    """Return the output as text, each part in lines of its own."""
+    if isinstance(output.for_model, str):
+        return output.for_model
+    return "\n".join(
+        part.text.removesuffix("\n") if isinstance(part, Text) else f"[{type(part).__name__.lower()}]"
+        for part in output.for_model
+    )
+
+
+def _where_said(options: argparse.Namespace, settings: Settings) -> str:
+    """Return where the operator says, beside a server, what its tool does."""
+    if options.name not in settings.mcpServers:
+        return f'Or beside the server, in {settings.file}: "effects": {{{json.dumps(options.tool)}: [...]}}'
+    path = ".".join(map(bare_or_quoted, (*SECTION, options.name, "effects")))
+    where = f"[{path}] {bare_or_quoted(options.tool)} = [...]"
+    return f"Or beside the server, where `pluggent mcp add` writes as a comment what it says of itself: {where}"
+
+
+def read_arguments(words: Sequence[str], schema: Mapping[str, Json], where: str) -> dict[str, Any]:
+    """Return *words* as arguments; whether they suit the tool is the host's to say.
+
+    One JSON object, or ``key=value``: text where *schema* says text, otherwise JSON if it can be
+    read so. ``key:=value`` is always JSON. Raises ConfigError naming every word that is neither.
+
+    >>> read_arguments(["city=10115", "days=2"], {"properties": {"city": {"type": "string"}}}, "here")
+    {'city': '10115', 'days': 2}
+    """
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        return _object(words[0], where)
+    properties = schema.get("properties")
+    known: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
+    made: dict[str, Any] = {}
+    problems: list[str] = []
+    for word in words:
+        key, equals, text = word.partition("=")
+        name = key.removesuffix(":")
+        if not equals or not name:
+            problems.append(f"{word!r} is no KEY=VALUE and no JSON object")
+        elif name in made:
+            problems.append(f"{name!r} is given twice")
+        else:
+            made[name] = _value(text, known.get(name), problems, as_json=key.endswith(":"))
+    if problems:
+        raise ConfigError(where, problems)
+    return made
+
+
+def _value(text: str, schema: object, problems: list[str], *, as_json: bool) -> Any:
+    known: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    if not as_json and known.get("type") == "string":
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if as_json:
+            problems.append(f"{text!r} is no JSON: {error}")
+        return text
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(where, [f"the arguments are no JSON: {error}"]) from error
+    if not isinstance(value, dict):
+        raise ConfigError(where, ["the arguments are no JSON object"])
+    return cast("dict[str, Any]", value)

@@ -1,0 +1,64 @@
+"""What is said about logging in. No text here holds a token, a code or a secret."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from pluggent_mcp.oauth.settings import is_scope
+
+MOST_SCOPES = 400
+"""Characters of scopes in a message; a server may name as many as it likes."""
+
+WANTS_LOGIN = "wants a login"
+"""How it begins, behind the name of the server."""
+
+_STEP_UP = "insufficient_scope"
+
+
+class LoginError(Exception):
+    """A login is missing, or it failed. The message has no secrets, and no cause is chained that could have some."""
+
+
+class LoginNeededError(LoginError):
+    """A person has to log in."""
+
+
+def wants_login(name: str) -> str:
+    """Return what a person can do for a server without a login.
+
+    >>> wants_login("my files")
+    "wants a login: pluggent mcp login 'my files'"
+    """
+    return f"{WANTS_LOGIN}: pluggent mcp login {shlex.quote(name)}"
+
+
+def wants_more(name: str, challenge: str) -> str:
+    """Return what a person can do where *challenge* says that the login does not reach as far; else nothing.
+
+    >>> wants_more("web", 'Bearer error="insufficient_scope", scope="files:write"')
+    "wants a login with the scope files:write: pluggent mcp login web --scope 'files:write'"
+    """
+    if part(challenge, "error") != _STEP_UP:
+        return ""
+    scopes = scopes_in(challenge)
+    if not scopes:
+        return f"{WANTS_LOGIN} with more scopes, and does not say which"
+    options = " ".join(f"--scope '{scope}'" for scope in scopes if "'" not in scope)
+    return f"{WANTS_LOGIN} with the scope {' '.join(scopes)}: pluggent mcp login {shlex.quote(name)} {options}"
+
+
+def scopes_in(challenge: str) -> tuple[str, ...]:
+    """Return the scopes that a challenge names, but for what is none; not more than fit into a message."""
+    said = part(challenge, "scope")
+    return tuple(dict.fromkeys(each for each in said[:MOST_SCOPES].split() if is_scope(each)))
+
+
+def part(challenge: str, name: str) -> str:
+    """Return a parameter of a ``WWW-Authenticate`` header, empty if there is none.
+
+    >>> part('Bearer realm="a", x_scope=no, scope="a b"', "scope")
+    'a b'
+    """
+    found = re.search(rf'(?<![\w-]){name}\s*=\s*(?:"([^"]*)"|([^\s,]+))', challenge)
+    return (found[1] or found[2] or "") if found else ""

@@ -1,0 +1,1 @@
+"""This host as an MCP server."""

@@ -1,0 +1,117 @@
+"""The person at a client, asked by elicitation: to approve a call, or for what its tool wants to know.
+
+Nobody is asked unless the operator granted that: the host sees to it (see Requester). A client is
+a program, and how sure it is that a person has answered only the operator can know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequestFormParams, ElicitResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pluggent_hookspecs import (
+    Accepted,
+    Approval,
+    ApprovalEvent,
+    Cancelled,
+    Declined,
+    Elicited,
+    QuestionEvent,
+    thaw,
+)
+from pydantic import ValidationError
+
+from pluggent_mcp.serving.exchanges import Context, current
+
+APPROVE = "approve"
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        APPROVE: {
+            "type": "boolean",
+            "title": "Let this run, once",
+            "description": "What is shown above and nothing else.",
+            # A client that fills in what is missing refuses.
+            "default": False,
+        }
+    },
+    "required": [APPROVE],
+}
+ASKS = "This needs your approval:"
+LONGEST_QUESTION = 20_000
+"""Characters; what is longer cannot be judged in a form, so nobody is asked."""
+
+
+def person_at(context: Context, may_ask: Callable[[], bool]) -> Person | None:
+    """Return the person at the client whose request *context* is; None if it says that it cannot ask one.
+
+    *may_ask* is asked before each question.
+    """
+    can = context.session.client_capabilities
+    modes = can.elicitation if can is not None else None
+    # Without any mode it is the older way of saying that there are forms.
+    return Person(context, may_ask) if modes is not None and (modes.form is not None or modes.url is None) else None
+
+
+class Person:
+    """Is asked over the connection of the request for which a call is made. See Requester."""
+
+    def __init__(self, context: Context, may_ask: Callable[[], bool]) -> None:
+        self._context = context
+        self._may_ask = may_ask
+        self._exchange = current()
+
+    async def approve(self, event: ApprovalEvent) -> Approval | None:
+        """Ask whether exactly *event* may go on. A form that was sent without a yes is a no; to leave it is neither."""
+        said = await self._asked(approval_text(event), FORM)
+        if said is None or said.action == "cancel":
+            return None
+        agreed = said.action == "accept" and (said.content or {}).get(APPROVE) is True
+        return Approval(agreed, reason="answered at the client")
+
+    async def answer(self, event: QuestionEvent) -> Elicited | None:
+        """Ask for the data that *event* wants."""
+        said = await self._asked(event.rendered, cast("dict[str, Any]", thaw(event.schema)))
+        if said is None:
+            return None
+        match said.action:
+            case "accept":
+                return Accepted(said.content or {})
+            case "decline":
+                return Declined()
+            case "cancel":
+                return Cancelled("it was left at the client")
+
+    async def _asked(self, text: str, schema: dict[str, Any]) -> ElicitResult | None:
+        """Return what came back, None if nothing did. The host says how long that may take."""
+        if len(text) > LONGEST_QUESTION or not self._may_ask():
+            return None
+        try:
+            if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                question = ElicitRequestFormParams(message=text, requested_schema=schema)
+                return None if self._exchange is None else await self._exchange.ask(question)
+            return await self._context.session.elicit_form(text, schema, self._context.request_id)
+        except (MCPError, ValidationError):
+            return None  # the client cannot, or what it says is no answer
+
+
+def approval_text(event: ApprovalEvent) -> str:
+    """Return what a person is shown: the request as the host rendered it, and who asks why.
+
+    >>> from pluggent_hookspecs import Scope
+    >>> print(approval_text(ApprovalEvent(Scope(), "tool_call", "d1", "call reboot", (("acme", "is it late?"),))))
+    This needs your approval:
+    <BLANKLINE>
+    call reboot
+    <BLANKLINE>
+    acme asks: is it late?
+    """
+    asks = "\n".join(f"{plugin} asks: {_plain(text)}" for plugin, text in event.asks if text)
+    return "\n\n".join(part for part in (ASKS, event.rendered, asks) if part)
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
