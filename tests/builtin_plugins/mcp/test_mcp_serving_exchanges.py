@@ -2,12 +2,13 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestFormParams, ElicitResult
+from pluggent_mcp.serving import exchanges as serving_exchanges
 from pluggent_mcp.serving.exchanges import Exchanges, current
-from pluggent_mcp.serving.exported import exchanges as serving_exchanges
 
 WAIT_S = 20.0
 NEWEST = "2026-07-28"
@@ -16,7 +17,7 @@ OTHER = ElicitRequestFormParams(message="erase the disk?", requested_schema={"ty
 YES = {"action": "accept", "content": {"approve": True}}
 
 
-def context(*, version=NEWEST, method="tools/call", client="desk", **params):
+def context(*, version: str = NEWEST, method: str = "tools/call", client: str = "desk", **params: Any) -> Any:
     """Return a request as the SDK hands it on."""
     given = {"name": "reboot", "arguments": {}, **params}
     session = SimpleNamespace(client_params=SimpleNamespace(client_info=SimpleNamespace(name=client)))
@@ -72,7 +73,7 @@ async def test_each_round_has_a_state_of_its_own(exchanges):
     assert first["inputRequests"]["person"]["params"]["message"] == "go on?"
     assert first["requestState"] != second["requestState"]
     assert done == {"heard": 2}
-    assert [answer.content for answer in handler.heard] == [YES["content"], YES["content"]]
+    assert [answer and answer.content for answer in handler.heard] == [YES["content"], YES["content"]]
 
 
 @pytest.mark.parametrize("state", ["", "forged", 5, None, ["x"], {"a": 1}])
@@ -161,7 +162,7 @@ async def test_a_late_answer_is_none_to_a_question_that_came_after_it(exchanges)
 
 
 async def test_what_came_of_it_is_kept_for_a_while_only():
-    exchanges = Exchanges(kept_s=0)
+    exchanges: Any = Exchanges(kept_s=0)
 
     async def handler(_):
         exchange = current()
@@ -186,7 +187,8 @@ async def test_what_came_of_it_is_kept_for_a_while_only():
 
 
 async def test_the_end_ends_what_waits():
-    exchanges, handler = Exchanges(), Handler()
+    exchanges: Any = Exchanges()
+    handler = Handler()
     await exchanges(context(), handler)
     await exchanges.aclose()
 

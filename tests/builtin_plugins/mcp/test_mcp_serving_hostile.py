@@ -61,14 +61,19 @@ def test_progress_and_logs_that_no_wire_can_carry_are_cleaned_or_left_out(cli):
     assert (other["data"], text_of(answer)) == ("no JSON", "told")
 
 
+def spoken_to(process, message):
+    """Send *message*, and return the next one."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{json.dumps(message)}\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
 def test_an_answer_that_cannot_be_written_is_an_error_of_that_request_alone(tmp_path):
     with raw_server(tmp_path) as process:
-        process.stdin.write(f"{json.dumps(call(1, 'odd'))}\n")
-        process.stdin.flush()
-        odd = json.loads(process.stdout.readline())
-        process.stdin.write(f"{json.dumps(call(2, 'even'))}\n")
-        process.stdin.flush()
-        even = json.loads(process.stdout.readline())
+        odd = spoken_to(process, call(1, "odd"))
+        even = spoken_to(process, call(2, "even"))
         process.communicate(timeout=WAIT_S)
 
     assert (odd["id"], odd["error"]["code"]) == (1, -32_603)
@@ -106,6 +111,7 @@ def test_what_is_sent_over_a_pipe_by_a_client_that_reads_nothing_is_not_read_for
     with Spoken(cli, "--tools", "acme") as spoken:
         spoken.say(call(1, "ok"))
         heard(spoken, 1)
+        assert spoken.process.stdin is not None
         pipe = spoken.process.stdin.fileno()
         os.set_blocking(pipe, False)
         taken = until_full(pipe, ("x" * 50_000).join(('{"jsonrpc":"2.0","id":2,"method":"', '"}\n')).encode())
@@ -206,6 +212,7 @@ def test_a_client_that_stopped_reading_for_good_ends_it_although_it_keeps_its_ot
     with Spoken(cli, "--tools", "acme") as spoken:
         spoken.say(call(1, "ok"))
         heard(spoken, 1)
+        assert spoken.process.stdout is not None
         spoken.process.stdout.close()
         spoken.say(call(2, "ok"))
         code = spoken.process.wait(WAIT_S)

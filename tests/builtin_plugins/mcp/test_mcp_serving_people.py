@@ -126,13 +126,14 @@ async def test_who_waits_for_a_person_takes_no_place_from_a_call_that_could_run(
     one_at_a_time = f"{GRANT}[plugins.pluggent-mcp.serve]\nmax_calls = 1\n"
     answered = asyncio.Event()
 
-    async def person(context, params):
-        await answered.wait()
-        return YES
+    class Slow(Person):
+        async def __call__(self, context, params):
+            await answered.wait()
+            return YES
 
     async with (
         asyncio.timeout(30),
-        client("stdio", made(tmp_path, config=one_at_a_time), "legacy", person) as connected,
+        client("stdio", made(tmp_path, config=one_at_a_time), "legacy", Slow()) as connected,
     ):
         waiting = asyncio.create_task(connected.call_tool("reboot", {}))
         second = asyncio.create_task(connected.call_tool("reboot", {"when": "too"}))

@@ -7,7 +7,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_serving_asking import client, made
-from mcp_types import ToolListChangedNotification
+from mcp_types import ContentBlock, TextContent, ToolListChangedNotification
 
 ERAS = ("auto", "legacy")
 WAIT_S = 20.0
@@ -66,8 +66,8 @@ async def test_schemas_of_results_are_listed_and_kept(mode, tmp_path):
     assert (listed["counted"], listed["chatter"]) == (schema, None)
     assert (kept.structured_content, kept.is_error) == ({"n": 1}, False)
     assert broken.is_error
-    assert [block.text for block in broken.content][1:] == ["nothing"]
-    assert "The call has run. Its structured result is not what its schema promises" in broken.content[0].text
+    assert [text(block) for block in broken.content][1:] == ["nothing"]
+    assert "The call has run. Its structured result is not what its schema promises" in text(broken.content[0])
 
 
 @pytest.mark.parametrize("wire", ["stdio", "http"])
@@ -79,7 +79,7 @@ async def test_clients_of_the_older_protocols_are_told_that_tools_have_changed(w
             changed.set()
 
     async with client(wire, cli, "legacy", message_handler=noticed) as connected:
-        assert connected.server_capabilities.tools.list_changed
+        assert changing(connected)
         assert "seasonal_soup" not in await names(connected)
         seasonal(cli, "seasonal_soup")
 
@@ -91,7 +91,7 @@ async def test_clients_of_the_older_protocols_are_told_that_tools_have_changed(w
 async def test_clients_of_the_newest_protocol_are_told_if_they_listen(wire, tmp_path):
     cli = made(tmp_path)
     async with client(wire, cli, "auto") as connected:
-        assert connected.server_capabilities.tools.list_changed
+        assert changing(connected)
         await names(connected)
         async with asyncio.timeout(WAIT_S), connected.listen(tools_list_changed=True) as events:
             seasonal(cli, "seasonal_soup")
@@ -106,10 +106,22 @@ async def test_a_tool_that_is_gone_cannot_be_called(tmp_path):
     cli = made(tmp_path)
     seasonal(cli, "seasonal_soup", "seasonal_salad")
     async with client("stdio", cli, "legacy") as connected:
-        assert (await connected.call_tool("seasonal_soup", {})).content[0].text == "seasonal_soup is fine"
+        assert text((await connected.call_tool("seasonal_soup", {})).content[0]) == "seasonal_soup is fine"
         seasonal(cli, "seasonal_salad")
         with pytest.raises(MCPError, match="Unknown tool: seasonal_soup"):
             await until_gone(connected, "seasonal_soup")
+
+
+def text(block: ContentBlock) -> str:
+    """Return the text of *block*."""
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+def changing(connected: Client) -> bool | None:
+    """Say whether the server announces that its tools may change."""
+    tools = connected.server_capabilities.tools
+    return tools is not None and tools.list_changed
 
 
 async def until_gone(connected: Client, tool: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -113,8 +114,12 @@ def _kept(spec: ToolSpec, data: object, protocol: str) -> bool:
     schema = _output_schema(spec, protocol)
     if schema is None:
         return True
-    checks: Validator = spec.memo(_VALIDATOR, lambda _: validator(schema))
-    return data is not None and checks.is_valid(data)
+    checks: Validator = spec.memo(_VALIDATOR, partial(_checks, schema))
+    return data is not None and checks.is_valid(cast("Any", data))
+
+
+def _checks(schema: dict[str, Any], _: ToolSpec) -> Validator:
+    return validator(schema)
 
 
 def _blocks(part: Part) -> Iterator[ContentBlock]:
