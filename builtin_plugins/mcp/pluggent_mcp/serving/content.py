@@ -101,12 +101,11 @@ def result(output: ToolOutput, protocol: str, spec: ToolSpec | None = None) -> C
     parts = (Text(output.for_model),) if isinstance(output.for_model, str) else output.for_model
     data: Any = thaw(output.data)
     fits = data is not None and (isinstance(data, dict) or protocol in MODERN_PROTOCOL_VERSIONS)
+    structured = cast("object", data) if fits else None
     content = [block for part in parts for block in _blocks(part)]
-    if spec is not None and not output.is_error and not _kept(spec, data if fits else None, protocol):
+    if spec is not None and not output.is_error and not _kept(spec, structured, protocol):
         return CallToolResult(content=[TextContent(text=BROKEN_PROMISE), *content], is_error=True)
-    return CallToolResult(
-        content=content, structured_content=cast("object", data) if fits else None, is_error=output.is_error
-    )
+    return CallToolResult(content=content, structured_content=structured, is_error=output.is_error)
 
 
 def _kept(spec: ToolSpec, data: object, protocol: str) -> bool:
