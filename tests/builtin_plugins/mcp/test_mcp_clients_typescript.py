@@ -4,8 +4,10 @@ import pytest
 from mcp_clients import EXPORTED, GIVEN, TYPES, TypeScript, served_by
 from mcp_serving import KEY, over_http
 
-MODES = pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-PIPES = pytest.mark.parametrize("pipe", ["stdio", "http"])
+WAYS = pytest.mark.parametrize(
+    ("pipe", "mode", "version"), [("stdio", "auto", "2026-07-28"), ("http", "legacy", "2025-11-25")]
+)
+"""Each pipe and each era once: to start a Node costs a second."""
 STEPS = ([0, 100], [50, 100], [100, 100])
 """What the tool with progress tells."""
 
@@ -38,8 +40,7 @@ def taken(client, served):
     return take
 
 
-@MODES
-@PIPES
+@WAYS
 def test_tools_are_listed_and_called_in_both_eras(taken, pipe, mode, version):
     calls = [{"call": name} for name in ("facts", "several", "leak", "test_multiple_content_types")]
     said = taken(pipe, mode, [{"ask": "tools/list", "params": {}}], calls, [{"call": "typed", "arguments": GIVEN}])
@@ -57,8 +58,7 @@ def test_tools_are_listed_and_called_in_both_eras(taken, pipe, mode, version):
     assert typed["result"]["content"] == [{"type": "text", "text": TYPES}]
 
 
-@MODES
-@PIPES
+@WAYS
 def test_progress_side_by_side_and_giving_up_work_in_both_eras(taken, pipe, mode, version):
     said = taken(
         pipe, mode, [{"call": "test_tool_with_progress"}], [{"call": "meet"}, {"call": "meet"}],
@@ -75,8 +75,7 @@ def test_progress_side_by_side_and_giving_up_work_in_both_eras(taken, pipe, mode
     assert over["result"]["content"][0]["text"] == "it was"
 
 
-@MODES
-@PIPES
+@WAYS
 def test_resources_and_prompts_are_listed_and_read_in_both_eras(taken, pipe, mode, version):
     given = {"name": "test_prompt_with_arguments", "arguments": {"arg1": "one", "arg2": "two"}}
     lists = [{"ask": f"{each}/list", "params": {}} for each in ("resources", "resources/templates", "prompts")]
@@ -101,7 +100,7 @@ def test_resources_and_prompts_are_listed_and_read_in_both_eras(taken, pipe, mod
     assert KEY not in str(leak)
 
 
-@PIPES
+@pytest.mark.parametrize("pipe", ["stdio", "http"])
 def test_what_goes_wrong_is_told_apart(taken, pipe):
     calls = [
         {"call": "nobody"},

@@ -7,7 +7,7 @@ from mcp_serving_asking import DECLINED, GRANT, LEFT, NO, YES, Person, client, m
 from mcp_types import ElicitResult
 
 ERAS = ("auto", "legacy")
-WIRES = ("stdio", "http")
+WAYS = (("stdio", "auto"), ("http", "legacy"), ("http", "auto"))
 ROME = ElicitResult(action="accept", content={"town": "Rome"})
 
 
@@ -20,8 +20,7 @@ def rebooted(cli):
     return file.read_text().split() if file.exists() else []
 
 
-@pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(("wire", "mode"), WAYS)
 async def test_16_a_granted_person_approves_exactly_what_was_shown(wire, mode, tmp_path):
     cli, person = made(tmp_path), Person(YES)
     async with client(wire, cli, mode, person) as connected:
@@ -47,15 +46,15 @@ async def test_16_nobody_is_asked_without_the_grant_and_the_denial_says_how(mode
     assert (person.asked, rebooted(cli)) == ([], [])
 
 
-@pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "says", "mode"),
     [
-        (NO, "a person refused this"),
-        (DECLINED, "a person refused this"),
-        (LEFT, "nobody was there to give it"),
-        (ElicitResult(action="accept", content={}), "a person refused this"),
-        (ElicitResult(action="accept", content={"approve": "true"}), "a person refused this"),
+        (NO, "a person refused this", "auto"),
+        (DECLINED, "a person refused this", "legacy"),
+        (LEFT, "nobody was there to give it", "auto"),
+        (LEFT, "nobody was there to give it", "legacy"),
+        (ElicitResult(action="accept", content={}), "a person refused this", "auto"),
+        (ElicitResult(action="accept", content={"approve": "true"}), "a person refused this", "legacy"),
     ],
 )
 async def test_everything_but_a_yes_leaves_it_undone(answer, says, mode, tmp_path):
@@ -68,10 +67,9 @@ async def test_everything_but_a_yes_leaves_it_undone(answer, says, mode, tmp_pat
     assert rebooted(cli) == []
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_an_approval_is_for_one_call(mode, tmp_path):
+async def test_an_approval_is_for_one_call(tmp_path):
     cli, person = made(tmp_path), Person(YES, NO)
-    async with client("stdio", cli, mode, person) as connected:
+    async with client("stdio", cli, "auto", person) as connected:
         first = await connected.call_tool("reboot", {})
         second = await connected.call_tool("reboot", {})
 
@@ -79,8 +77,7 @@ async def test_an_approval_is_for_one_call(mode, tmp_path):
     assert rebooted(cli) == ["now"]
 
 
-@pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(("wire", "mode"), WAYS)
 async def test_one_call_may_ask_more_than_once(wire, mode, tmp_path):
     person = Person(YES, ROME)
     async with client(wire, made(tmp_path), mode, person) as connected:

@@ -60,9 +60,9 @@ async def run(options, operations):
     if options.tool is None:
         print(*(tool.capability for tool in await operations.tools("acme")))
         return 0
-    output = await operations.call_tool(options.tool, json.loads(options.arguments), origin=options.origin)
-    print(output.for_model, flush=True)
-    return 3 if output.is_error else 0
+    done = await operations.call_tool(options.tool, json.loads(options.arguments), origin=options.origin)
+    print(done.output.for_model, flush=True)
+    return 3 if done.output.is_error else 0
 
 class Commands:
     @hookimpl
