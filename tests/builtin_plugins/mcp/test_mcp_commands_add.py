@@ -1,5 +1,7 @@
 """``pluggent mcp add`` and ``remove``: servers in the user's settings, and not a byte of it besides."""
 
+import contextlib
+import io
 import json
 import stat
 import sys
@@ -265,3 +267,15 @@ def test_a_command_has_no_login(mcp):
 
     assert refused.code == 2
     assert "--header and --oauth with a URL" in refused.err
+
+
+def test_what_is_said_to_be_added_is_in_the_file_although_nobody_reads_on(mcp, monkeypatch):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    with contextlib.suppress(BrokenPipeError):
+        mcp("add", "files", *COMMAND)
+
+    assert servers(mcp)["files"]["command"] == sys.executable

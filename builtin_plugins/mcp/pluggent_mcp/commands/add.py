@@ -44,23 +44,27 @@ async def add(options: argparse.Namespace) -> int:
     _check_names(servers, servers_written(text), force=options.force)
     trials = await _tried(servers, start=not options.no_start)
     for name, trial in trials.items():
-        if trial.problem:
-            line(f"{name} was not added: {trial.problem}. To add it all the same: --no-start")
-            continue
-        if name in servers_written(text):
-            text = edited(path, name, without_server, text, name)
-        says = {tool: shown.effects for tool, shown in trial.tools.items()}
-        pins = {tool: shown.pin for tool, shown in trial.tools.items()}
-        written = block(name, servers[name], says, pins, accept=options.accept)
-        text = edited(path, name, with_server, text, name, written)
-        _tell(name, path, trial, accept=options.accept)
-        if servers[name].login is not None:
-            line(f"to log in to it: pluggent mcp login {name}")
-        for each in _secrets(servers[name]):
-            note(f"note: {name}.{each} is written out in {path}; better ${{NAME}}, read when it is started")
+        if not trial.problem:
+            text = _with(text, path, servers[name], trial, accept=options.accept)
+    # Written before a word of it is said: whoever reads that may be gone already.
     if any(not trial.problem for trial in trials.values()):
         write(path, text)
+    for name, trial in trials.items():
+        if trial.problem:
+            line(f"{name} was not added: {trial.problem}. To add it all the same: --no-start")
+        else:
+            _tell(servers[name], path, trial, accept=options.accept)
     return FAILED if any(trial.problem for trial in trials.values()) else 0
+
+
+def _with(text: str, path: Path, server: Server, trial: Trial, *, accept: bool) -> str:
+    """Return the settings *text* with *server*, in the place of one that bears its name."""
+    name = trial.name
+    if name in servers_written(text):
+        text = edited(path, name, without_server, text, name)
+    says = {tool: shown.effects for tool, shown in trial.tools.items()}
+    pins = {tool: shown.pin for tool, shown in trial.tools.items()}
+    return edited(path, name, with_server, text, name, block(name, server, says, pins, accept=accept))
 
 
 # ---- what was typed ----------------------------------------------------------------------
@@ -165,10 +169,14 @@ def _secrets(server: Server) -> Iterator[str]:
         yield from (f"{field}.{key}" for key, value in values.items() if _SECRET.search(key) and "${" not in value)
 
 
-def _tell(name: str, path: Path, trial: Trial, *, accept: bool) -> None:
-    line(f"added {name} to {path}")
+def _tell(server: Server, path: Path, trial: Trial, *, accept: bool) -> None:
+    line(f"added {trial.name} to {path}")
     for remark in trial.remarks:
         note(f"note: {remark}")
+    for each in _secrets(server):
+        note(f"note: {trial.name}.{each} is written out in {path}; better ${{NAME}}, read when it is started")
+    if server.login is not None:
+        line(f"to log in to it: pluggent mcp login {trial.name}")
     if not trial.tools:
         return
     rows = [
