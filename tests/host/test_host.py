@@ -219,7 +219,7 @@ async def test_a_host_without_plugins_has_empty_chains():
 
 @pytest.mark.parametrize("seed", range(25))
 async def test_a_random_walk_leaves_every_session_whole(tmp_path, seed):
-    await Walk(seed, tmp_path).go()
+    assert await Walk(seed, tmp_path).go(openings=2, turns=3) == 6
 
     for thread in threading.enumerate():  # a call that was given up may still be on its way out of its thread
         if thread.name.startswith("pluggent-"):

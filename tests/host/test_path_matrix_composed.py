@@ -70,6 +70,9 @@ def test_the_paths_are_the_same_with_plugins_of_the_application(path: EntryPath,
     suite.test_every_decision_is_recorded_before_it_has_an_effect(path, watched)
     suite.test_every_attempt_is_reserved_and_settled(path, watched)
 
+    # What was looked at went through the composition of these plugins.
+    assert Composed.opened > 0 or path.opens
+
 
 @EVERY_PATH
 def test_the_hooks_of_the_application_are_reached(

@@ -26,6 +26,16 @@ class Mcp:
         self.file = home / ".config" / "pluggent" / "pluggent.toml"
         self._capsys = capsys
 
+    @classmethod
+    def alone(
+        cls, home: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> "Mcp":
+        """Return the command in *folder*, with state of its own and no policies."""
+        monkeypatch.setenv("PLUGGENT_STATE_DIR", str(folder / "state"))
+        monkeypatch.setenv("PLUGGENT_BLOCK", BLOCKED)
+        monkeypatch.chdir(folder)
+        return cls(home, capsys)
+
     def __call__(self, *words: str) -> Said:
         code = main(["mcp", *words])
         said = self._capsys.readouterr()

@@ -52,7 +52,7 @@ class Context:
         self.logged.append((level, message, logger, data))
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
-        raise NotImplementedError
+        raise AssertionError(f"a tool of an MCP server called {name!r} of the host, which no server can ask for")
 
     async def call_model(self, prompt: Any, **options: Any) -> Any:
         return self._answered((prompt, options))
@@ -61,7 +61,7 @@ class Context:
         return self._answered((message, schema, source))
 
     def memory(self, store: str = "") -> Any:
-        raise NotImplementedError
+        raise AssertionError("a tool of an MCP server took memory of the host, which no server can ask for")
 
     def _answered(self, asked: Any) -> Any:
         self.asked.append(asked)

@@ -40,8 +40,9 @@ class Walk:
         self.chance = random.Random(seed)  # noqa: S311 (nothing is kept secret with it)
         self.folder = folder
 
-    async def go(self, openings: int = 2, turns: int = 3) -> None:
-        """Open one session again and again, and say something in it; look at it after every turn."""
+    async def go(self, openings: int = 2, turns: int = 3) -> int:
+        """Open one session again and again, and say something in it; return after how many turns it was whole."""
+        whole = 0
         model = ScriptedModel(*[self.reply] * 400, cut=self.chance.choice([None, None, 1]))
         for _ in range(openings):
             async with (
@@ -61,6 +62,8 @@ class Walk:
                     await asyncio.sleep(0)  # a generator that its reader left is closed by the loop
                     await asyncio.sleep(0)
                     self.look(session)
+                    whole += 1
+        return whole
 
     async def turn(self, session: Session) -> None:
         """Run one turn, watched or not, perhaps to be cancelled."""

@@ -24,10 +24,7 @@ READS = 'effects = { "*" = ["network_read"] }'
 
 @pytest.fixture
 def mcp(clean_home, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("PLUGGENT_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("PLUGGENT_BLOCK", BLOCKED)
-    monkeypatch.chdir(tmp_path)
-    return Mcp(clean_home, capsys)
+    return Mcp.alone(clean_home, tmp_path, monkeypatch, capsys)
 
 
 def test_what_is_set_is_listed_without_a_start_and_without_secrets(mcp):

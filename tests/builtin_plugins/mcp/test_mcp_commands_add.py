@@ -8,7 +8,7 @@ import sys
 import tomllib
 
 import pytest
-from mcp_commands import BLOCKED, Mcp, server
+from mcp_commands import Mcp, server
 from mcp_using import PEER
 from pluggent_mcp.commands.settings_file import with_server, without_server
 
@@ -24,10 +24,7 @@ COMMAND = ("--", sys.executable, str(PEER))
 
 @pytest.fixture
 def mcp(clean_home, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("PLUGGENT_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("PLUGGENT_BLOCK", BLOCKED)
-    monkeypatch.chdir(tmp_path)
-    return Mcp(clean_home, capsys)
+    return Mcp.alone(clean_home, tmp_path, monkeypatch, capsys)
 
 
 def servers(mcp):

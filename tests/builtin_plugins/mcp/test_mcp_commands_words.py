@@ -15,10 +15,7 @@ SDK = {"mcp", "mcp_types", "httpx2", "pydantic", "uvicorn"}
 
 @pytest.fixture
 def mcp(clean_home, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("PLUGGENT_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("PLUGGENT_BLOCK", BLOCKED)
-    monkeypatch.chdir(tmp_path)
-    return Mcp(clean_home, capsys)
+    return Mcp.alone(clean_home, tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("words", [("test",), ("tools", "odd"), ("add", "odd", "--", sys.executable, str(PEER), "bad")])

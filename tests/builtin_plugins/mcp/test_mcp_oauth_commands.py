@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import attrs
 import pytest
-from mcp_commands import BLOCKED, Mcp, Said
+from mcp_commands import Mcp, Said
 from mcp_oauth import browsed, logged_in, served
 from pluggent_mcp.oauth.kept import keep, kept
 
@@ -25,10 +25,7 @@ READS = 'effects = { "*" = ["network_read"] }'
 
 @pytest.fixture
 def mcp(clean_home, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("PLUGGENT_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("PLUGGENT_BLOCK", BLOCKED)
-    monkeypatch.chdir(tmp_path)
-    return Mcp(clean_home, capsys)
+    return Mcp.alone(clean_home, tmp_path, monkeypatch, capsys)
 
 
 def table(url, oauth="true", name="web"):

@@ -213,6 +213,11 @@ def test_commands_and_their_arguments_are_completed(cli):
         terminal.then("x heard: look ['Image']")
         terminal.type("look\r")
         terminal.then("x heard: look")
+        terminal.type(CTRL_D)
+        done = terminal.end()
+
+    assert done.code == 0
+    assert history(cli)[-1] == "look"
 
 
 def test_a_note_that_comes_while_a_line_is_typed_leaves_the_line_alone(cli):
@@ -247,6 +252,11 @@ async def later() -> str:
         terminal.then("warning: something has\\x1b happened")
         terminal.type("line\r")
         terminal.then("x heard: half a line")
+        terminal.type(CTRL_D)
+        done = terminal.end()
+
+    assert done.code == 0
+    assert history(cli) == ["call later", "half a line"]
 
 
 # ---- what is remembered -----------------------------------------------------------------
