@@ -193,6 +193,7 @@ if TYPE_CHECKING:
         ToolSpec as ToolSpec,
         tool as tool,
     )
+    from pluggent_hookspecs.words import read_words as read_words
 
 __version__ = "0.1.0"
 
@@ -380,6 +381,7 @@ _ROOMS = {
         "ToolSpec",
         "tool",
     ),
+    "words": ("read_words",),
 }
 _WHERE = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -19,6 +19,7 @@ from pluggent_hookspecs import (
     ToolError,
     ToolErrorKind,
     ToolOutput,
+    read_words,
     thaw,
 )
 
@@ -167,45 +168,14 @@ def _where_said(options: argparse.Namespace, settings: Settings) -> str:
     return f"Or beside the server, where `pluggent mcp add` writes as a comment what it says of itself: {where}"
 
 
-def read_arguments(words: Sequence[str], schema: Mapping[str, Json], where: str) -> dict[str, Any]:
-    """Return *words* as arguments; whether they suit the tool is the host's to say.
+def read_arguments(words: Sequence[str], schema: Mapping[str, Json], where: str) -> Mapping[str, Json]:
+    """Return one JSON object, or ``key=value`` words (see read_words), as arguments. Raises ConfigError.
 
-    One JSON object, or ``key=value``: text where *schema* says text, otherwise JSON if it can be
-    read so. ``key:=value`` is always JSON. Raises ConfigError naming every word that is neither.
-
-    >>> read_arguments(["city=10115", "days=2"], {"properties": {"city": {"type": "string"}}}, "here")
-    {'city': '10115', 'days': 2}
+    >>> dict(read_arguments(['{"days": 2}'], {}, "here"))
+    {'days': 2}
     """
-    if len(words) == 1 and words[0].lstrip().startswith("{"):
-        return _object(words[0], where)
-    properties = schema.get("properties")
-    known: Mapping[str, Any] = cast("Mapping[str, Any]", properties) if isinstance(properties, Mapping) else {}
-    made: dict[str, Any] = {}
-    problems: list[str] = []
-    for word in words:
-        key, equals, text = word.partition("=")
-        name = key.removesuffix(":")
-        if not equals or not name:
-            problems.append(f"{word!r} is no KEY=VALUE and no JSON object")
-        elif name in made:
-            problems.append(f"{name!r} is given twice")
-        else:
-            made[name] = _value(text, known.get(name), problems, as_json=key.endswith(":"))
-    if problems:
-        raise ConfigError(where, problems)
-    return made
-
-
-def _value(text: str, schema: object, problems: list[str], *, as_json: bool) -> Any:
-    known: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
-    if not as_json and known.get("type") == "string":
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        if as_json:
-            problems.append(f"{text!r} is no JSON: {error}")
-        return text
+    one = len(words) == 1 and words[0].lstrip().startswith("{")
+    return _object(words[0], where) if one else read_words(words, schema, where)
 
 
 def _object(text: str, where: str) -> dict[str, Any]:
