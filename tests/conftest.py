@@ -9,12 +9,14 @@ import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import importlib_metadata  # noqa: F401 (first imported in a test that restores sys.meta_path, its finder would be lost)
 import pytest
+import quick
+from fork_server import children, close_server
 
 collect_ignore = ["benchmarks", "installs.py", "run.py"]  # programs
 
@@ -93,6 +95,16 @@ class Isolation:
         assert not left, "the test left these tasks running"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the quick run."""
+    parser.addoption("--quick", action="store_true", help="a part of the tests, for every day: tests/support/quick.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that a quick run does not read."""
+    return True if config.getoption("quick") and not quick.wanted(collection_path) else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Start the rules that hold for the whole run."""
     config.pluginmanager.register(Isolation(), "pluggent-isolation")
@@ -100,8 +112,15 @@ def pytest_configure(config: pytest.Config) -> None:
     keep_on_this_machine()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let every async test, and no other, watch its loop."""
+def pytest_unconfigure() -> None:
+    """End the process that starts the command."""
+    close_server()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose those of a quick run; let every async test, and no other, watch its loop."""
+    if config.getoption("quick"):
+        items[:] = quick.chosen(items)
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(inspect.unwrap(item.function)):
             names = item.fixturenames
@@ -127,15 +146,6 @@ async def patience() -> AsyncIterator[None]:
 def threads() -> set[str]:
     """Return the threads that pluggent started."""
     return {f"thread {thread.name}" for thread in threading.enumerate() if thread.name.startswith("pluggent-")}
-
-
-def children() -> set[str]:
-    """Return this process's children; nothing where the system does not list them."""
-    found: set[str] = set()
-    for file in Path("/proc/self/task").glob("*/children"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            found.update(f"process {child}" for child in file.read_text("ascii").split())
-    return found
 
 
 def keep_on_this_machine() -> None:

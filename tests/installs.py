@@ -71,7 +71,7 @@ def use(programs: Path, cwd: Path) -> None:
         if member.is_plugin and member.distribution not in listing:
             sys.exit(f"`pluggent plugins` does not list {member.distribution}:\n{listing}")
     expect("Beijing", [pluggent, "run", FIRST_WORDS], cwd, home)
-    expect(version, [str(programs / "pluggent-host"), "--version"], cwd, home)
+    expect(version, [str(programs / "pluggent-cli"), "--version"], cwd, home)
 
 
 def expect(text: str, command: list[str], cwd: Path, home: Path) -> str:

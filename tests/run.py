@@ -1,6 +1,7 @@
 """Runs the tests on a machine that has Python 3.11 and nothing else.
 
     python3 tests/run.py [arguments of pytest]
+    python3 tests/run.py --quick                a part for every day, on two cores
     python3 tests/run.py --environment          prepare it and print its interpreter
 
 Makes a virtual environment for this checkout and this Python in a cache outside the checkout
@@ -31,6 +32,8 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--environment"]:
         print(python)
         return 0
+    if arguments == ["--quick"]:
+        arguments = ["--quick", "-q", "-n", "2"]
     # -P: the folders of the checkout are no packages
     return subprocess.run([python, "-P", "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
 

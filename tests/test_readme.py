@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from pluggent_host.config import load_settings
+from pluggent_cli.config.sources import load_settings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -24,9 +24,9 @@ def test_the_settings_shown_are_settings(tmp_path: Path) -> None:
 
 def test_the_files_named_are_there() -> None:
     linked = re.findall(r"\]\(([^)#:]+)\)", README)
-    named = re.findall(r"`((?:cli/)?test_[\w*]+\.py)`", README)  # of the table, below tests/host
+    named = re.findall(r"`(test_[\w*]+\.py)`", README)  # of the table
 
     assert linked
     assert named
     assert [path for path in linked if not (ROOT / path).exists()] == []
-    assert [path for path in named if not list((ROOT / "tests" / "host").glob(path))] == []
+    assert [path for path in named if not list((ROOT / "tests").rglob(path))] == []

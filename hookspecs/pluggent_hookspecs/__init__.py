@@ -52,6 +52,8 @@ if TYPE_CHECKING:
         ProviderError as ProviderError,
         ProviderErrorKind as ProviderErrorKind,
         SessionError as SessionError,
+        SessionLeaseLost as SessionLeaseLost,
+        SessionOwnerError as SessionOwnerError,
         ToolError as ToolError,
         ToolErrorKind as ToolErrorKind,
     )
@@ -65,18 +67,16 @@ if TYPE_CHECKING:
         ModelRequestEvent as ModelRequestEvent,
         ModelResponseEvent as ModelResponseEvent,
         OutputEvent as OutputEvent,
-        PlanEvent as PlanEvent,
         ProvideEvent as ProvideEvent,
         QuestionEvent as QuestionEvent,
         ReserveEvent as ReserveEvent,
-        ResourceEvent as ResourceEvent,
-        ResourceResultEvent as ResourceResultEvent,
         Scope as Scope,
         SettleEvent as SettleEvent,
         ToolCallEvent as ToolCallEvent,
         ToolResultEvent as ToolResultEvent,
         ToolSelectionEvent as ToolSelectionEvent,
     )
+    from pluggent_hookspecs.folders import private_folder as private_folder
     from pluggent_hookspecs.hooks import (
         HOOKS as HOOKS,
         HookInfo as HookInfo,
@@ -180,6 +180,17 @@ if TYPE_CHECKING:
     from pluggent_hookspecs.secrets import (
         Secret as Secret,
     )
+    from pluggent_hookspecs.sessions import (
+        ApprovalRecord as ApprovalRecord,
+        ApprovalRecords as ApprovalRecords,
+        Line as Line,
+        Lines as Lines,
+        ListedSession as ListedSession,
+        SessionLog as SessionLog,
+        SessionPage as SessionPage,
+        SessionQuery as SessionQuery,
+        SessionStore as SessionStore,
+    )
     from pluggent_hookspecs.tools import (
         READ_ONLY as READ_ONLY,
         TOOL_MARK as TOOL_MARK,
@@ -242,6 +253,8 @@ _ROOMS = {
         "ProviderError",
         "ProviderErrorKind",
         "SessionError",
+        "SessionLeaseLost",
+        "SessionOwnerError",
         "ToolError",
         "ToolErrorKind",
     ),
@@ -255,18 +268,16 @@ _ROOMS = {
         "ModelRequestEvent",
         "ModelResponseEvent",
         "OutputEvent",
-        "PlanEvent",
         "ProvideEvent",
         "QuestionEvent",
         "ReserveEvent",
-        "ResourceEvent",
-        "ResourceResultEvent",
         "Scope",
         "SettleEvent",
         "ToolCallEvent",
         "ToolResultEvent",
         "ToolSelectionEvent",
     ),
+    "folders": ("private_folder",),
     "hooks": (
         "HOOKS",
         "HookInfo",
@@ -368,6 +379,17 @@ _ROOMS = {
         "Elicited",
     ),
     "secrets": ("Secret",),
+    "sessions": (
+        "ApprovalRecord",
+        "ApprovalRecords",
+        "Line",
+        "Lines",
+        "ListedSession",
+        "SessionLog",
+        "SessionPage",
+        "SessionQuery",
+        "SessionStore",
+    ),
     "tools": (
         "Effect",
         "Param",

@@ -97,10 +97,12 @@ class HostOperations(Protocol):
         """Call one tool and return its result, as it came out of the hooks; failures are results too.
 
         *name* is a capability id, or the name from ``tools()``. *origin* says on whose behalf in
-        one word (``mcp``), *principal* who asks, as far as the command knows; policies see both. What
-        needs approval is put to a person where the operator lets this origin ask (``cli``: whoever
-        typed the command), or to the *requester* where the operator granted that; else it is denied,
-        with a text that says how to let it run. An approval is for this one call.
+        one word (``mcp``), *principal* who asks, as far as the command knows; policies see both. Unless
+        the origin is ``cli`` and there is no principal, the name counts as claimed (see Scope): policies
+        see ``claimed:NAME``, and no approval that stands covers the call. What needs approval is put to a
+        person where the operator lets this origin ask (``cli``: whoever typed the command), or to the
+        *requester* where the operator granted that; else it is denied, with a text that says how to let
+        it run. An approval is for this one call.
 
         Calls may run side by side. Cancelling the task that waits cancels the call. Raises
         ConfigError where there is no such tool.

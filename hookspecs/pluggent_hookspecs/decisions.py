@@ -165,11 +165,9 @@ ANSWERS: Mapping[str, Answers] = MappingProxyType(
             _RESULT, "the result is withheld; the model reads tell_model (the effect has happened)"
         ),
         "decide_output": Answers(_RESULT, "nothing of it is shown; the user reads tell_user"),
-        "decide_plan": Answers(_RESULT, "the plan is not run; the user reads tell_user"),
         "decide_memory_write": Answers(_RESULT, "nothing is written; the caller gets Denied"),
         "decide_memory_read": Answers(_RESULT, "nothing is read; the caller gets Denied"),
         "decide_question": Answers(frozenset({Allow, Deny}), "nobody is asked; the tool gets Denied"),
-        "decide_resource": Answers(_RESULT, "nothing is read; the caller gets Denied"),
     }
 )
 """For each decide hook: the answers it may give and what they do. Any other answer is a deny."""

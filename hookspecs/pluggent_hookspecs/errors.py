@@ -14,6 +14,8 @@ PluggentError
 + Denied                 .by .reason .digest     a policy said no, outside a turn
 + LimitReached           .limit .value
 + SessionError           a session is used wrongly, damaged, or held by another writer
+  - SessionOwnerError    .session_id .principal .claimed   a stored session belongs to another principal
+  - SessionLeaseLost     .session_id .lease              another writer has taken the session over
 """
 
 from __future__ import annotations
@@ -213,3 +215,56 @@ class LimitReached(PluggentError):  # noqa: N818
 
 class SessionError(PluggentError):
     """A session was used wrongly, is damaged, or another process is writing to it."""
+
+
+class SessionOwnerError(SessionError):
+    """A stored session belongs to another principal than the one that opens it.
+
+    ``principal`` is whose it is, for the application alone: the sentence does not name it. ``claimed``:
+    a client began it under a name that nobody has proved. ``by`` wanted to open it; ``unproven``: under
+    such a name.
+
+    >>> print(SessionOwnerError("trip", "alice"))
+    session 'trip' belongs to another principal; open it with principal=…, as that one or one of [grants] sessions
+    """
+
+    def __init__(
+        self, session_id: str, principal: str, *, by: str = "", claimed: bool = False, unproven: bool = False
+    ) -> None:
+        self.session_id = session_id
+        self.principal = principal
+        self.by = by
+        self.claimed = claimed
+        self.unproven = unproven
+        super().__init__(f"session '{session_id}' {self._why()}")
+
+    def _why(self) -> str:
+        if self.unproven:
+            return "is stored, and a name that a client only claims opens no stored session; begin one of another id"
+        whose = (
+            "was begun by a client under a name that nobody has proved"
+            if self.claimed
+            else (f"belongs to another principal{f' than {self.by!r}' if self.by else ''}")
+        )
+        if not self.by:
+            return f"{whose}; open it with principal=…, as that one or one of [grants] sessions"
+        grant = f"let {self.by!r} open the sessions of others: [grants] sessions = [{self.by!r}]"
+        return f"{whose}; {grant if self.claimed else f'open it as that one, or {grant}'}"
+
+
+class SessionLeaseLost(SessionError):  # noqa: N818 (the tree's name; it states what has happened)
+    """Another writer has taken the session over; nothing more is written here, and nothing with an effect runs.
+
+    ``lease`` is the number of the writer that lost it.
+
+    >>> print(SessionLeaseLost("trip", 3))
+    session 'trip': another writer has taken it over (lease 3 is lost); what ran meanwhile is for that one to settle
+    """
+
+    def __init__(self, session_id: str, lease: int) -> None:
+        self.session_id = session_id
+        self.lease = lease
+        super().__init__(
+            f"session '{session_id}': another writer has taken it over (lease {lease} is lost);"
+            " what ran meanwhile is for that one to settle"
+        )

@@ -17,9 +17,8 @@ import attrs
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
 from pluggent_hookspecs.decisions import Reach
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
-from pluggent_hookspecs.messages import Message, Part, Usage
+from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse
-from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 
@@ -32,7 +31,8 @@ class Scope:
     """Where something happens; the same object for everything in one turn.
 
     ``origin`` is the way in: cli, api, stream, resume, plan, mcp, tool, … ``principal`` is
-    whoever the application says is asking. ``operation_id`` of an outer operation is
+    whoever the application says is asking; ``claimed``: only the client itself says so, without
+    proof, and no approval stands for it. ``operation_id`` of an outer operation is
     ``parent_id`` below it. ``metadata`` is the application's own, of the session and the turn.
     In a ``dry_run`` everything is decided and recorded, and nothing with effects is executed.
     """
@@ -48,6 +48,7 @@ class Scope:
     parent_id: str = ""
     dry_run: bool = False
     metadata: Mapping[str, str] = attrs.field(default=cast("Mapping[str, str]", EMPTY), converter=_to_metadata)
+    claimed: bool = False
 
 
 @attrs.frozen
@@ -71,8 +72,9 @@ class InputEvent:
 class OutputEvent:
     """Something is about to be shown to the person.
 
-    ``source`` is ``reply`` for the model's words, otherwise the capability id of the tool
-    whose ``for_user`` and ``media`` these are.
+    ``source`` is ``reply`` for the model's words, otherwise the capability id of the tool whose result this is.
+    Of a result come once what the model reads (``data`` behind it, as JSON, if its text does not say the
+    same), for those who watch, and once ``for_user`` and ``media``, if there are any.
     """
 
     scope: Scope
@@ -217,15 +219,6 @@ class ToolResultEvent:
 
 
 @attrs.frozen
-class PlanEvent:
-    """A plan is about to be run."""
-
-    scope: Scope
-    plan: Plan
-    digest: str = ""
-
-
-@attrs.frozen
 class MemoryWriteEvent:
     """Items are about to be saved, or ``delete`` names keys about to be forgotten."""
 
@@ -258,27 +251,6 @@ class MemoryResultEvent:
     store: str
     namespace: str
     items: tuple[MemoryItem, ...]
-    digest: str = ""
-
-
-@attrs.frozen
-class ResourceEvent:
-    """A resource or a prompt of another system is about to be read."""
-
-    scope: Scope
-    capability: str
-    uri: str
-    digest: str = ""
-
-
-@attrs.frozen
-class ResourceResultEvent:
-    """A resource or a prompt has been read; nobody has seen it yet."""
-
-    scope: Scope
-    capability: str
-    uri: str
-    content: tuple[Part, ...]
     digest: str = ""
 
 

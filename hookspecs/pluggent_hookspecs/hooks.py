@@ -31,11 +31,12 @@ from pluggent_hookspecs.markers import (
     hookimpl as hookimpl,  # noqa: PLC0414 (the examples below use it)
 )
 from pluggent_hookspecs.memory import MemoryItem, MemoryStore
-from pluggent_hookspecs.messages import Message, Part, Usage
+from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse, Provider
 from pluggent_hookspecs.observations import Observation
-from pluggent_hookspecs.plans import Plan, PlanParser
+from pluggent_hookspecs.plans import PlanParser
 from pluggent_hookspecs.questions import Elicited
+from pluggent_hookspecs.sessions import SessionStore
 from pluggent_hookspecs.tools import Tool, ToolOutput, ToolSource
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,25 +46,20 @@ _spec_marker = pluggy.HookspecMarker(PROJECT)
 
 @attrs.frozen
 class HookInfo:
-    """One row of the table of hooks.
-
-    ``fired`` is false for hooks that no host fires yet: a plugin that implements one is
-    refused, so that no policy waits in vain.
-    """
+    """One row of the table of hooks."""
 
     name: str
     kind: HookKind
     function: Callable[..., Any]
-    fired: bool = True
 
 
 HOOKS: dict[str, HookInfo] = {}
 """Every hook by name, in the order of this file; filled while this module is imported."""
 
 
-def _hook(kind: HookKind, *, fired: bool = True) -> Callable[[F], F]:
+def _hook(kind: HookKind) -> Callable[[F], F]:
     def mark(function: F) -> F:
-        HOOKS[function.__name__] = HookInfo(function.__name__, kind, function, fired)
+        HOOKS[function.__name__] = HookInfo(function.__name__, kind, function)
         return _spec_marker(function)
 
     return mark
@@ -110,6 +106,22 @@ def provide_memory(event: e.ProvideEvent) -> Iterable[MemoryStore]:
     >>> class Plugin:
     ...     @hookimpl
     ...     def provide_memory(self, event):
+    ...         return [MyStore()]
+    """
+    raise AssertionError(event)
+
+
+@_hook(HookKind.PROVIDE)
+def provide_sessions(event: e.ProvideEvent) -> Iterable[SessionStore]:
+    """Return this plugin's stores of sessions. Group ``pluggent.sessions``.
+
+    Fires when the operator or the application names one of them (``sessions = "name"``,
+    ``Host.open(sessions=…)``); a store is never used because it is installed. Two of one name in a
+    plugin are an error.
+
+    >>> class Plugin:
+    ...     @hookimpl
+    ...     def provide_sessions(self, event):
     ...         return [MyStore()]
     """
     raise AssertionError(event)
@@ -195,8 +207,9 @@ async def around_turn(event: e.InputEvent, call_next: CallNext[Any]) -> Any:
 def transform_output(event: e.OutputEvent) -> MaybeAsync[Message | None]:
     """Return another message to be shown, or None to leave it.
 
-    Fires for everything that a person can see, whatever its source: the reply, and a
-    tool's ``for_user`` and ``media``. The conversation keeps what this hook returned.
+    Fires for everything that a person can see, whatever its source: the reply, a tool's
+    ``for_user`` and ``media``, and what the model reads of its result, since that is told to whoever
+    watches. Of replies the conversation keeps what this hook returned, of results what the model reads.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -210,7 +223,9 @@ def transform_output(event: e.OutputEvent) -> MaybeAsync[Message | None]:
 def decide_output(event: e.OutputEvent) -> MaybeAsync[Decision | None]:
     """Say whether this may be shown: Allow, Deny, or Ask for its release.
 
-    Fires after ``transform_output``. Deny: nothing of it is shown or kept.
+    Fires after ``transform_output``. Deny: nothing of it is shown, nor kept if it is a reply. A
+    result of a tool is seen by nobody who watches then, and still read by the model; an Ask about one
+    counts as a Deny, unless a person called the tool by hand.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -418,25 +433,7 @@ def decide_tool_result(event: e.ToolResultEvent) -> MaybeAsync[Decision | None]:
     raise AssertionError(event)
 
 
-# ---- plans, memory, resources -----------------------------------------------------------
-
-
-@_hook(HookKind.TRANSFORM, fired=False)
-def transform_plan(event: e.PlanEvent) -> MaybeAsync[Plan | None]:
-    """Return another plan, or None to leave it.
-
-    Not fired by this version.
-    """
-    raise AssertionError(event)
-
-
-@_hook(HookKind.DECIDE, fired=False)
-def decide_plan(event: e.PlanEvent) -> MaybeAsync[Decision | None]:
-    """Say whether this plan may be run.
-
-    Not fired by this version.
-    """
-    raise AssertionError(event)
+# ---- memory -----------------------------------------------------------------------------
 
 
 @_hook(HookKind.TRANSFORM)
@@ -483,24 +480,6 @@ def transform_memory_result(event: e.MemoryResultEvent) -> MaybeAsync[Sequence[M
     ...     @hookimpl
     ...     def transform_memory_result(self, event):
     ...         return [item for item in event.items if not item.key.startswith("draft-")]
-    """
-    raise AssertionError(event)
-
-
-@_hook(HookKind.DECIDE, fired=False)
-def decide_resource(event: e.ResourceEvent) -> MaybeAsync[Decision | None]:
-    """Say whether a resource or prompt may be read.
-
-    Not fired by this version.
-    """
-    raise AssertionError(event)
-
-
-@_hook(HookKind.TRANSFORM, fired=False)
-def transform_resource(event: e.ResourceResultEvent) -> MaybeAsync[Sequence[Part] | None]:
-    """Return other content of a resource, or None.
-
-    Not fired by this version.
     """
     raise AssertionError(event)
 

@@ -136,11 +136,13 @@ class ToolLogged:
 
 @attrs.frozen
 class ToolFinished:
-    """A call has its result, as it came out of the hooks. ``ran`` is false if it never ran.
+    """A call has its result. ``ran`` is false if it never ran.
 
-    ``outcome`` is how it failed, a ToolErrorKind; empty if it did not, or if the tool itself
-    returned an error. ``output`` is without ``for_user`` and ``media``: those come as UserNotified, if the output
-    policies let them pass.
+    ``output`` is what came out of the hooks on results and then out of those on outputs: the model may have
+    read more. ``withheld``: an output policy has denied it, failed, or wants to ask a person first; ``output``
+    then says only whether it is an error. It is without ``for_user`` and ``media``: those come as
+    UserNotified, if the output policies let them pass. ``outcome`` is how the call failed, a
+    ToolErrorKind; empty if it did not, or if the tool itself returned an error.
     """
 
     scope: Scope
@@ -151,6 +153,7 @@ class ToolFinished:
     elapsed_s: float
     ran: bool = True
     outcome: str = ""
+    withheld: bool = False
 
 
 @attrs.frozen

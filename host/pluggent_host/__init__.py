@@ -11,39 +11,38 @@ from pluggent_host.version import VERSION as __version__  # noqa: N811 (the name
 if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_hookspecs.decisions import Approval as Approval
 
+    from pluggent_host.approvals.pending import Pending as Pending
     from pluggent_host.attachments import audio as audio, file as file, image as image
+    from pluggent_host.hooks.event_bus import EventStream as EventStream
     from pluggent_host.host import Host as Host
-    from pluggent_host.limiting import LimitChanges as LimitChanges
-    from pluggent_host.memories import Memory as Memory
-    from pluggent_host.pausing import Pending as Pending
-    from pluggent_host.saying import TurnOptions as TurnOptions
+    from pluggent_host.operations.memory import Memory as Memory
     from pluggent_host.session import OfferedTool as OfferedTool, Session as Session
     from pluggent_host.settings import (
         Grants as Grants,
         HostSettings as HostSettings,
+        LimitChanges as LimitChanges,
         Limits as Limits,
         Selection as Selection,
         Timeouts as Timeouts,
         ToolLimits as ToolLimits,
     )
-    from pluggent_host.step import Why as Why
     from pluggent_host.sync import SyncHost as SyncHost, SyncSession as SyncSession
-    from pluggent_host.turn_result import TurnResult as TurnResult
-    from pluggent_host.turn_stream import TurnStream as TurnStream
-    from pluggent_host.undoing import Exchange as Exchange
-    from pluggent_host.watchers import EventStream as EventStream
+    from pluggent_host.transcript.undo import Exchange as Exchange
+    from pluggent_host.turns.options import TurnOptions as TurnOptions
+    from pluggent_host.turns.result import TurnResult as TurnResult, TurnStream as TurnStream
+    from pluggent_host.turns.step import Why as Why
 
 _WHERE = {
-    "Approval": "pausing",
-    "EventStream": "watchers",
-    "Exchange": "undoing",
+    "Approval": "approvals.pending",
+    "EventStream": "hooks.event_bus",
+    "Exchange": "transcript.undo",
     "Grants": "settings",
     "Host": "host",
     "HostSettings": "settings",
-    "LimitChanges": "limiting",
+    "LimitChanges": "settings",
     "Limits": "settings",
-    "Memory": "memories",
-    "Pending": "pausing",
+    "Memory": "operations.memory",
+    "Pending": "approvals.pending",
     "OfferedTool": "session",
     "Selection": "settings",
     "Session": "session",
@@ -51,10 +50,10 @@ _WHERE = {
     "SyncHost": "sync",
     "SyncSession": "sync",
     "ToolLimits": "settings",
-    "TurnOptions": "saying",
-    "TurnResult": "turn_result",
-    "TurnStream": "turn_stream",
-    "Why": "step",
+    "TurnOptions": "turns.options",
+    "TurnResult": "turns.result",
+    "TurnStream": "turns.result",
+    "Why": "turns.step",
     "audio": "attachments",
     "file": "attachments",
     "image": "attachments",
@@ -68,10 +67,10 @@ __all__ = [  # noqa: PLE0604 (strings, from the table above)
 
 def __getattr__(name: str) -> Any:
     try:
-        room = _WHERE[name]
+        module = _WHERE[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = getattr(import_module(f"{__name__}.{room}"), name)
+    value = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 

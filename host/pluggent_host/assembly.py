@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.observations import Observation, PluginStateChanged
+from pluggent_hookspecs.observations import PluginStateChanged
 from pluggent_hookspecs.tools import Effect
 
-from pluggent_host.calling import Caller
-from pluggent_host.capabilities import Capabilities
-from pluggent_host.catalog import APP, Catalog, PluginRecord, catalog, plugin_of
-from pluggent_host.chains import build
-from pluggent_host.conversation import Services
-from pluggent_host.discovery import Discovery, discover
-from pluggent_host.memories import Memory
-from pluggent_host.nearest import nearest
-from pluggent_host.observers import Observers
-from pluggent_host.operations import Operations
-from pluggent_host.pluginset import PluginSet
+from pluggent_host.common.ids import APP, plugin_of
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.threads import Threads
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.hooks.chains import build
+from pluggent_host.hooks.event_bus import EventBus
+from pluggent_host.operations.memory import Memory
+from pluggent_host.operations.pipeline import Operations
+from pluggent_host.operations.services import Services
+from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
+from pluggent_host.plugins.discovery import Discovery, discover, normalised
+from pluggent_host.plugins.lookup import Capabilities
+from pluggent_host.plugins.registry import PluginSet
 from pluggent_host.settings import Grants, HostSettings
-from pluggent_host.sinks import Sinks
-from pluggent_host.threads import Threads
-from pluggent_host.toolbox import Toolbox
+from pluggent_host.tools.selection import Toolbox
 from pluggent_host.version import VERSION
-from pluggent_host.watchers import Watchers
 
 
 @attrs.frozen(eq=False)
@@ -35,10 +34,9 @@ class Parts:
 
     plugins: PluginSet
     services: Services
-    observers: Observers
+    events: EventBus
     toolbox: Toolbox
     capabilities: Capabilities
-    watchers: Watchers
 
 
 async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[object]) -> Parts:
@@ -66,48 +64,36 @@ def _put_together(
     caller: Caller, threads: Threads,
 ) -> Parts:  # fmt: skip
     _check_required(settings, plugins)
-    chains = build(plugins.manager, settings, {record.id: record.version for record in found.records})
-    observers = Observers(chains["observe"], caller, settings.timeouts.observe_s)
-    watchers = Watchers()
-
-    def beside(event: Observation) -> None:
-        observers.tell(event)
-        watchers.tell(event)
-
-    optional = frozenset(settings.grants.optional)
-    sinks = Sinks(chains["write_record"], optional, caller, settings.timeouts.hook_s, beside)
-
-    def tell(event: Observation) -> None:
-        sinks.tell(event)
-        beside(event)
-
-    operations = Operations(chains, caller, settings, tell, sinks)
+    versions = {record.id: record.version for record in found.records if record.is_first}
+    chains = build(plugins.manager, settings, versions)
+    events = EventBus(chains, caller, settings)
+    operations = Operations(chains, caller, settings, events.emit, events.sinks)
     services = Services(
         operations,
         caller,
         threads,
         chains,
         settings,
-        tell,
-        lambda store, journal, scope, numbers, ask: Memory(
-            lambda: capabilities.store(store), operations, journal, scope, numbers, ask
+        events.emit,
+        lambda store, journal, scope, numbers, settle: Memory(
+            lambda: capabilities.store(store), operations, journal, scope, numbers, settle
         ),
-        watchers,
+        events.streams,
         capabilities.model,
     )
-    parts = Parts(plugins, services, observers, toolbox, capabilities, watchers)
-    plugins.tell = tell
+    parts = Parts(plugins, services, events, toolbox, capabilities)
+    plugins.emit = events.emit
     for name, (state, reason) in plugins.states.items():
-        tell(PluginStateChanged(name, state, reason))
+        events.emit(PluginStateChanged(name, state, reason))
     return parts
 
 
 async def take_apart(parts: Parts) -> None:
     """Let observers finish, close plugins in reverse order, stop threads and what was left behind."""
     close_s = parts.services.settings.timeouts.close_s
-    await parts.observers.close(close_s)
+    await parts.events.observers.close(close_s)
     await parts.plugins.aclose()
-    parts.watchers.close()
+    parts.events.streams.close()
     await parts.services.caller.close(close_s)
     parts.services.threads.close()
 
@@ -121,12 +107,13 @@ def look_around(
         found, settings.selection, pluggent_hookspecs.__version__, aliases=settings.aliases, required=settings.required
     )
     problems = [str(problem) for problem in known.problems if problem.fatal]
+    problems += _skipped(settings, known)
     ids = {record.id for record in known.records}
     problems += [
-        f"there are settings for '{id}', which is not installed{nearest(id, ids)}"
+        f"there are settings for '{id}', which is not installed{did_you_mean(id, ids)}"
         for id in sorted(settings.plugins.keys() - ids)
     ]
-    problems += [*_unknown_ids(settings, ids), *_unknown_effects(settings)]
+    problems += [*_unknown_ids(settings, ids, known.first_party), *_unknown_effects(settings)]
     for record in known.available("hooks"):
         if acknowledged is not None and not acknowledged(record):
             problems.append(
@@ -138,34 +125,66 @@ def look_around(
     return known
 
 
-def _unknown_ids(settings: HostSettings, installed: Collection[str]) -> Iterator[str]:
+def _skipped(settings: HostSettings, known: Catalog) -> Iterator[str]:
+    """Name every plugin in the project that has hooks, or that the settings name: it must not vanish in silence."""
+    named = {plugin_of(name) for names in _lists(settings).values() for name in names}
+    named = (named | settings.plugins.keys()) - {record.id for record in known.records if record.is_first}
+    said: set[str] = set()
+    for record in known.records:
+        item = record.distribution
+        is_meant = record.id not in settings.grants.optional if item.has_hooks else record.id in named
+        if record.state == "skipped" and is_meant and item.location not in said:
+            said.add(item.location)
+            why = (
+                "has hooks and is skipped, so a policy may be missing"
+                if item.has_hooks
+                else "has settings and is skipped"
+            )
+            yield (
+                f"plugin '{record.id}' {record.version} {why}: {record.reason}; {record.mend}. In code:"
+                f" Host.open(installed=discover(trusted=True)) runs it, Selection(block=({record.id!r},)) leaves it out"
+            )
+
+
+def _lists(settings: HostSettings) -> dict[str, tuple[str, ...]]:
+    """Return the operator's lists of plugins and capabilities, by how they are called in settings."""
+    lists = {f"[grants] {name}": names for name, names in settings.grants.of_plugins.items()}
+    return lists | {"order": settings.order, "[effects]": tuple(settings.effects)}
+
+
+def _unknown_ids(settings: HostSettings, installed: Collection[str], first_party: Mapping[str, str]) -> Iterator[str]:
     """Name every plugin id in the operator's lists that nothing bears: a rule must not miss in silence."""
-    lists = {f"[grants] {name}": getattr(settings.grants, name) for name in Grants._fields}
-    lists |= {"order": settings.order, "[effects]": tuple(settings.effects)}
-    usual = {name for names in Grants() for name in names}  # granted wherever they are installed
-    for place, names in lists.items():
+    usual = {name for names in Grants().filled_in(first_party) for name in names}  # wherever they are installed
+    for place, names in _lists(settings).items():
         for name in names:
             if name in usual:
                 continue
             id = plugin_of(name)
             if not id.startswith(APP) and id not in installed:
-                yield f"{place} names '{name}', which is not installed{nearest(id, installed)}"
+                yield f"{place} names '{name}', which is not installed{did_you_mean(id, installed)}"
 
 
 def _unknown_effects(settings: HostSettings) -> Iterator[str]:
     for tool, effects in settings.effects.items():
         for effect in effects:
             if effect not in tuple(Effect) and not effect.startswith("x:"):
-                yield f"[effects] {tool}: there is no effect '{effect}'{nearest(effect, tuple(Effect))}"
+                yield f"[effects] {tool}: there is no effect '{effect}'{did_you_mean(effect, tuple(Effect))}"
+
+
+def _not_running(name: str, records: Sequence[PluginRecord]) -> str:
+    why = f" (it is {records[0].state}: {records[0].reason})" if records and records[0].reason else ""
+    mend = f"{records[0].mend}" if why else "install it"
+    return f"plugin '{name}' is required and does not run{why}: {mend}, or take it out of [required] or [plugins]"
 
 
 def _check_required(settings: HostSettings, plugins: PluginSet) -> None:
     problems: list[str] = []
-    for id, hooks in settings.required.items():
-        if id.startswith(APP) or plugins.states.get(id, ("", ""))[0] != "active":
-            problems.append(f"plugin '{id}' is required and does not run: install it, or take it out of [required]")
+    for name, hooks in settings.required.items():
+        id = normalised(name)
+        if not (plugins.is_active(id) or (not hooks and plugins.catalog.is_ready(id))):
+            problems.append(_not_running(name, [record for record in plugins.catalog.records if record.id == id]))
             continue
-        have = plugins.hooks_of(id)
+        have = plugins.hooks_of(id) if hooks else ()
         problems += [
             f"plugin '{id}' is required to implement {hook}, and does not" for hook in hooks if hook not in have
         ]

@@ -37,7 +37,7 @@ def image(path_or_url: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES
 
     Reads the file, so that it blocks: in async code, ``await asyncio.to_thread(image, path)``.
     Raises ConfigError, with what to do, for a file that cannot be read, is larger than
-    *limit_bytes* or is no such picture, and for any other kind of URL.
+    *limit_bytes* or is not such a picture, and for any other kind of URL.
 
     >>> image("https://example.com/cat.png").url
     'https://example.com/cat.png'
@@ -46,14 +46,14 @@ def image(path_or_url: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES
     scheme, separator, rest = text.partition("://")
     if separator and scheme.lower() in ("http", "https"):
         if not rest or not text.isprintable() or " " in text:
-            raise ConfigError(text, ["is no URL of a picture"])
+            raise ConfigError(text, ["is not an image URL"])
         return Image(url=text)
     if separator and scheme.isalpha() and not Path(text).exists():
         raise ConfigError(text, ["give the path of a file, or a URL that begins with https:// or http://"])
     data = _content(text, limit_bytes)
     media_type = _kind(data, _IMAGES)
     if media_type is None:
-        raise ConfigError(text, ["is no picture in the format PNG, JPEG, GIF or WebP, whatever its name says"])
+        raise ConfigError(text, ["is not a picture in the format PNG, JPEG, GIF or WebP, whatever its name says"])
     return Image(data=_encoded(data), media_type=media_type)
 
 
@@ -66,7 +66,7 @@ def audio(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> Au
     data = _content(text, limit_bytes)
     format = _kind(data, _SOUNDS)
     if format is None:
-        raise ConfigError(text, ["is no sound in the format WAV, MP3, FLAC, Ogg or M4A, whatever its name says"])
+        raise ConfigError(text, ["is not a sound in the format WAV, MP3, FLAC, Ogg or M4A, whatever its name says"])
     return Audio(_encoded(data), format)
 
 
@@ -99,9 +99,9 @@ def _content(path: str, limit_bytes: int) -> bytes:
     try:
         with open(Path(path).expanduser(), "rb", opener=_without_waiting) as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise ConfigError(path, ["is no ordinary file"])
+                raise ConfigError(path, ["is not an ordinary file"])
             data = opened.read(limit_bytes + 1)
-    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path; a ~user that nobody is
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path; an unknown ~user
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(path, [f"cannot be read: {reason}"]) from error
     if len(data) > limit_bytes:

@@ -8,7 +8,7 @@ import itertools
 import os
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from time import time
 from typing import Any, TypeVar, overload
@@ -21,30 +21,31 @@ from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 from pluggent_hookspecs.observations import Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
+from pluggent_hookspecs.sessions import SessionStore
 
-from pluggent_host import inside
+from pluggent_host.approvals import process_marker
+from pluggent_host.approvals.callbacks import Answerer, Approver, people
+from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Parts, assemble, look_around, take_apart
-from pluggent_host.catalog import PluginRecord
-from pluggent_host.chains import Chains
-from pluggent_host.confinement import Protected
-from pluggent_host.conversation import Agent, Conversation
-from pluggent_host.discovery import Discovery
-from pluggent_host.limiting import GivenLimits, check_limits, limited
-from pluggent_host.loading import registered_name
-from pluggent_host.modellists import Models, models_of
-from pluggent_host.observers import ToldAlone
-from pluggent_host.people import Answerer, Approver, people
-from pluggent_host.quota import check_names
-from pluggent_host.saying import check, checked_metadata
+from pluggent_host.common.sanitize import check_given, clean_history
+from pluggent_host.hooks.chains import Chains
+from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
+from pluggent_host.model_lists import Models, models_of
+from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host.plugins.discovery import Discovery
+from pluggent_host.plugins.loader import registered_name
+from pluggent_host.plugins.session_files import session_files
 from pluggent_host.session import OfferedTool, Session, offered
-from pluggent_host.settings import HostSettings
-from pluggent_host.standing import Approvals
-from pluggent_host.toolbox import ToolChoice
-from pluggent_host.transcript import Given, SessionBegan, Transcript, rebuild
-from pluggent_host.transcript_memory import MemoryTranscript
-from pluggent_host.turn_result import TurnResult
-from pluggent_host.watchers import EventStream
-from pluggent_host.wellformed import check_given, clean_history
+from pluggent_host.settings import GivenLimits, HostSettings, check_limits, limited
+from pluggent_host.tools.selection import ToolChoice
+from pluggent_host.tools.workspace_guard import Protected
+from pluggent_host.transcript.entries import Given, SessionBegan, Transcript, rebuild
+from pluggent_host.transcript.logs import MemoryTranscript, StoredTranscript
+from pluggent_host.transcript.owners import adopted, refusal, scoped
+from pluggent_host.turns.meter import check_names
+from pluggent_host.turns.options import check, checked_metadata
+from pluggent_host.turns.record import Agent, Conversation
+from pluggent_host.turns.result import TurnResult
 
 K = TypeVar("K")
 
@@ -88,8 +89,12 @@ class Host:
     <Why.COMPLETED: 'completed'>
     """
 
-    def __init__(self, parts: Parts, defaults: _Defaults) -> None:
+    def __init__(
+        self, parts: Parts, defaults: _Defaults, store: SessionStore | None = None, approvals: Approvals | None = None
+    ) -> None:
         self._parts = parts
+        self._store = store
+        self._approvals = approvals
         self._defaults = defaults
         self._sessions: set[Session] = set()
         self._numbers = itertools.count(1)
@@ -116,6 +121,7 @@ class Host:
         installed: bool | Discovery = True,
         acknowledged: Callable[[PluginRecord], bool] | None = None,
         state_dir: str | os.PathLike[str] | None = None,
+        sessions: str | SessionStore = "",
         workspace: str | os.PathLike[str] | None = None,
     ) -> AsyncGenerator[Host]:
         """Open a host. No file is read; everything is composed here.
@@ -132,18 +138,30 @@ class Host:
 
         *installed* False uses no installed plugin at all. *acknowledged* is asked about every
         third-party package with hooks; where it says no, the host does not open. *state_dir*
-        makes sessions durable, in its folder ``sessions``; without it they last as long as they
-        are open. *workspace* is the folder that tools work in.
+        makes sessions durable, in its folder ``sessions``, by the plugin pluggent-state-files. *sessions* is
+        another store to keep them in, or the name of an installed one (default: ``config.sessions``); with
+        neither they last as long as they are open. *workspace* is the folder that tools work in.
 
         Raises ConfigError and PluginError, before anything has run.
         """
         _check_types(tools=tools, limits=limits, config=config, settings=settings)
         merged = _merged(config or HostSettings(), model, system, limits, strict=strict, plugins=settings)
         found = look_around(merged, installed=installed, acknowledged=acknowledged)
+        merged = merged._replace(grants=merged.grants.filled_in(found.first_party))
         in_code = [*plugins, *policies, *people(approver, answerer)]
         defaults = _Defaults(tuple(tools), _path(state_dir), _path(workspace))
-        with inside.marked():
-            host = cls(await assemble(merged, found, in_code), defaults)
+        chosen = sessions or merged.sessions
+        with process_marker.marked():
+            files = None if defaults.state_dir is None or chosen else session_files(defaults.state_dir, found)
+            parts = await assemble(merged, found, in_code)
+            try:
+                named = await parts.capabilities.sessions(chosen) if isinstance(chosen, str) and chosen else None
+            except BaseException:
+                await take_apart(parts)
+                raise
+            store = chosen if not isinstance(chosen, str) else named or files
+            approvals = None if store is None else Approvals(store.approvals(), at_once=store is files)
+            host = cls(parts, defaults, store, approvals)
             try:
                 yield host
             finally:
@@ -198,8 +216,13 @@ class Host:
         principal: str = "",
         channel: str = "",
         chat_id: str = "",
+        claimed: bool = False,
     ) -> Session:
         """Open a session. With ``state_dir``, an *id* that exists goes on where it stopped.
+
+        *principal* is who asks, *claimed* that only a client itself says so. A stored session belongs to the
+        principal that began it, one that nobody in particular began to the first that opens it. Another one
+        is refused (SessionOwnerError) unless the operator grants it (``Grants.sessions``), a claimed one always.
 
         *model*, *system* and *tools* default to the host's; *history* precedes the first turn of
         a new session. *limits*, *metadata* and *dry_run* hold for every turn of it, see TurnOptions; metadata
@@ -213,24 +236,35 @@ class Host:
         check("system", system, str)
         check("parameters", parameters, ModelParameters)
         check("dry_run", dry_run, bool)
+        check("principal", principal, str)
+        check("claimed", claimed, bool)
+        principal, claimed = scoped(principal, claimed=claimed)
         parts, settings = self._parts, self._parts.services.settings
         offer = await parts.toolbox.tools(self._defaults.tools if tools is None else tuple(tools))
         own = limited(settings.limits, limits)
         check_names(own.per_tool, offer.current)
         check_names([name for name in settings.stops_batch if "*" not in name], offer.current, "stops_batch")
         id = id or f"s{int(time()):x}-{secrets.token_hex(4)}"
-        transcript = self._transcript(id)
+        transcript = await self._transcript(id)
         try:
             past = rebuild(transcript.entries())
+            if (refused := refusal(id, past, principal, settings.grants, claimed=claimed)) is not None:
+                raise refused  # noqa: TRY301 (the transcript is given up below like after every other failure)
             name = model or past.model or settings.model or DEFAULT_MODEL
             found = await parts.capabilities.model(name)
             text = system if system is not None else past.system or settings.system
             about = {**past.metadata, **(metadata or {})}
-            began = () if past.began else (SessionBegan(id, time(), name, text, metadata=about),)
+            began = (
+                ()
+                if past.began
+                else (SessionBegan(id, time(), name, text, metadata=about, principal=principal, claimed=claimed),)
+            )
             given = () if past.began else _whole(history)
-            transcript.append(*began, *((Given(given),) if given else ()), *past.closing)
+            transcript.append(*began, *adopted(id, past, principal), *((Given(given),) if given else ()), *past.closing)
+            if (written := transcript.flush()) is not None:
+                await written
         except BaseException:
-            transcript.close()
+            await transcript.aclose()
             raise
         who = Agent(
             found,
@@ -243,26 +277,27 @@ class Host:
         )
         scope = Scope(
             id, "", origin, agent, principal, channel, chat_id, str(self._defaults.workspace or ""),
-            dry_run=dry_run, metadata=about,
+            dry_run=dry_run, metadata=about, claimed=claimed,
         )  # fmt: skip
         conversation = Conversation(
-            transcript, (*past.messages, *given), past.unsure, past.waiting, past.standing, self._approvals(), past.void
+            transcript, (*past.messages, *given), past.doubts, past.waiting, past.standing, self._approvals, past.void
         )
         session = Session(parts.services, conversation, who, scope, past.turns, past.usage, self._sessions.discard)
         self._sessions.add(session)
         parts.services.tell(SessionOpened(scope, name, tuple(offer.current), parts.services.chains.digest))
         return session
 
-    def _transcript(self, id: str) -> Transcript:
-        if self._defaults.state_dir is None:
+    async def _transcript(self, id: str) -> Transcript:
+        if self._store is None:
             return MemoryTranscript()
-        # Only durable sessions need the converter of all types behind it.
-        from pluggent_host.transcript_file import FileTranscript
-
-        return FileTranscript(self._defaults.state_dir / SESSIONS, id)
-
-    def _approvals(self) -> Approvals | None:
-        return None if self._defaults.state_dir is None else Approvals(self._defaults.state_dir / SESSIONS)
+        log = self._store.open(id)
+        transcript = StoredTranscript(await log if isinstance(log, Awaitable) else log, id)
+        try:
+            await transcript.load()
+        except BaseException:
+            await transcript.aclose()
+            raise
+        return transcript
 
     @overload
     def events(self) -> EventStream[Observation]: ...
@@ -277,7 +312,7 @@ class Host:
         ...             print(event.scope.session_id, event.why)
         """
         self._alive()
-        return self._parts.watchers.stream(kinds)
+        return self._parts.events.streams.stream(kinds)
 
     # ---- capabilities --------------------------------------------------------------------
 
@@ -294,10 +329,10 @@ class Host:
     def memory(self, store: str = "", *, principal: str = "") -> MemoryAccess:
         """Return a memory store by name (default: the only one), each call under the memory policies."""
         self._alive()
-        journal = ToldAlone(self._parts.services.tell)
+        journal = UnrecordedJournal(self._parts.services.tell)
         scope = Scope(origin="api", principal=principal)
         services = self._parts.services
-        return services.memory(store, journal, scope, self._numbers, services.operations.ask)
+        return services.memory(store, journal, scope, self._numbers, services.operations.settle)
 
     async def models(self, provider: str = "", *, timeout_s: float | None = None) -> Mapping[str, Models]:
         """Return which models *provider* has, or every provider, under its name.
@@ -333,7 +368,7 @@ class Host:
         """Every installed plugin with its state now and the reason for it."""
         states = self._parts.plugins.states
         return tuple(
-            (record, *states.get(registered_name(record), (record.state, record.reason)))
+            (record, *states.get(registered_name(record) if record.is_first else "", (record.state, record.reason)))
             for record in self._parts.plugins.catalog.records
         )
 

@@ -11,7 +11,8 @@ from typing import TypeAlias, cast
 from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind
 from pluggent_hookspecs.models import ListsModels, ModelInfo, Provider
 
-from pluggent_host.calling import Caller, Late, being_cancelled, said
+from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.hooks.caller import Caller, Late
 
 Models: TypeAlias = tuple[ModelInfo, ...] | PluggentError
 """What one provider has, or why that is not known."""

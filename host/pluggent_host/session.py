@@ -17,20 +17,19 @@ from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.observations import Observation, SessionClosed
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
-from pluggent_host.calling import to_its_end
-from pluggent_host.conversation import Agent, Conversation, Services
-from pluggent_host.direct import call_directly
-from pluggent_host.feed import Feed
-from pluggent_host.pausing import Pending, Waiting, answered, approval_of, refusal
-from pluggent_host.resuming import ResumedTurn
-from pluggent_host.saying import Content, How, TurnOptions, check, going_on, user_message
-from pluggent_host.toolset import Toolset
-from pluggent_host.transcript import Entry, ModelChosen, Undone, rebuild
-from pluggent_host.turn import Turn
-from pluggent_host.turn_result import TurnResult
-from pluggent_host.turn_stream import TurnStream
-from pluggent_host.undoing import Exchange, last_exchange, unsaid
-from pluggent_host.watchers import EventStream
+from pluggent_host.approvals.pending import Pending, Waiting, answered, approval_of, refusal
+from pluggent_host.common.running import to_its_end
+from pluggent_host.hooks.event_bus import EventStream
+from pluggent_host.operations.services import Services
+from pluggent_host.tools.toolset import Toolset
+from pluggent_host.transcript.entries import Entry, ModelChosen, Undone, rebuild
+from pluggent_host.transcript.undo import Exchange, last_exchange, unsaid
+from pluggent_host.turns.loop import Turn, call_directly
+from pluggent_host.turns.options import Content, How, TurnOptions, check, going_on, user_message
+from pluggent_host.turns.parts import turn_parts
+from pluggent_host.turns.record import Agent, Conversation
+from pluggent_host.turns.result import Feed, TurnResult, TurnStream
+from pluggent_host.turns.resume import ResumedTurn
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -166,7 +165,7 @@ class Session:
         """
         if self._closed:
             raise SessionError(f"session '{self.id}' is closed")
-        return self._services.watchers.stream(kinds, self.id, lambda: self._closed)
+        return self._services.watchers.stream(kinds, self._scope, lambda: self._closed)
 
     async def call_tool(
         self,
@@ -179,7 +178,8 @@ class Session:
     ) -> ToolOutput:
         """Call one tool, without a model, under all policies of a tool call.
 
-        *arguments* is JSON text or a mapping. A denial is an output with ``is_error``.
+        *arguments* is JSON text or a mapping. A denial is an output with ``is_error``. No text of a model
+        follows, so what it returns has passed the policies on outputs, too: what they deny is an error.
         Nothing joins the conversation; decisions and effects are recorded.
         """
         if self._conversation.waiting is not None:
@@ -243,13 +243,14 @@ class Session:
                 raise SessionError(f"session '{self.id}' has no turn that waits for a person{why}")
             self._answer(waiting, answers or {})
             waiting = self._conversation.waiting or waiting
-            agent, scope = going_on(self._agent, self._scope, waiting, output)
-            turn = ResumedTurn(self._services, self._conversation, agent, scope, feed, waiting=waiting)
-            before = turn.usage
+            form = self._conversation.waiting_form
+            agent, scope = going_on(self._agent, self._scope, waiting, form, output)
+            parts = turn_parts(self._services, self._conversation, agent, scope, feed, waiting=waiting)
+            turn = ResumedTurn(Turn(parts, waiting), waiting)
             try:
                 return await turn.resume()
             finally:
-                self._usage += turn.used_since(before)
+                self._usage += turn.used_since(waiting.paused.usage)
 
     def _answer(self, waiting: Waiting, answers: Mapping[str, bool | Approval]) -> None:
         pending = {each.call_id: each for each in waiting.open}
@@ -307,7 +308,7 @@ class Session:
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
                 await to_its_end(self._idle.wait())
-            self._conversation.transcript.close()
+            await self._conversation.transcript.aclose()
             self._services.tell(SessionClosed(self._scope))
             self._on_close(self)
 
@@ -322,11 +323,11 @@ class Session:
         agent = how.agent(self._agent)
         async with self._turn_scope(how) as scope:
             self._conversation.withdraw("withdrawn")
-            turn = Turn(self._services, self._conversation, agent, scope, feed)
+            turn = Turn(turn_parts(self._services, self._conversation, agent, scope, feed))
             try:
                 return await turn.run(message)
             finally:
-                self._usage += turn.usage
+                self._usage += turn.meter.usage
 
     @contextlib.asynccontextmanager
     async def _turn_scope(self, how: How) -> AsyncGenerator[Scope]:
@@ -344,8 +345,13 @@ class Session:
             raise SessionError(f"session '{self.id}' is in the middle of a turn; wait for it, or open another session")
         self._task = asyncio.current_task()
         self._idle.clear()
+        approvals = self._conversation.approvals
         try:
+            if approvals is not None and (read := approvals.refresh()) is not None:
+                await read
             yield
+            if (written := self._conversation.flush()) is not None:
+                await written
         except asyncio.CancelledError:
             if not self._closed or self._task is None:
                 raise

@@ -1,12 +1,14 @@
-"""What can be set, with its defaults, as frozen values. Where they come from is config.py's.
+"""What can be set, with its defaults, as frozen values. Reads no file.
 
 Named tuples of the standard library on purpose: `pluggent plugins` and `--version` read
 settings too and import no third-party package.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
+
+from pluggent_host.common.suggest import did_you_mean
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -70,32 +72,90 @@ class Selection(NamedTuple):
     any_version: bool = False
 
 
-class Grants(NamedTuple):
-    """What the operator lets plugins do beyond the ordinary; each a tuple of plugin ids.
+class SystemList(tuple[str, ...]):  # noqa: SLOT001 (a tuple cannot have slots that hold something)
+    """An allow list in a mode that the system's settings chose; ``whole`` is that list before others narrowed it.
 
-    ``handled`` names tools (capability ids) that may serve the person directly. The host's own
-    plugins for retries and redaction have the grants that they need unless told otherwise.
+    It holds in safe mode too, and what ``whole`` leaves out is left out on purpose.
     """
 
-    security: tuple[str, ...] = ("pluggent-redact",)
+    whole: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, names: Iterable[str], whole: tuple[str, ...]) -> "SystemList":
+        """Return *names*, narrowed from *whole*."""
+        made = cls(names)
+        made.whole = whole
+        return made
+
+
+class _OfFirstParty(tuple[str, ...]):
+    """A grant that is not set: it is that of the first-party plugins that pluggent's own distribution names for it.
+
+    Empty, so that it grants nothing where it was not filled in, and unlike any that is set.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OfFirstParty)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(_OfFirstParty)
+
+    def __repr__(self) -> str:
+        return "OF_FIRST_PARTY"
+
+
+OF_FIRST_PARTY: tuple[str, ...] = _OfFirstParty()
+
+
+class Grants(NamedTuple):
+    """What the operator lets plugins do beyond the ordinary; each a tuple of plugin ids, but for two.
+
+    ``handled`` names tools (capability ids) that may serve the person directly, ``sessions`` principals
+    that may open the stored sessions of others. ``security`` and ``retriers`` are, unless set, what pluggent's own
+    distribution names: its plugins for redaction and retries. Where it is not installed, they are empty.
+    """
+
+    security: tuple[str, ...] = OF_FIRST_PARTY
     may_allow: tuple[str, ...] = ()
     may_respond: tuple[str, ...] = ()
     approvers: tuple[str, ...] = ()
-    retriers: tuple[str, ...] = ("pluggent-retry",)
+    retriers: tuple[str, ...] = OF_FIRST_PARTY
     optional: tuple[str, ...] = ()
     handled: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+
+    @property
+    def of_plugins(self) -> Mapping[str, tuple[str, ...]]:
+        """Those that name plugins or what is theirs."""
+        return {name: names for name, names in self._asdict().items() if name != "sessions"}
+
+    def filled_in(self, first_party: Mapping[str, str]) -> "Grants":
+        """Return these with the plugins of each role in *first_party* where the grant of that name is not set.
+
+        >>> Grants(retriers=()).filled_in({"a-retry": "retriers", "a-mask": "security"})[:5]
+        (('a-mask',), (), (), (), ())
+        """
+        unset = [name for name, names in self._asdict().items() if isinstance(names, _OfFirstParty)]
+        roles = {name: tuple(id for id, role in first_party.items() if role == name) for name in unset}
+        return self._replace(**roles)
 
 
 class HostSettings(NamedTuple):
     """Everything a host is opened with, apart from objects given in code.
 
-    ``on_ask`` is what becomes of an ask that nobody answers now. ``pause``: the turn waits, durably, where a
-    tool call, what is said or a request to the model has to be approved, and goes on when somebody has
+    ``on_ask`` is what becomes of an ask that no approver answers now. ``pause``: the turn waits, durably, where a
+    tool call, what is said or a request to the model has to be approved, and continues once a person has
     answered. Else, and always for asks below a running tool, for asks to release a result (``decide_output``,
     ``decide_model_response``, ``decide_tool_result``) and in a dry run, it is denied.
     ``stops_batch`` names tools (capability ids, or the names that the model sees, with ``*``)
     behind which the other calls of a reply are not run unless the call of theirs succeeded; the
     tools that say so themselves need not be named. ``("*",)``: all tools.
+    ``sessions`` names the installed store that keeps sessions, in place of files in the state folder.
     """
 
     model: str = ""
@@ -105,6 +165,7 @@ class HostSettings(NamedTuple):
     stream: Literal["held", "provisional"] = "held"
     fsync: Literal["off", "effects"] = "effects"
     stops_batch: tuple[str, ...] = ()
+    sessions: str = ""
     selection: Selection = Selection()
     grants: Grants = Grants()
     limits: Limits = Limits()
@@ -115,3 +176,125 @@ class HostSettings(NamedTuple):
     aliases: Mapping[str, str] = NOTHING
     effects: Mapping[str, tuple[str, ...]] = NOTHING
     plugins: Mapping[str, Mapping[str, Any]] = NOTHING
+
+
+class Section(dict[str, Any]):
+    """The settings of one plugin. ``folders`` has the folder of the file that each key stands in, if it stands in one.
+
+    That is what a relative path in it is relative to.
+    """
+
+    def __init__(self, values: Mapping[str, Any], folders: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.folders = folders
+
+
+# ---- limits as they are given -----------------------------------------------------------
+
+
+class LimitKind(NamedTuple):
+    """What one limit may be: a number above 0 of *unit*, or a whole number where that is empty.
+
+    ``least`` is the least that makes sense of a whole number. A file has to keep to it; code may give
+    any number from 0 on, say to see what a limit does. None is a value where it is the default.
+    """
+
+    least: int = 0
+    unit: str = ""
+
+
+LIMIT_KINDS: Mapping[str, LimitKind] = MappingProxyType(
+    {
+        "model_calls": LimitKind(1),
+        "tool_rounds": LimitKind(),
+        "tool_timeout_s": LimitKind(unit="seconds"),
+        "result_bytes": LimitKind(256),
+        "wall_s": LimitKind(unit="seconds"),
+        "tokens": LimitKind(1),
+        "cost_usd": LimitKind(unit="dollars"),
+        "repeats": LimitKind(1),
+        "asks": LimitKind(),
+        "denials": LimitKind(),
+        "delegation_depth": LimitKind(),
+        "repairs": LimitKind(),
+    }
+)
+"""Every limit but ``per_tool``."""
+TOOL_LIMIT_KINDS: Mapping[str, LimitKind] = MappingProxyType(
+    {"calls": LimitKind(), "timeout_s": LimitKind(unit="seconds"), "result_bytes": LimitKind(256)}
+)
+
+
+def may_be_none(limit: str) -> bool:
+    """Say whether None, no limit, is a value of *limit*."""
+    return Limits._field_defaults[limit] is None
+
+
+class LimitChanges(TypedDict, total=False):
+    """Those of the Limits that are to differ; the others stay as they are. See Limits for what they mean.
+
+    ``per_tool`` names the tools whose limits differ, each with all of its own.
+    """
+
+    model_calls: int
+    tool_rounds: int
+    tool_timeout_s: float
+    result_bytes: int
+    wall_s: float | None
+    tokens: int | None
+    cost_usd: float | None
+    repeats: int
+    asks: int
+    denials: int
+    delegation_depth: int
+    repairs: int
+    per_tool: Mapping[str, ToolLimits]
+
+
+GivenLimits: TypeAlias = Limits | LimitChanges
+"""A Limits is all of them, its defaults included; a mapping is those that differ."""
+
+
+def limited(own: Limits, given: GivenLimits | None) -> Limits:
+    """Return *own* with what is *given* in its place.
+
+    >>> own = Limits(cost_usd=1.0, tool_rounds=3)
+    >>> limited(own, {"tool_rounds": 10}).cost_usd
+    1.0
+    >>> limited(own, Limits(tool_rounds=10)).cost_usd is None
+    True
+    """
+    if given is None or isinstance(given, Limits):
+        return given or own
+    per_tool = {**own.per_tool, **given.get("per_tool", {})}
+    changed: dict[str, Any] = {**given, "per_tool": per_tool}
+    return own._replace(**changed)
+
+
+def check_limits(limits: object) -> None:
+    """Raise TypeError for what is neither Limits nor some of them, or holds what is not a limit."""
+    if limits is None:
+        return
+    if not isinstance(limits, Limits | Mapping):
+        raise TypeError(f"limits: expected Limits(…) or a mapping of those that differ, got {type(limits).__name__}")
+    given = limits._asdict() if isinstance(limits, Limits) else dict(cast("Mapping[str, Any]", limits))
+    for name, value in given.items():
+        if name == "per_tool":
+            _check_per_tool(value)
+        elif name not in LIMIT_KINDS:
+            raise TypeError(f"limits: there is no limit {name!r}{did_you_mean(str(name), Limits._fields)}")
+        elif not _is_limit(value) or (value is None and not may_be_none(name)):
+            kind = "a number of at least 0" + (", or None" if may_be_none(name) else "")
+            raise TypeError(f"limits.{name}: expected {kind}, got {value!r}")
+
+
+def _check_per_tool(per_tool: object) -> None:
+    if not isinstance(per_tool, Mapping):
+        raise TypeError(f"limits.per_tool: expected a mapping of tool to ToolLimits(…), got {type(per_tool).__name__}")
+    for tool, limits in cast("Mapping[object, object]", per_tool).items():
+        if not isinstance(limits, ToolLimits) or not all(map(_is_limit, limits)):
+            raise TypeError(f"limits.per_tool[{tool!r}]: expected ToolLimits(…) of numbers or None, got {limits!r}")
+
+
+def _is_limit(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and value >= 0)

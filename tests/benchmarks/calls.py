@@ -10,21 +10,21 @@ from typing import Any
 
 from answering_models import Caller
 from figures import rounds, row, show
+from pluggent_cli.sessions.transcript_file import FileTranscript
 from pluggent_hookspecs import DecisionMade, Observation, Scope, hookimpl
 from pluggent_host import Host
 from pluggent_host.assembly import assemble, look_around, take_apart
-from pluggent_host.chains import Chains
-from pluggent_host.clock import Deadline
-from pluggent_host.confinement import Protected
-from pluggent_host.conversation import Services
-from pluggent_host.decided import Ready
-from pluggent_host.functions import function_tool
+from pluggent_host.common.deadline import Deadline
+from pluggent_host.hooks.chains import Chains
+from pluggent_host.operations.outcomes import Ready
+from pluggent_host.operations.services import Services
+from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.settings import HostSettings
-from pluggent_host.toolcalls import ToolCallOperation
-from pluggent_host.toolset import BoundTool, bind
-from pluggent_host.transcript import Decided, Transcript
-from pluggent_host.transcript_file import FileTranscript
-from pluggent_host.transcript_memory import MemoryTranscript
+from pluggent_host.tools.function_tool import function_tool
+from pluggent_host.tools.toolset import BoundTool, bind
+from pluggent_host.tools.workspace_guard import Protected
+from pluggent_host.transcript.entries import Decided, Transcript
+from pluggent_host.transcript.logs import MemoryTranscript
 
 ROUNDS = 60
 CALLS = 200
@@ -91,7 +91,7 @@ async def print_calls() -> None:
     with tempfile.TemporaryDirectory(prefix="pluggent-benchmark-") as scratch:
         for kind in ("memory", "file"):
             for count, goal in GOALS.items():
-                folder = Path(scratch) if kind == "file" else None
+                folder = Path(scratch) / "sessions" if kind == "file" else None
                 values = await calls([Nothing() for _ in range(count)], folder)
                 row(f"{count} policies, transcript in {kind}", values, goal=goal)
     row("1 policy that really waits, transcript in memory", await calls([Waiting()], None))
@@ -111,7 +111,7 @@ async def desk(policies: Sequence[object], folder: Path | None) -> AsyncGenerato
     try:
         yield Desk(parts.services, transcript, ADD)
     finally:
-        transcript.close()
+        await transcript.aclose()
         await take_apart(parts)
 
 
@@ -119,9 +119,7 @@ class Desk:
     """Stands in for a turn: keeps the records, and lends calls what they need."""
 
     def __init__(self, services: Services, transcript: Transcript, tool: BoundTool) -> None:
-        self.protected = Protected()
-        self.caller = services.caller
-        self.threads = services.threads
+        self._runner = CallRunner(services.caller, services.threads, Protected(), self._context, self._doubts)
         self.operations = services.operations
         self.scope = Scope("benchmark", "t1")
         self._tell = services.tell
@@ -134,7 +132,7 @@ class Desk:
         self._number += 1
         arguments = self._tool.prepare('{"a": 1, "b": 2}')
         operation = ToolCallOperation(
-            self, self, self.scope, self._tool, f"call_{self._number}", arguments, 0, self._number, 60.0
+            self._runner, self, self.scope, self._tool, f"call_{self._number}", arguments, 0, self._number, 60.0
         )
         decided = await self.operations.decide(operation)
         assert isinstance(decided, Ready)
@@ -144,13 +142,16 @@ class Desk:
     def record(self, decision: DecisionMade) -> None:
         self._transcript.append(Decided(decision))
 
+    def flush(self) -> None:
+        """Wait for nothing: memory and files answer at once."""
+
     def tell(self, event: Observation) -> None:
         self._tell(event)
 
-    def context(self, call: ToolCallOperation, clock: Deadline) -> Any:
+    def _context(self, call: ToolCallOperation, clock: Deadline) -> Any:
         return Ending()
 
-    def doubts(self, call: ToolCallOperation, event: object) -> str:
+    def _doubts(self, call: ToolCallOperation, event: object) -> str:
         return ""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pluggent_hookspecs import Audio, ConfigError, File, Image, Text
 from pluggent_host import audio, file, image
-from pluggent_host.testing.fakes import ScriptedModel
+from pluggent_testing.fakes import ScriptedModel
 from talking import hosting
 
 PNG, JPEG, GIF, WEBP = b"\x89PNG\r\n\x1a\nrest", b"\xff\xd8\xff\xe0rest", b"GIF89arest", b"RIFF\x10\0\0\0WEBPrest"
@@ -64,16 +64,16 @@ def test_an_url_is_passed_on_unread(url):
         ("absent.png", "cannot be read: No such file or directory"),
         (".", "cannot be read: Is a directory"),
         ("empty", "is empty"),
-        ("text.png", "is no picture in the format PNG, JPEG, GIF or WebP, whatever its name says"),
-        ("pipe", "is no ordinary file"),
-        ("/dev/zero", "is no ordinary file"),
+        ("text.png", "is not a picture in the format PNG, JPEG, GIF or WebP, whatever its name says"),
+        ("pipe", "is not an ordinary file"),
+        ("/dev/zero", "is not an ordinary file"),
         ("large", "is larger than 100 bytes"),
         ("a\0b", "cannot be read: embedded null byte"),
         ("~no-such-user-here/x", "cannot be read"),
         ("ftp://example.com/a.png", "give the path of a file, or a URL that begins with https:// or http://"),
-        ("https://", "is no URL"),
-        ("https://example.com/a b", "is no URL"),
-        ("https://example.com/\x1b[2J", "is no URL"),
+        ("https://", "is not an image URL"),
+        ("https://example.com/a b", "is not an image URL"),
+        ("https://example.com/\x1b[2J", "is not an image URL"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_the_reason(tmp_path, monkeypatch, name, says):
@@ -93,7 +93,7 @@ def test_a_file_of_just_the_allowed_size_is_read(tmp_path):
 
 
 def test_sound_that_is_none_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="is no sound in the format WAV"):
+    with pytest.raises(ConfigError, match="is not a sound in the format WAV"):
         audio(holding(tmp_path, PNG))
 
 

@@ -19,9 +19,9 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Host
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_host.transcript import SessionBegan, TurnBegan
-from pluggent_host.watchers import WAITING_EVENTS
+from pluggent_host.hooks.event_bus import STREAM_EVENTS
+from pluggent_host.transcript.entries import SessionBegan, TurnBegan
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, hosting, talking
 
 
@@ -87,7 +87,7 @@ async def test_nothing_is_told_of_what_was_before_nor_after_leaving():
 
 
 async def test_who_is_too_slow_is_told_how_much_is_missing_and_holds_nobody_up():
-    chunks = WAITING_EVENTS + 50
+    chunks = STREAM_EVENTS + 50
     async with talking("x " * chunks) as session, session.events(TextShown) as events:
         async with session.stream("go") as stream:
             async for _ in stream:
@@ -95,7 +95,7 @@ async def test_who_is_too_slow_is_told_how_much_is_missing_and_holds_nobody_up()
         await session.aclose()
         told = await gathered(events)
 
-    assert len(told) == WAITING_EVENTS + 1
+    assert len(told) == STREAM_EVENTS + 1
     assert isinstance(told[-1], EventsDropped)
     assert told[-1].count >= 50
 

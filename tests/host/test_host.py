@@ -11,8 +11,8 @@ from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import PluginStateChanged
 from pluggent_host import Host, Limits
 from pluggent_host.settings import HostSettings
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 from walking import Walk
 

@@ -29,9 +29,9 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import ConfigError, HookError, ProviderError, SessionError
 from pluggent_host import Host, Limits, ToolLimits, Why
-from pluggent_host.outputs import output_form
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_host.transcript import Decided
+from pluggent_host.transcript.entries import Decided
+from pluggent_host.turns.structured_output import output_form
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, hosting, talking
 
 

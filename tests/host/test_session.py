@@ -11,9 +11,18 @@ from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade, SessionClosed, SessionOpened, TextShown
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_host.transcript import Decided, Dispatched, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
+from pluggent_host.transcript.entries import (
+    Decided,
+    Dispatched,
+    Said,
+    SessionBegan,
+    Settled,
+    Spending,
+    TurnBegan,
+    TurnOver,
+)
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 
 

@@ -13,7 +13,7 @@ import pytest
 from pluggent_hookspecs import Ask, MemoryItem, MemoryQuery, TextShown, ToolContext, ToolStarted, hookimpl, tool
 from pluggent_hookspecs.errors import ConfigError, ProviderError, ProviderErrorKind, SessionError
 from pluggent_host import SyncHost, SyncSession, Why
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S
 
 

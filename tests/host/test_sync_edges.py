@@ -8,7 +8,7 @@ import pytest
 from pluggent_hookspecs import Ask, Usage, hookimpl, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Host, SyncHost
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S
 
 

@@ -13,7 +13,7 @@ import pytest
 from bypassing import Friendly, OddError, both_forms, both_orders, every_way, policy
 from pluggent_hookspecs import Allow, Decision, Denied, Deny, HookError, HookFailed, PluginLoadError, hookimpl
 from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import Danger, either_way, in_order, reach, results, stage
 
 SHORT = HostSettings(timeouts=Timeouts(hook_s=0.05, close_s=0.5))
@@ -323,13 +323,13 @@ class Empty:
     pass
 
 
-class NotFired:
+class OfNoOperation:
     @hookimpl
     def decide_plan(self, event):
         return Deny("no")
 
 
-@pytest.mark.parametrize("plugin", [Misspelt, Unmarked, WithObject, Generator, WrongParameter, Empty, NotFired])
+@pytest.mark.parametrize("plugin", [Misspelt, Unmarked, WithObject, Generator, WrongParameter, Empty, OfNoOperation])
 async def test_a_policy_that_would_never_be_asked_refuses_to_open_the_host(plugin: type) -> None:
     with pytest.raises(PluginLoadError, match=plugin.__name__.lower()):
         await reach("say", [plugin()])

@@ -26,8 +26,8 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import ProviderErrorKind
 from pluggent_host import Why
-from pluggent_host.discovery import discover
-from pluggent_host.testing.fakes import call
+from pluggent_host.plugins.discovery import discover
+from pluggent_testing.fakes import call
 from policy_stage import stage
 from talking import assert_whole, shape
 

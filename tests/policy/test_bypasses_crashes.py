@@ -12,7 +12,7 @@ from attack_place import PAUSING, Asks, Workplace, write, writer
 from pluggent_hookspecs import Ask, Deny, ToolContext, errors, hookimpl, tool
 from pluggent_hookspecs.observations import ToolFinished
 from pluggent_host import Why
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import stage
 
 

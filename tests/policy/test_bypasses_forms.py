@@ -10,7 +10,7 @@ import pluggy
 import pytest
 from bypassing import both_forms, both_orders, policy
 from pluggent_hookspecs import Allow, Deny, PluginLoadError, ToolCall, hookimpl, tool
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import reach, stage
 
 # ---- forms in which a policy could be lost

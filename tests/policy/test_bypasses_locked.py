@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from pluggent_cli.config.sources import Loaded, load_settings, read_settings
 from pluggent_hookspecs import tool
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.config import Loaded, load_settings, read_settings
 from pluggent_host.settings import HostSettings, Limits, ToolLimits
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import stage
 
 SEND = "app:tools:tool/send"
@@ -50,10 +50,10 @@ def test_a_plugin_that_the_system_configures_is_not_left_out_however_it_is_writt
 
 
 def test_a_plugin_that_the_system_configures_stays_in_its_list_of_those_that_run(tmp_path: Path):
-    system = '[selection]\nmode = "allow"\nallow = ["acme-guard", "acme-tools"]\n' + GUARDED
+    system = '[selection]\nmode = "allow"\nallow = ["acme-guard", "acme-audit", "acme-tools"]\n' + GUARDED
     loaded = load(tmp_path, system, PLUGGENT_ALLOW="acme-tools,evil")
 
-    assert loaded.settings.selection.allow == ("acme-guard", "acme-tools")
+    assert loaded.settings.selection.allow == ("acme-guard", "acme-audit", "acme-tools")
     assert "selection.allow" in loaded.notes[0]
 
 

@@ -20,9 +20,9 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import ProviderErrorKind
 from pluggent_host import Why
-from pluggent_host.discovery import discover
+from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from policy_stage import either_way, results, stage
 
 DOWN = ProviderError(ProviderErrorKind.UNAVAILABLE, "down")
@@ -250,7 +250,7 @@ async def test_grants_of_one_plugin_are_not_those_of_its_neighbour(tmp_path: Any
 async def test_attempts_of_a_retrier_are_decided_about_again_when_they_are_old(
     turned: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("pluggent_host.operations.STALE_S", -1.0)
+    monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
     asked: list[str] = []
 
     class Policy:

@@ -10,9 +10,9 @@ from fake_distributions import install
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ToolContext, hookimpl, tool
 from pluggent_hookspecs.decisions import Allow
-from pluggent_host.arguments import canonical
-from pluggent_host.confinement import Protected
-from pluggent_host.testing.fakes import call
+from pluggent_host.tools.arguments import canonical
+from pluggent_host.tools.workspace_guard import Protected
+from pluggent_testing.fakes import call
 from policy_stage import stage
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from cli_support import EVIL, STEERING
 from nested_calls import run
+from pluggent_cli.approvals.question_prompt import read_value
+from pluggent_cli.command_host import LentHost
 from pluggent_hookspecs import (
     Accepted,
     Allow,
@@ -23,10 +25,8 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_host.cli.questioning import read_value
-from pluggent_host.commanding import LentHost
-from pluggent_host.forms import Field, Kind, form_of
-from pluggent_host.testing.fakes import call
+from pluggent_host.operations.forms import Field, Kind, form_of
+from pluggent_testing.fakes import call
 from policy_stage import Danger, stage
 from talking import hosting, talking
 from tool_sources import Brings, Changing
@@ -298,4 +298,4 @@ async def test_what_a_caller_of_a_command_was_granted_for_the_session_is_not_ano
     finally:
         await lent.aclose()
 
-    assert asked == [("cli", ""), ("mcp", ""), ("mcp", "bob"), ("cli", "bob")]
+    assert asked == [("cli", ""), ("mcp", ""), ("mcp", "claimed:bob"), ("cli", "claimed:bob")]

@@ -7,7 +7,7 @@ import pytest
 from bypassing import both_forms, both_orders, policy
 from pluggent_hookspecs import Allow, Ask, Decision, Deny, Respond, ToolFinished, ToolOutput, hookimpl
 from pluggent_host import Host
-from pluggent_host.testing.fakes import Recorder, ScriptedModel
+from pluggent_testing.fakes import Recorder, ScriptedModel
 from policy_stage import either_way, in_order, reach, stage
 
 # ---- redactors and auditors

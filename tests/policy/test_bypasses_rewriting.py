@@ -8,7 +8,7 @@ import attrs
 import pytest
 from bypassing import Friendly, both_forms, both_orders, every_way
 from pluggent_hookspecs import DecisionMade, Deny, Message, ModelParameters, Role, Text, ToolOutput, hookimpl, tool
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import Danger, either_way, reach, stage
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from approving_support import mailing, pause, requests
 from attack_place import Workplace
+from pluggent_cli.sessions.answer import answer_stored
+from pluggent_cli.sessions.pending import all_waiting
+from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
 from pluggent_hookspecs import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_host import inside
-from pluggent_host.answering import answer_stored
-from pluggent_host.awaiting import all_waiting
-from pluggent_host.sealed import SealedRecords
-from pluggent_host.standing import Approvals, Standing
-from pluggent_host.testing.fakes import call
-from pluggent_host.transcript_file import FileTranscript
+from pluggent_host.approvals import process_marker
+from pluggent_host.approvals.standing import Standing
+from pluggent_state_files.seals import SealedRecords
+from pluggent_testing.fakes import call
 
 STANDS = Standing("a:tool/b", "d", (("guard", "why"),), ("v",), {}, "", "", "", "terminal:ann", 1.0, "always")
 
@@ -193,7 +193,8 @@ def test_two_processes_that_keep_approvals_at_once_lose_none(tmp_path: Path):
     source = """
 import sys, attrs
 from pathlib import Path
-from pluggent_host.standing import Approvals, Standing
+from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
+from pluggent_host.approvals.standing import Standing
 for number in range(20):
     stands = Standing(sys.argv[2], str(number), (("g", "w"),), ("v",), {}, "", "", "", "key:a", 1.0, "always")
     Approvals(Path(sys.argv[1])).keep(stands)
@@ -272,33 +273,34 @@ async def test_an_approval_of_what_was_undone_leaves_nothing_for_always_unless_i
 
 
 def test_marks_come_and_go_in_any_order_and_others_stay():
-    own, environ = str(os.getpid()), {inside.INSIDE: "77"}
-    one, two = inside.marked(environ), inside.marked(environ)
+    own, environ = str(os.getpid()), {process_marker.INSIDE: "77"}
+    one, two = process_marker.marked(environ), process_marker.marked(environ)
     one.__enter__()
     two.__enter__()
-    assert environ == {inside.INSIDE: f"77,{own},{own}"}
+    assert environ == {process_marker.INSIDE: f"77,{own},{own}"}
     one.__exit__(None, None, None)
-    assert environ == {inside.INSIDE: f"77,{own}"}
+    assert environ == {process_marker.INSIDE: f"77,{own}"}
     two.__exit__(None, None, None)
 
-    assert environ == {inside.INSIDE: "77"}
-    assert inside.is_inside(environ)
+    assert environ == {process_marker.INSIDE: "77"}
+    assert process_marker.is_inside(environ)
 
 
 @pytest.mark.parametrize("mark", ["1,", ",1", "x", " ", "0", "1,1", "-1"])
 def test_any_mark_but_the_own_is_one_of_a_host_above(mark: str):
-    assert inside.is_inside({inside.INSIDE: mark})
-    assert inside.is_inside({inside.INSIDE: f"{os.getpid()},{mark}"})
+    assert process_marker.is_inside({process_marker.INSIDE: mark})
+    assert process_marker.is_inside({process_marker.INSIDE: f"{os.getpid()},{mark}"})
 
 
 def test_a_process_below_one_that_has_a_host_open_is_inside_of_it_with_hosts_of_its_own_too():
-    with inside.marked():
+    with process_marker.marked():
         source = (
-            "from pluggent_host.inside import is_inside, marked\nwith marked(): print(is_inside())\nprint(is_inside())"
+            "from pluggent_host.approvals.process_marker import is_inside, marked\n"
+            "with marked(): print(is_inside())\nprint(is_inside())"
         )
         command = [sys.executable, "-c", source]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=30, check=True)  # noqa: S603 (ours)
-        assert not inside.is_inside()
+        assert not process_marker.is_inside()
     assert done.stdout.split() == ["True", "True"]
 
 
@@ -318,7 +320,7 @@ def test_a_key_under_two_names_or_of_a_folder_that_nobody_trusts_approves_for_no
 
     assert (by_two.code, by_folder.code) == (2, 2)
     assert "is the key of intern and finance" in by_two.err
-    assert "is the key of nobody" in by_folder.err
+    assert "is not the key of any approver" in by_folder.err
     assert list(requests(cli).values()) == [digest]
 
 

@@ -25,7 +25,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import ProviderErrorKind
 from pluggent_host.settings import Grants, HostSettings
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from policy_stage import Stage, either_way, stage
 
 SECRET = "sk-123"

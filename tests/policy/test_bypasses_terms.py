@@ -8,10 +8,23 @@ from typing import Any
 import pytest
 from attack_place import PAUSING, Asks, Workplace, look, write, writer
 from fake_distributions import importable, install
-from pluggent_hookspecs import Ask, Deny, Message, ToolContext, errors, hookimpl, tool
+from memory_uses import Store
+from pluggent_hookspecs import (
+    ApprovalEvent,
+    Ask,
+    Deny,
+    MemoryReadEvent,
+    Message,
+    OutputEvent,
+    ToolContext,
+    ToolOutput,
+    errors,
+    hookimpl,
+    tool,
+)
 from pluggent_host import Approval, Limits, Why
-from pluggent_host.discovery import discover
-from pluggent_host.testing.fakes import call
+from pluggent_host.plugins.discovery import discover
+from pluggent_testing.fakes import call
 from policy_stage import stage
 from talking import assert_whole
 
@@ -256,3 +269,64 @@ async def test_a_person_is_asked_no_more_often_than_the_limit_says_whether_he_is
             result = await on.session.resume({each.call_id: True for each in result.pending})
 
     assert (result.why, result.limit, len(asked)) == (Why.LIMIT, "asks", 2)
+
+
+async def test_a_person_is_asked_no_more_often_about_outputs_than_the_limit_says():
+    """Policy 17: what is shown counts among the questions of a turn."""
+    asked: list[str] = []
+
+    class AsksAboutOutputs:
+        @hookimpl
+        def decide_output(self, event: OutputEvent) -> Ask:
+            return Ask("show it?")
+
+    @tool(effects=())
+    def show(text: str) -> ToolOutput:
+        """Show *text*."""
+        return ToolOutput("shown", for_user=text)
+
+    def approve(event: ApprovalEvent) -> bool:
+        asked.append(event.operation)
+        return True
+
+    calls = [call("show", str(n), text=str(n)) for n in range(4)]
+    async with stage(
+        *calls, "done", plugins=[AsksAboutOutputs()], tools=[show], limits=Limits(asks=2), approver=approve
+    ) as on:
+        result = await on.session.say("go")
+
+    assert (result.why, asked) == (Why.DENIED, ["output", "output"])
+
+
+async def test_a_person_is_asked_no_more_often_below_a_tool_than_the_limit_says():
+    """Policy 17: so does what a tool wants to read."""
+    asked: list[str] = []
+    outcome: list[object] = []
+
+    class AsksAboutMemory:
+        @hookimpl
+        def decide_memory_read(self, event: MemoryReadEvent) -> Ask:
+            return Ask("read it?")
+
+    @tool(effects=())
+    async def recall(context: ToolContext) -> str:
+        """Read three notes."""
+        for key in "abc":
+            try:
+                outcome.append(await context.memory().get("notes", key))
+            except errors.Denied as denied:
+                outcome.append(denied.reason)
+        return "read"
+
+    def approve(event: ApprovalEvent) -> bool:
+        asked.append(event.operation)
+        return True
+
+    async with stage(
+        call("recall"), "done", plugins=[AsksAboutMemory(), Store()], tools=[recall], limits=Limits(asks=2),
+        approver=approve,
+    ) as on:  # fmt: skip
+        await on.session.say("go")
+
+    assert asked == ["memory_read", "memory_read"]
+    assert outcome == [None, None, "this turn has asked a person too often"]

@@ -13,15 +13,15 @@ from pathlib import Path
 import dying
 import pytest
 from places import only_this_task
+from pluggent_cli.sessions.transcript_file import read
 from pluggent_hookspecs import SessionError, ToolContext, hookimpl, tool
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Role
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import ScriptedModel, call
-from pluggent_host.transcript import Dispatched, Settled, rebuild
-from pluggent_host.transcript_file import read
+from pluggent_host.transcript.entries import Dispatched, Settled, rebuild
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 
 NUMBERS = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
@@ -300,8 +300,8 @@ def test_a_line_that_does_not_fit_leaves_the_earlier_ones_whole(tmp_path):
     code = """
 import resource, sys
 from pathlib import Path
-from pluggent_host.transcript import Said
-from pluggent_host.transcript_file import FileTranscript
+from pluggent_host.transcript.entries import Said
+from pluggent_cli.sessions.transcript_file import FileTranscript
 from pluggent_hookspecs import Message, SessionError
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))

@@ -11,9 +11,9 @@ from attack_members import CHAINED, FAILURES, INSTALLED, LATE, NAMES, RUBBISH, M
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from pluggent_hookspecs import Allow, Ask, Deny, Respond, tool
 from pluggent_host import HostSettings, Why
-from pluggent_host.discovery import Discovery, discover
+from pluggent_host.plugins.discovery import Discovery, discover
 from pluggent_host.settings import Grants, Timeouts
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import Stage, stage
 
 HOOKS = (*sorted(CHAINED), "decide_model_response", "decide_tool_result", "decide_output")

@@ -11,7 +11,7 @@ from attack_place import PAUSING, named
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 from pluggent_hookspecs import Allow, Ask, Deny, hookimpl, tool
 from pluggent_host import Why
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import stage
 
 DANGER = "app:tools:tool/danger"

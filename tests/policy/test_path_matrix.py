@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pluggent_host.testing.paths import PathMatrix
+from pluggent_testing.paths import PathMatrix
 
 
 class TestBareHost(PathMatrix):

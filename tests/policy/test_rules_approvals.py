@@ -2,7 +2,7 @@
 
 import pytest
 from pluggent_hookspecs import Ask, Deny, tool
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_rules import deciding, yes
 from talking import results, talking
 
@@ -10,7 +10,7 @@ from talking import results, talking
 @pytest.fixture(autouse=True)
 def long_thoughts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take every answer for one that was given late."""
-    monkeypatch.setattr("pluggent_host.operations.STALE_S", -1.0)
+    monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pluggent_hookspecs import (
     TurnEnded,
     hookimpl,
 )
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_rules import Twice, deciding, yes
 from policy_stage import reach, stage
 
@@ -57,7 +57,7 @@ async def test_the_answer_of_an_around_passes_the_result_hooks() -> None:
 async def test_a_retrier_gets_a_new_decision_when_the_old_one_is_stale(
     second: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pluggent_host.operations.STALE_S", -1.0)
+    monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
 
     seen = await reach("say", [Twice(), deciding("decide_tool_call", None, second)])
 
@@ -65,13 +65,13 @@ async def test_a_retrier_gets_a_new_decision_when_the_old_one_is_stale(
 
 
 async def test_a_retrier_goes_on_when_the_new_decision_is_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pluggent_host.operations.STALE_S", -1.0)
+    monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
 
     assert (await reach("say", [Twice(), deciding("decide_tool_call", None)])).ran == ("x", "x")
 
 
 async def test_an_approval_holds_for_every_attempt_at_the_same_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pluggent_host.operations.STALE_S", -1.0)
+    monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
     asked: list[ApprovalEvent] = []
 
     def approve(event: ApprovalEvent) -> bool:
@@ -85,7 +85,7 @@ async def test_an_approval_holds_for_every_attempt_at_the_same_request(monkeypat
 
 async def test_a_new_ask_is_not_covered_by_the_old_approval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 11: an approval answers exactly the asks recorded."""
-    monkeypatch.setattr("pluggent_host.operations.STALE_S", -1.0)
+    monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
     first = Ask("may I?")  # decided, decided again after the approval, and then for another attempt
     plugins = [Twice(), deciding("decide_tool_call", first, first, Ask("may I really?"))]
 

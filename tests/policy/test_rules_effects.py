@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from naming import shown
 from pluggent_hookspecs import ConfigError, Effect, Param, tool
-from pluggent_host.confinement import stays_inside
 from pluggent_host.settings import Grants, HostSettings
+from pluggent_host.tools.workspace_guard import stays_inside
 from policy_rules import ASKS, DANGER
 from policy_stage import Danger, reach, stage
 

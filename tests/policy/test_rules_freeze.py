@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from naming import shown
 from pluggent_hookspecs import ApprovalEvent, ModelParameters, ToolCall, hookimpl, tool
-from pluggent_host.testing.fakes import Recorder, call
+from pluggent_testing.fakes import Recorder, call
 from policy_rules import ASKS, deciding
 from policy_stage import Danger, reach, results, stage
 

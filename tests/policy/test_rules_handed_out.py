@@ -7,7 +7,7 @@ from typing import Any
 
 from pluggent_hookspecs import PluginContext, Provider, Tool, ToolContext, hookimpl, tool
 from pluggent_hookspecs.memory import MemoryStore
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from policy_stage import stage
 
 # ---- rule 31: what contexts and hosts hand out

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from naming import shown
 from pluggent_hookspecs import HookError, Role, ToolCall, hookimpl
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_rules import both_orders
 from policy_stage import Danger, either_way, reach, stage
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attempts import hanging_once
 from pluggent_hookspecs import ApprovalEvent, Deny, ToolContext, hookimpl, tool
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_rules import Twice
 from policy_stage import stage
 

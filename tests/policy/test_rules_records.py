@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 from pluggent_hookspecs import DecisionMade, Message, TurnEnded, hookimpl, tool
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import Danger, reach, results, stage
 
 # ---- rule 13: who is late is in test_bypasses; here what a cancellation leaves
@@ -43,7 +43,7 @@ def ran_without_room(how: str) -> list[str]:
         f"""
         import asyncio, resource, sys, tempfile
         from pluggent_host import Host
-        from pluggent_host.testing.fakes import ScriptedModel, call
+        from pluggent_testing.fakes import ScriptedModel, call
         from pluggent_hookspecs import PluggentError, hookimpl, tool
 
         @tool(effects=("shell",))

@@ -27,7 +27,7 @@ from pluggent_hookspecs import (
 from pluggent_host import Host
 from pluggent_host.session import Session
 from pluggent_host.settings import Grants, HostSettings
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from policy_rules import deciding
 from policy_stage import Danger, Stage, stage
 
@@ -197,7 +197,12 @@ async def test_what_a_tool_has_for_the_person_passes_the_output_hooks() -> None:
 
 @pytest.mark.parametrize("answer", [Deny("no"), Ask("may I?"), True])
 async def test_what_a_tool_has_for_the_person_can_be_denied(answer: object) -> None:
-    async with stage(call("serve"), tools=[serving()], plugins=[deciding("decide_output", answer, None)]) as on:
+    class Decider:
+        @hookimpl
+        def decide_output(self, event):
+            return answer if event.message.text == "private words" else None
+
+    async with stage(call("serve"), tools=[serving()], plugins=[Decider()]) as on:
         await on.session.say("go")
 
     assert on.recorder.of(UserNotified) == []

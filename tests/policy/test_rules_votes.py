@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from naming import shown
 from pluggent_hookspecs import ANSWERS, ApprovalEvent, Ask, Deny, Respond, ToolOutput, hookimpl
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_rules import ASKS, DANGER, both_orders, deciding, yes
 from policy_stage import Danger, either_way, in_order, reach, results, stage
 
@@ -184,7 +184,7 @@ async def test_a_response_to_an_input_ends_the_turn_with_it() -> None:
 # ---- rule 5: the table
 
 
-ELSEWHERE = ("decide_plan", "decide_resource", "decide_question", "decide_memory_read", "decide_memory_write")
+ELSEWHERE = ("decide_question", "decide_memory_read", "decide_memory_write")
 """Hooks that a plain turn does not fire; memory and questions have tests of their own."""
 FIRED = [hook for hook in ANSWERS if hook not in ELSEWHERE]
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 from odd_server import Answer, event, json_answer, stream_answer
 from pluggent_anthropic.plugin import Anthropic
 from pluggent_anthropic.provider import Messages
+from pluggent_anthropic.request import encode_request
 from pluggent_anthropic.settings import Server
 from pluggent_anthropic.stream import Events
-from pluggent_anthropic.wire import encode_request
 from pluggent_hookspecs import (
     Message,
     ModelRequest,
@@ -22,8 +22,8 @@ from pluggent_hookspecs import (
     ProviderError,
     Secret,
 )
-from pluggent_provider_http.faults import Faults
-from pluggent_provider_http.reading import ReplyReader
+from pluggent_provider_http.reply_reader import ReplyReader
+from pluggent_provider_http.server_errors import Faults
 from replies_read import deltas_of, error_of, failure_in, read_all, reply_in
 
 LENT = cast("PluginContext", None)

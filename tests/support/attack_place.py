@@ -11,7 +11,7 @@ from typing import Any
 
 from pluggent_hookspecs import Ask, ToolCallEvent, hookimpl, tool
 from pluggent_host import HostSettings
-from pluggent_host.testing.fakes import Reply
+from pluggent_testing.fakes import Reply
 from policy_stage import Stage, stage
 
 PAUSING = HostSettings(on_ask="pause")

@@ -10,7 +10,7 @@ from typing import Any
 from pluggent_audit.command import AuditCommand
 from pluggent_audit.plugin import Audit
 from pluggent_audit.settings import AuditSettings
-from pluggent_audit.verifying import in_order, verify
+from pluggent_audit.verification import in_order, verify
 from pluggent_hookspecs import DecisionMade, ProvideEvent, Scope
 
 

@@ -27,10 +27,10 @@ from pluggent_hookspecs import (
     ToolCallDelta,
     Usage,
 )
-from pluggent_host.testing.providers import Made, ProviderConformance, Wanted, opened
-from pluggent_host.testing.providers_wire_server import KEY
 from pluggent_offline.grammar import Call, render
 from pluggent_offline.plugin import Offline
+from pluggent_testing.providers import Made, ProviderConformance, Wanted, opened
+from pluggent_testing.providers_wire_server import KEY
 
 
 class Passing:

@@ -25,9 +25,9 @@ from pluggent_hookspecs import (
     Secret,
     Text,
 )
-from pluggent_host.testing.providers_wire import Made, OpenAIWire, WireConformance, WireServer, opened
-from pluggent_host.testing.providers_wire_server import KEY
 from pluggent_openai.plugin import OpenAI
+from pluggent_testing.providers_wire import Made, OpenAIWire, WireConformance, WireServer, opened
+from pluggent_testing.providers_wire_server import KEY
 
 
 class OnOpenAI(WireConformance):

@@ -11,9 +11,8 @@ from typing import Any
 
 from pluggent_budget.accounts import Account, Facts, Rule, rule_of
 from pluggent_budget.amounts import Amount
-from pluggent_budget.clock import Clock
 from pluggent_budget.ledger_file import LedgerFile
-from pluggent_budget.periods import Calendar
+from pluggent_budget.periods import Calendar, Clock
 from pluggent_budget.plugin import Budget
 from pluggent_budget.settings import BudgetSettings, Limit
 from pluggent_hookspecs import Deny, ReserveEvent, Scope, SettleEvent, Usage

@@ -11,7 +11,9 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from fork_server import MODULE, Forked, server_for
 
 PATIENCE_S = 30.0
 NOT_BY_DEFAULT = (
@@ -21,7 +23,15 @@ NOT_BY_DEFAULT = (
 EVIL = "\x1b]0;title\x07\x9b2J\u202e\r\x00"
 """Text that steers a terminal."""
 STEERING = set("\x1b\x07\x9b\u202e\r\x00")
-COMMAND = (sys.executable, "-m", "pluggent_host.cli")
+COMMAND = (sys.executable, "-m", MODULE)
+_WITH_SYSTEM = """
+import sys
+from pathlib import Path
+from pluggent_cli.config import sources as config
+from pluggent_cli.main import main
+config.system_config = lambda: Path(sys.argv[1])  # else a fixed place, which no test may write
+sys.exit(main(sys.argv[2:]))
+"""
 _OWN_TERMINAL = """
 import os, sys
 terminal = os.open(sys.argv[1], os.O_RDWR)  # a session leader's first terminal is its controlling one
@@ -39,6 +49,24 @@ class Done(NamedTuple):
     err: str
 
 
+def usual_environ() -> dict[str, str]:
+    """Return the environment as it is, but for what decides about colours, width, buffers and Python."""
+    decided = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONPATH", "PYTHONUNBUFFERED"}
+    kept = {name: value for name, value in os.environ.items() if name not in decided}
+    return {**kept, "TERM": "xterm", "LC_ALL": "C.UTF-8", "PYTHONWARNINGS": "error"}
+
+
+def started(
+    environ: Mapping[str, str], *arguments: str, script: str = "", fresh: bool = False, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start the command with the *options* of Popen, by fork if that is the same as a new interpreter."""
+    server = None if script or fresh else server_for(environ)
+    if server is not None:
+        return Forked(server, arguments, env=environ, **options)
+    wrapper = ["/bin/sh", "-c", script, "sh"] if script else []
+    return subprocess.Popen([*wrapper, *COMMAND, *arguments], env=environ, start_new_session=True, **options)
+
+
 class Cli:
     """The command in *work*, with the distributions of *site* installed beside our own."""
 
@@ -50,65 +78,81 @@ class Cli:
         self.site.mkdir()
 
     def environ(self, **more: str | None) -> dict[str, str]:
-        """Return the environment: as it is, without what decides about colours and width; None takes away."""
-        decided = {"NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "LINES", "PYTHONPATH"}
-        kept = {name: value for name, value in os.environ.items() if name not in decided}
+        """Return the environment: as it is, without what decides about colours, width and buffers; None takes away."""
         own = {
-            "PYTHONPATH": str(self.site), "PLUGGENT_STATE_DIR": str(self.state), "PYTHONWARNINGS": "error",
-            "TERM": "xterm", "LC_ALL": "C.UTF-8", "PLUGGENT_BLOCK": NOT_BY_DEFAULT,
+            "PYTHONPATH": str(self.site), "PLUGGENT_STATE_DIR": str(self.state), "PLUGGENT_BLOCK": NOT_BY_DEFAULT
         }  # fmt: skip
-        return {name: value for name, value in {**kept, **own, **more}.items() if value is not None}
+        return {name: value for name, value in {**usual_environ(), **own, **more}.items() if value is not None}
 
     def __call__(
         self, *arguments: str, stdin: str | bytes = b"", stdout: int = subprocess.PIPE, script: str = "",
-        **environ: str | None,
+        system: Path | None = None, fresh: bool = False, **environ: str | None,
     ) -> Done:  # fmt: skip
-        """Run the command without a terminal. With *script*, a shell script runs it, as ``"$@"``."""
-        wrapper = ["/bin/sh", "-c", script, "sh"] if script else []
-        return self._run([*wrapper, *COMMAND, *arguments], stdin, stdout, environ)
+        """Run the command without a terminal. With *script*, a shell script runs it, as ``"$@"``.
+
+        A *fresh* one is a new interpreter's; so is that of a script, and one for which *system* stands for the
+        settings of the whole system.
+        """
+        process = self.process(
+            *arguments, script=script, fresh=fresh, system=system, environ=environ,
+            stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        return _done(process, stdin.encode() if isinstance(stdin, str) else stdin)
 
     def imported(self, *arguments: str) -> set[str]:
         """Return the modules that are imported when the command has ended."""
         source = f"""
 import sys
-from pluggent_host.cli.main import main
+from pluggent_cli.main import main
 main({list(arguments)!r})
 print(*sys.modules, file=sys.stderr)
 """
-        return set(self._run([sys.executable, "-c", source], b"", subprocess.PIPE, {}).err.split())
-
-    def _run(self, command: list[str], stdin: str | bytes, stdout: int, environ: Mapping[str, str | None]) -> Done:
-        given = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run(
-            command, cwd=self.work, env=self.environ(**environ), input=given, stdout=stdout, stderr=subprocess.PIPE,
-            timeout=PATIENCE_S, check=False, start_new_session=True,
-        )  # fmt: skip
-        return Done(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
-
-    def start(self, *arguments: str, script: str = "") -> subprocess.Popen[str]:
-        """Start the command without a terminal. With *script*, a shell script runs it, as ``"$@"``."""
-        wrapper = ["/bin/sh", "-c", script, "sh"] if script else []
-        return subprocess.Popen(
-            [*wrapper, *COMMAND, *arguments], cwd=self.work, env=self.environ(), text=True, start_new_session=True,
+        process = subprocess.Popen(
+            [sys.executable, "-c", source], cwd=self.work, env=self.environ(), start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
+        return set(_done(process, b"").err.split())
+
+    def start(
+        self, *arguments: str, stdin: int = subprocess.DEVNULL, script: str = "", fresh: bool = False
+    ) -> subprocess.Popen[str]:
+        """Start the command without a terminal. With *script*, a shell script runs it, as ``"$@"``."""
+        return self.process(
+            *arguments, script=script, fresh=fresh, text=True,
+            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def process(
+        self, *arguments: str, script: str = "", fresh: bool = False, system: Path | None = None,
+        environ: Mapping[str, str | None] | None = None, **options: Any,
+    ) -> subprocess.Popen[Any]:  # fmt: skip
+        """Start the command with the *options* of Popen, by fork if that is the same as a new interpreter."""
+        wanted = self.environ(**(environ or {}))
+        if system is not None:
+            command = [sys.executable, "-c", _WITH_SYSTEM, str(system), *arguments]
+            return subprocess.Popen(command, cwd=self.work, env=wanted, start_new_session=True, **options)
+        return started(wanted, *arguments, script=script, fresh=fresh, cwd=self.work, **options)
 
     @contextmanager
     def at_terminal(
-        self, *arguments: str, columns: int = 100, script: str = "", **environ: str
+        self, *arguments: str, columns: int = 100, script: str = "", fresh: bool = False, **environ: str
     ) -> Generator["Terminal"]:
         """Run the command at a terminal of its own; it is killed if it still runs in the end.
 
-        With *script*, a shell script runs it, as ``"$@"``.
+        With *script*, a shell script runs it, as ``"$@"``. A *fresh* one is a new interpreter's.
         """
         person, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, bytes((40, 0, columns, 0, 0, 0, 0, 0)))
-        wrapper = [sys.executable, "-c", _OWN_TERMINAL, os.ttyname(terminal)]
-        if script:
-            wrapper += ["/bin/sh", "-c", script, "sh"]
-        process = subprocess.Popen(
-            [*wrapper, *COMMAND, *arguments], cwd=self.work, env=self.environ(**environ), start_new_session=True
-        )
+        wanted = self.environ(**environ)
+        server = None if script or fresh else server_for(wanted)
+        name = os.ttyname(terminal)
+        if server is not None:
+            process: subprocess.Popen[bytes] = Forked(server, arguments, terminal=name, cwd=self.work, env=wanted)
+        else:
+            wrapper = [sys.executable, "-c", _OWN_TERMINAL, name, *(["/bin/sh", "-c", script, "sh"] if script else ())]
+            process = subprocess.Popen(
+                [*wrapper, *COMMAND, *arguments], cwd=self.work, env=wanted, start_new_session=True
+            )
         made = Terminal(process, person, terminal)
         try:
             yield made
@@ -181,6 +225,16 @@ class Terminal:
             return os.read(self._person, 65_536).decode(errors="replace").replace("\r\n", "\n")
         except OSError:  # Linux says so when the last process has closed its side
             return ""
+
+
+def _done(process: subprocess.Popen[bytes], given: bytes) -> Done:
+    with process:
+        try:
+            out, err = process.communicate(given or None, timeout=PATIENCE_S)
+        except BaseException:
+            process.kill()
+            raise
+    return Done(process.returncode, (out or b"").decode(), err.decode())
 
 
 @contextmanager

@@ -20,9 +20,9 @@ from typing import Any
 from pluggent_hookspecs import ModelRequest, ToolContext, hookimpl, tool
 from pluggent_hookspecs.observations import Observation
 from pluggent_host import Host
-from pluggent_host.testing.fakes import Reply, ScriptedModel, call
-from pluggent_host.transcript import Entry
-from pluggent_host.transcript_file import FileTranscript
+from pluggent_host.transcript.entries import Entry
+from pluggent_host.transcript.logs import StoredTranscript
+from pluggent_testing.fakes import Reply, ScriptedModel, call
 
 REPLIES: tuple[Reply, ...] = (
     (call("write", "a", n=1), call("write", "b", n=2), call("delegate", "c", n=3)),
@@ -87,14 +87,14 @@ def tools(effects: Path, step: Steps) -> list[Any]:
 
 def die_between_writes(step: Steps) -> None:
     """Take *step* before and after everything that transcripts write."""
-    write = FileTranscript.append
+    write = StoredTranscript.append
 
-    def append(self: FileTranscript, *entries: Entry) -> None:
+    def append(self: StoredTranscript, *entries: Entry) -> None:
         step()
         write(self, *entries)
         step()
 
-    FileTranscript.append = append  # type: ignore[method-assign] # a host takes no transcript of one's own
+    StoredTranscript.append = append  # type: ignore[method-assign] # a host takes no transcript of one's own
 
 
 def noted(reply: Reply, folder: Path, step: Steps) -> Reply:

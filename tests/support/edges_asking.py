@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from pluggent_hookspecs import Ask, Deny, InputEvent, Message, ModelRequest, ModelRequestEvent, hookimpl, tool
 from pluggent_host import Host, HostSettings
-from pluggent_host.testing.fakes import ScriptedModel
+from pluggent_testing.fakes import ScriptedModel
 
 PAUSING = HostSettings(on_ask="pause")
 

@@ -7,8 +7,8 @@ import pluggy
 import pytest
 from fake_distributions import install
 from pluggent_hookspecs import HOOKS, PluginLoadError
-from pluggent_host.catalog import PluginRecord, catalog
-from pluggent_host.discovery import discover
+from pluggent_host.plugins.catalog import PluginRecord, catalog
+from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Selection
 
 HEADER = "import attrs\nfrom pluggent_hookspecs import hookimpl, Secret\n"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from mcp_using import PEER
-from pluggent_host.cli.main import main
+from pluggent_cli.main import main
 
 BLOCKED = "pluggent-audit,pluggent-budget,pluggent-office-hours,pluggent-permissions,pluggent-redact"
 

@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from urllib.request import urlopen
 
 from mcp_sdk import listening, made
-from pluggent_mcp.oauth.flow import Wish, log_in
-from pluggent_mcp.oauth.kept import Login
 from pluggent_mcp.oauth.listener import KNOWN_PATH, Listener
+from pluggent_mcp.oauth.login_flow import LoginRequest, log_in
+from pluggent_mcp.oauth.login_store import Login
 from pluggent_mcp.oauth.settings import OAuth
 from pluggent_mcp.settings import Kind, Server
 from starlette.applications import Starlette
@@ -206,7 +206,7 @@ async def logged_in(
     oauth = oauth or OAuth()
     server = Server(url=resource.url, oauth=oauth, type=type)
     async with Listener(KNOWN_PATH if oauth.client_id else "") as listener:
-        wish = Wish(
+        wish = LoginRequest(
             name=name, server=server, oauth=oauth, timeout_s=timeout_s,
             show=lambda url: visits.append(asyncio.create_task(browse(url))), **more,
         )  # fmt: skip

@@ -8,9 +8,9 @@ from mcp_conforming import Willing, calls
 from mcp_oauth import logged_in
 from mcp_using import Used, using
 from pluggent_hookspecs import Secret, ToolError
-from pluggent_mcp.oauth.kept import Login, keep
+from pluggent_mcp.oauth.challenges import LoginError
+from pluggent_mcp.oauth.login_store import Login, save_login
 from pluggent_mcp.oauth.settings import OAuth
-from pluggent_mcp.oauth.words import LoginError
 from pluggent_mcp.settings import Server
 
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
@@ -30,7 +30,7 @@ async def conform_logged_in(url: str, context: dict[str, Any], scenario: str) ->
             before = await logged_in(server, oauth, name="peer", before=before, scopes=scopes)
         except LoginError as error:
             return str(error)
-        keep(before, os.environ)
+        save_login(before, os.environ)
         async with using(peer=server) as used:
             why = str(used.failures or "") or await _used(used)
         if "--scope" not in why and "wants a login" not in why:

@@ -5,7 +5,7 @@ import os
 import sys
 
 import httpx2
-from pluggent_mcp.client.link import Link
+from pluggent_mcp.client.status import ServerStatus
 from pluggent_mcp.oauth.settings import OAuth
 from pluggent_mcp.oauth.tokens import Tokens
 from pluggent_mcp.settings import Server
@@ -18,7 +18,7 @@ async def main(url: str) -> None:
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     async with httpx2.AsyncClient() as client:
         request = client.build_request("POST", url, content=body, headers=headers)
-        tokens = Tokens(server, OAuth(), Link("web", server), os.environ)
+        tokens = Tokens(server, OAuth(), ServerStatus("web", server), os.environ)
         response = await tokens.sent(request, lambda: client.send(request))
     sys.stdout.write(f"{response.status_code}\n")
 

@@ -14,12 +14,12 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.message import ServerMessageMetadata
 from mcp_sdk import WAIT_S, Telling
 from mcp_types.version import LATEST_MODERN_VERSION
+from pluggent_cli.command_host import LentHost
 from pluggent_host import Host, Session
-from pluggent_host.commanding import LentHost
-from pluggent_host.discovery import Discovery, discover
-from pluggent_host.testing.paths_stage import Log, Stage
-from pluggent_mcp.serving.exported import Exported
+from pluggent_host.plugins.discovery import Discovery, discover
+from pluggent_mcp.serving.server import HostServer
 from pluggent_mcp.serving.settings import Serving
+from pluggent_testing.paths_stage import Log, Stage
 
 Asking = Context[Any, Any]
 TOWN: dict[str, Any] = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
@@ -127,7 +127,7 @@ def exported(tool: str, mark: str = "one") -> Callable[[Stage], Coroutine[Any, A
         async with AsyncExitStack() as stack:
             operations = LentHost(lambda: on.opener.open_host(**on.options))
             stack.push_async_callback(operations.aclose)
-            served = Exported(operations, [tool], Serving()).server()
+            served = HostServer(operations, [tool], Serving()).server()
             client = await stack.enter_async_context(Client(served))
             await on.enter(client.call_tool(tool, {"mark": f"mark-{mark}"}))
 

@@ -15,11 +15,13 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_serving_native import NATIVE
+from mcp_stdio import speaking
 from mcp_types import Implementation
 
 WAIT_S = 30.0
 KEY = "acme-7Hq2-zzPw-0451"
 """A secret that a tool gives away, and pluggent-redact takes out."""
+SERVE = ("--config", "mine.toml", "mcp", "serve")
 BLOCKED = "pluggent-audit,pluggent-budget,pluggent-office-hours"
 CONFIG = """
 [plugins.pluggent-redact]
@@ -195,23 +197,38 @@ def made(folder: Path) -> Cli:
 
 def environ(cli: Cli, **more: str) -> dict[str, str]:
     """Return the environment of the process."""
-    return cli.environ(PLUGGENT_BLOCK=BLOCKED, ACME_KEY=KEY, HOME=str(cli.work.parent), **more)
+    return cli.environ(**_own(cli), **more)
+
+
+def _own(cli: Cli) -> dict[str, str]:
+    return {"PLUGGENT_BLOCK": BLOCKED, "ACME_KEY": KEY, "HOME": str(cli.work.parent)}
 
 
 def arguments(*words: str) -> list[str]:
     """Return what to type behind the name of Python."""
-    return [*COMMAND[1:], "--config", "mine.toml", "mcp", "serve", *words]
+    return [*COMMAND[1:], *SERVE, *words]
 
 
 @asynccontextmanager
-async def over_stdio(cli: Cli, *words: str, mode: str = "auto", name: str = "tester") -> AsyncGenerator[Client]:
-    """Start the command as a client does, and shake hands."""
-    parameters = StdioServerParameters(
-        command=sys.executable, args=arguments(*words), env=environ(cli), cwd=str(cli.work)
-    )
-    options: dict[str, Any] = {"mode": mode, "client_info": Implementation(name=name, version="1")}
+async def over_stdio(
+    cli: Cli, *words: str, mode: str = "auto", name: str = "tester", fresh: bool = False, **more: Any
+) -> AsyncGenerator[Client]:
+    """Start the command, and shake hands over its pipes. A *fresh* one is started as clients do."""
+    options: dict[str, Any] = {"mode": mode, "client_info": Implementation(name=name, version="1"), **more}
     with (cli.work / "errors.txt").open("w", encoding="utf-8") as errors:
-        async with Client(stdio_client(parameters, errlog=errors), **options) as client:
+        if fresh:
+            parameters = StdioServerParameters(
+                command=sys.executable, args=arguments(*words), env=environ(cli), cwd=str(cli.work)
+            )
+            streams = stdio_client(parameters, errlog=errors)
+        else:
+            streams = speaking(
+                cli.process(
+                    *SERVE, *words, environ=_own(cli),
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0,
+                )
+            )  # fmt: skip
+        async with Client(streams, **options) as client:
             yield client
 
 
@@ -238,9 +255,9 @@ class Served(NamedTuple):
 @contextmanager
 def over_http(cli: Cli, *words: str, token_is_set: bool = False, **more: str) -> Generator[Served]:
     """Start the command with ``--http`` on a port of its own; end it with SIGTERM."""
-    process = subprocess.Popen(
-        [sys.executable, *arguments("--http", "127.0.0.1:0", *words)], cwd=cli.work, env=environ(cli, **more),
-        text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    process = cli.process(
+        *SERVE, "--http", "127.0.0.1:0", *words, environ={**_own(cli), **more},
+        text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
         url = wait_for_line(process, "serving at").split()[-1]
@@ -255,9 +272,9 @@ class Spoken:
     """The command over stdio, with its pipes in the test's hands."""
 
     def __init__(self, cli: Cli, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, *arguments(*words)], cwd=cli.work, env=environ(cli), text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        self.process = cli.process(
+            *SERVE, *words, environ=_own(cli),
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def __enter__(self) -> Self:

@@ -1,6 +1,5 @@
 """``pluggent mcp serve`` in front of tools that ask, log, promise and change; and clients with a person."""
 
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,9 +9,8 @@ import httpx2
 from cli_support import Cli
 from fake_distributions import install
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_serving import BLOCKED, WAIT_S, arguments, environ, over_http
+from mcp_serving import BLOCKED, WAIT_S, over_http, over_stdio
 from mcp_types import ElicitRequestFormParams, ElicitResult, Implementation
 
 GRANT = '[grants]\napprovers = ["pluggent-mcp"]\n'
@@ -116,17 +114,12 @@ async def client(
     wire: str, cli: Cli, mode: str, person: Person | None = None, tools: str = "acme", **more: Any
 ) -> AsyncGenerator[Client]:
     """Serve over *wire*, stdio or http, to a client at which *person* sits, if anybody does."""
-    options: dict[str, Any] = {
-        "mode": mode, "client_info": Implementation(name="desk", version="1"), "elicitation_callback": person, **more
-    }  # fmt: skip
+    own: dict[str, Any] = {"elicitation_callback": person, **more}
     if wire == "stdio":
-        parameters = StdioServerParameters(
-            command=sys.executable, args=arguments("--tools", tools), env=environ(cli), cwd=str(cli.work)
-        )
-        with (cli.work / "errors.txt").open("w", encoding="utf-8") as errors:
-            async with Client(stdio_client(parameters, errlog=errors), **options) as connected:
-                yield connected
+        async with over_stdio(cli, "--tools", tools, mode=mode, name="desk", **own) as connected:
+            yield connected
         return
+    options: dict[str, Any] = {"mode": mode, "client_info": Implementation(name="desk", version="1"), **own}
     with over_http(cli, "--tools", tools) as served:
         async with (
             httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.token}"}, timeout=WAIT_S) as http,

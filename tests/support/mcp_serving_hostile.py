@@ -81,7 +81,7 @@ UNWRITABLE = """
 import asyncio
 from mcp.server.lowlevel.server import Server
 from mcp_types import CallToolResult, TextContent
-from pluggent_mcp.serving import stdio as serving_stdio
+from pluggent_mcp.serving import stdio_server as serving_stdio
 
 async def called(context, params):
     if params.name == "odd":

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pluggent_hookspecs import MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery, ToolContext, hookimpl, tool
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import Stage, stage
 
 

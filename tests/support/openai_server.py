@@ -31,11 +31,11 @@ from pluggent_hookspecs import (
     Secret,
 )
 from pluggent_openai.chunks import Chunks
-from pluggent_openai.compat import Dialect
+from pluggent_openai.dialects import Dialect
 from pluggent_openai.plugin import OpenAI
 from pluggent_openai.provider import ChatCompletions
-from pluggent_provider_http.faults import Faults
-from pluggent_provider_http.reading import ReplyReader
+from pluggent_provider_http.reply_reader import ReplyReader
+from pluggent_provider_http.server_errors import Faults
 from replies_read import deltas_of, error_of, failure_in, read_all, reply_in
 
 __all__ = [

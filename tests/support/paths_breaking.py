@@ -10,19 +10,21 @@ from typing import Any
 import attrs
 import pytest
 from pluggent_hookspecs import QuestionAnswered, TextShown, ToolOutput, Vote
-from pluggent_host import batch, direct, nested_questions, operations, turn
-from pluggent_host.attempting import Attempting
-from pluggent_host.calling import NOTHING, Answer, Caller, Late
-from pluggent_host.decided import MADE_BY_DECIDE, Ready
-from pluggent_host.deltas import Deltas
-from pluggent_host.ledgers import Ledgers
-from pluggent_host.memories import Memory
-from pluggent_host.nested_models import NestedModelCall
-from pluggent_host.observers import Observers
-from pluggent_host.operations import Operations
-from pluggent_host.selecting import select_tools
-from pluggent_host.testing.paths_probes import ANSWERED
-from pluggent_host.verdicts import ballot
+from pluggent_host import session
+from pluggent_host.hooks.caller import NOTHING, Answer, Caller, Late
+from pluggent_host.hooks.event_bus import Observers
+from pluggent_host.hooks.ledgers import Ledgers
+from pluggent_host.hooks.votes import ballot
+from pluggent_host.operations import pipeline
+from pluggent_host.operations.around import Attempting
+from pluggent_host.operations.memory import Memory
+from pluggent_host.operations.outcomes import MADE_BY_DECIDE, Ready
+from pluggent_host.operations.pipeline import Operations
+from pluggent_host.turns import loop as turn, nested
+from pluggent_host.turns.loop import select_tools
+from pluggent_host.turns.nested import NestedModelCall
+from pluggent_host.turns.streaming import Deltas
+from pluggent_testing.paths_probes import ANSWERED
 
 REFUSES = "test_what_a_hook_refuses_has_no_effect"
 CHANGES = "test_what_a_hook_changes_is_what_counts"
@@ -62,12 +64,13 @@ def _undecided(when: Callable[[Any], bool], method: str = "decide") -> Callable[
 def _called_directly(patch: pytest.MonkeyPatch) -> None:
     """Let ``call_tool`` call the tool, and nobody else."""
 
-    async def broken(turn: Any, offered: Any, calls: Any, round: int) -> Any:
-        output = await offered[calls[0].name].tool.call({"mark": "mark-one"}, None)
-        whole = output if isinstance(output, ToolOutput) else ToolOutput(output)
-        return batch.BatchRun((), (whole,), None)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # nobody reads it
+    async def broken(
+        services: Any, conversation: Any, agent: Any, scope: Any, name: str, arguments: Any, book: Any
+    ) -> ToolOutput:
+        output = await agent.tools[name].tool.call({"mark": "mark-one"}, None)
+        return output if isinstance(output, ToolOutput) else ToolOutput(output)
 
-    patch.setattr(direct, "run_batch", broken)
+    patch.setattr(session, "call_directly", broken)
 
 
 def _shown_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -110,7 +113,7 @@ def _faults_are_fine(patch: pytest.MonkeyPatch) -> None:
         decision, vote = ballot(hook, plugin, answer, may_respond=may_respond)
         return (None, Vote(plugin, "none")) if "failed" in getattr(decision, "tell_model", "") else (decision, vote)
 
-    patch.setattr(operations, "ballot", broken)
+    patch.setattr(pipeline, "ballot", broken)
 
 
 def _results_pass(when: Callable[[Any], bool]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -208,7 +211,7 @@ def _answers_told(patch: pytest.MonkeyPatch) -> None:
     def broken(*facts: Any) -> Any:
         return attrs.evolve(QuestionAnswered(*facts), fields=(ANSWERED,))
 
-    patch.setattr(nested_questions, "QuestionAnswered", broken)
+    patch.setattr(nested, "QuestionAnswered", broken)
 
 
 def _observers_matter(patch: pytest.MonkeyPatch) -> None:
@@ -217,7 +220,7 @@ def _observers_matter(patch: pytest.MonkeyPatch) -> None:
     def broken(self: Any, impl: Any, event: Any) -> None:
         impl.function(event)
 
-    patch.setattr(Observers, "_tell_inline", broken)
+    patch.setattr(Observers, "_call_inline", broken)
 
 
 BREAKS: Mapping[str, Break] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from fake_distributions import install
 from pluggent_hookspecs import PluginContext, hookimpl
-from pluggent_host.discovery import Discovery, discover
+from pluggent_host.plugins.discovery import Discovery, discover
 
 
 class Living:

@@ -19,11 +19,11 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Host
-from pluggent_host.discovery import Discovery
-from pluggent_host.people import Approver
+from pluggent_host.approvals.callbacks import Approver
+from pluggent_host.plugins.discovery import Discovery
 from pluggent_host.session import Session
 from pluggent_host.settings import HostSettings
-from pluggent_host.testing.fakes import Recorder, Reply, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, Reply, ScriptedModel, call
 
 T = TypeVar("T")
 NAMES = "abcdefghijklmnopqrstuvwxyz"

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from pluggent_hookspecs import ProviderError, ProviderErrorKind, ToolContext, ToolError, tool
 from pluggent_host import Limits, Session
-from pluggent_host.testing.fakes import Reply, call
+from pluggent_testing.fakes import Reply, call
 
 
 @tool(effects=())

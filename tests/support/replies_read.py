@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from odd_server import OddServer
 from pluggent_hookspecs import ModelRequest, ModelResponse, Provider, ProviderError, Reply
-from pluggent_provider_http.reading import ReplyReader
+from pluggent_provider_http.reply_reader import ReplyReader
 
 
 def read_all(reader: ReplyReader, *reads: bytes) -> list[Any]:

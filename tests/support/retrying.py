@@ -22,10 +22,10 @@ from pluggent_hookspecs import (
 from pluggent_host import Host
 from pluggent_host.session import Session
 from pluggent_host.settings import HostSettings
-from pluggent_host.testing.fakes import Recorder, Reply, ScriptedModel
 from pluggent_retry.clock import Clock
 from pluggent_retry.plugin import Retry
 from pluggent_retry.settings import BreakerSettings
+from pluggent_testing.fakes import Recorder, Reply, ScriptedModel
 
 Kind = ProviderErrorKind
 STARTED = 1_795_000_000.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pluggent_hookspecs import ToolContext, hookimpl, tool
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 
 SKIPPED = (
     "This call was not run: 'gate', a call before it in the same reply, {}, and what stands behind it runs"

@@ -9,8 +9,8 @@ from typing import Any
 from pluggent_hookspecs import Message
 from pluggent_hookspecs.messages import Role
 from pluggent_host import Host, Session
-from pluggent_host.testing.fakes import Reply, ScriptedModel
-from pluggent_host.toolbox import ToolChoice
+from pluggent_host.tools.selection import ToolChoice
+from pluggent_testing.fakes import Reply, ScriptedModel
 
 WAIT_S = 10.0
 """How long a test waits for an event that is sure to come."""

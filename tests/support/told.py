@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pluggent_hookspecs import Scope, TextShown
-from pluggent_host.calling import Caller
-from pluggent_host.chains import Impl
-from pluggent_host.observers import Observers
-from pluggent_host.threads import Threads
+from pluggent_host.common.threads import Threads
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.hooks.chains import Impl
+from pluggent_host.hooks.event_bus import Observers
 
 SCOPE = Scope("s", "t")
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import attrs
 import pytest
 from pluggent_hookspecs import Param
-from pluggent_host.arguments import ArgumentProblems
-from pluggent_host.functions import function_tool
+from pluggent_host.tools.arguments import ArgumentProblems
+from pluggent_host.tools.function_tool import function_tool
 
 
 class Unit(enum.StrEnum):

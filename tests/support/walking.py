@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from pluggent_cli.sessions.transcript_file import read
 from pluggent_hookspecs import (
     Ask,
     Deny,
@@ -25,9 +26,8 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_host import Limits, Session
 from pluggent_host.settings import HostSettings
-from pluggent_host.testing.fakes import Reply, ScriptedModel
-from pluggent_host.transcript import rebuild
-from pluggent_host.transcript_file import read
+from pluggent_host.transcript.entries import rebuild
+from pluggent_testing.fakes import Reply, ScriptedModel
 from talking import WAIT_S, assert_whole, hosting
 
 NAMES = ("act", "act_in_a_thread", "alone", "late", "delegate", "undeclared", "nobody")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pluggent_hookspecs import Secret
-from pluggent_host.testing.providers_wire import WireServer
+from pluggent_testing.providers_wire import WireServer
 
 
 def settings_for(server: WireServer) -> dict[str, Any]:

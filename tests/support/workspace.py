@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAZY = ("pluggent_hookspecs", "pluggent_host")
 """The packages whose ``__init__`` imports a name when it is first used."""
+FRONT_ENDS = {"pluggent-cli": {"pluggent-state-files"}, "pluggent-testing": {"pluggent-cli"}}
+"""The members that may import the host, each with what else of the workspace it may import besides the contract."""
 
 
 class Member(NamedTuple):
@@ -31,13 +33,18 @@ class Member(NamedTuple):
         return "pluggent_" + self.folder.name
 
     @property
+    def is_front_end(self) -> bool:
+        """Whether it is one of those that may import the host."""
+        return self.distribution in FRONT_ENDS
+
+    @property
     def is_plugin(self) -> bool:
-        return len(self.folder.parts) > 1 and "entry-points" in self.project
+        return len(self.folder.parts) > 1 and not self.is_front_end and "entry-points" in self.project
 
     @property
     def is_library(self) -> bool:
         """Whether plugins may be built on it: it stands among them and offers nothing by itself."""
-        return len(self.folder.parts) > 1 and not self.is_plugin
+        return len(self.folder.parts) > 1 and not self.is_front_end and not self.is_plugin
 
     @property
     def project(self) -> dict[str, Any]:
@@ -94,8 +101,9 @@ def _is_made(path: Path) -> bool:
 
 @cache
 def imports(file: Path) -> tuple[Import, ...]:
-    """Return what *file* imports, in the order of its lines."""
-    return tuple(_imports(ast.parse(file.read_text(encoding="utf-8")), "module"))
+    """Return what *file* imports, in the order of its lines. Raises SyntaxError as the oldest Python would."""
+    tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file), feature_version=(3, 11))
+    return tuple(_imports(tree, "module"))
 
 
 def _imports(node: ast.AST, depth: str) -> Iterator[Import]:

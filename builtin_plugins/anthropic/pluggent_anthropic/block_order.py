@@ -36,7 +36,7 @@ def arranged(
 ) -> list[Object] | None:
     """Return the blocks of *parts* and *calls* in the order of *layout*, None if it does not fit.
 
-    It does not where somebody changed the message since. Parts behind the last that it names
+    It does not if the message was changed since. Parts behind the last that it names
     are added at the end.
     """
     if not isinstance(layout, Sequence) or isinstance(layout, str):

@@ -28,7 +28,7 @@ from pluggent_hookspecs import (
     thaw,
 )
 
-from pluggent_anthropic.layout import arranged
+from pluggent_anthropic.block_order import arranged
 from pluggent_anthropic.media import Object, UnsendableError, media_block
 
 WIRE = "anthropic"
@@ -222,7 +222,7 @@ def _said(part: Part, role: Literal["user", "system", "tool"]) -> Iterator[Objec
             if vendor == WIRE:
                 yield _vendor(value)
         case Reasoning():
-            pass  # nobody but a model thinks in this API
+            pass  # in this API only models think
         case Image() | Audio() | File():
             if role == "system":
                 raise UnsendableError(f"a system message holds text only, not {type(part).__name__}")
@@ -254,7 +254,7 @@ def _input(arguments: str) -> bytes:
             return data
     except (msgspec.DecodeError, RecursionError):
         pass
-    # What the model wrote and nobody could read: it is told so by the result, and sees what it wrote.
+    # Invalid arguments of the model: the result reports that, and the model sees what it wrote.
     return encode({"_invalid": arguments.encode("utf-8", "replace").decode()})
 
 

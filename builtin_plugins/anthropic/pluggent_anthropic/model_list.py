@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from pluggent_hookspecs import ModelInfo
-from pluggent_provider_http.faults import Faults
 from pluggent_provider_http.payload import MalformedError, as_count, as_list, as_object, as_text, decode
+from pluggent_provider_http.server_errors import Faults
 
 PAGE = 1_000
 """Models of one page; the API's own limit."""
@@ -31,7 +31,7 @@ class Pages:
             page = as_object(decode(data), "the answer")
             models = [_model(entry) for entry in as_list(page.get("data"), "data")]
         except MalformedError as error:
-            problem = f"answered with what is no list of models: {error}: {self._faults.shown(data)}"
+            problem = f"answered with what is not a list of models: {error}: {self._faults.shown(data)}"
             raise self._faults.protocol(problem) from error
         self.models += models
         self._taken += 1

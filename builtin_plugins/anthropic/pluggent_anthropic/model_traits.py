@@ -24,7 +24,7 @@ def _positive(_: object, attribute: attrs.Attribute[int], value: int) -> None:
 class Model:
     """One kind of models.
 
-    ``max_tokens`` is asked for where nobody says how long a reply may be: the API wants a
+    ``max_tokens`` is sent if the request has no limit: the API wants a
     number. ``thinking``: ``adaptive`` models are told how hard to try and decide themselves,
     ``budget`` ones get a number of tokens, ``none`` cannot think. ``system_turns`` says that a
     system message may stand inside the conversation. ``binds_thinking`` says that the model
@@ -62,7 +62,7 @@ KNOWN: tuple[tuple[str, Model], ...] = (
 
 
 def model_of(name: str, own: Iterable[tuple[str, Model]] = ()) -> Model:
-    """Return what is known of the model *name*; nothing in particular of one that nobody listed.
+    """Return what is known of the model *name*; the defaults for an unlisted one.
 
     *own* entries come first. Patterns are those of file names.
 

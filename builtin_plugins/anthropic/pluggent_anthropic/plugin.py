@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 import attrs
-from pluggent_provider_http.servers import ServersPlugin
+from pluggent_provider_http.servers_plugin import ServersPlugin
 
 from pluggent_anthropic.settings import DEFAULT_BASE_URL, Server, Settings as AnthropicSettings
 
@@ -45,7 +45,7 @@ class Anthropic(ServersPlugin[Server]):
         url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_BASE_URL
 
         def provider(name: str, server: Server) -> Messages:
-            # Here and not above: only who asks a model needs the encoder.
+            # Imported here: only model calls need the encoder.
             from pluggent_anthropic.provider import Messages
 
             return Messages(name, server, client=client, transport=transport)

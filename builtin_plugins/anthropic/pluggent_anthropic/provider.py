@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from pluggent_hookspecs import ModelInfo, ModelRequest
 from pluggent_provider_http.credentials import hidden, read_key
-from pluggent_provider_http.faults import Faults
 from pluggent_provider_http.provider import Asked, HttpProvider
+from pluggent_provider_http.server_errors import Faults
 
-from pluggent_anthropic.listing import PAGE, Pages
+from pluggent_anthropic.model_list import PAGE, Pages
+from pluggent_anthropic.request import encode_request
 from pluggent_anthropic.settings import Server
 from pluggent_anthropic.stream import Events
-from pluggent_anthropic.wire import encode_request
 
 
 class Messages(HttpProvider[Server]):

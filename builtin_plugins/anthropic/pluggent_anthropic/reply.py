@@ -26,8 +26,8 @@ from pluggent_hookspecs import (
 )
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_list, as_object, as_text
 
+from pluggent_anthropic.block_order import Entry, needed
 from pluggent_anthropic.blocks import WIRE
-from pluggent_anthropic.layout import Entry, needed
 
 _REASONS = {
     "end_turn": FinishReason.STOP,

@@ -21,15 +21,15 @@ from pluggent_hookspecs import (
     ToolSpec,
     thaw,
 )
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.server_errors import Faults
 
 from pluggent_anthropic.blocks import WIRE, encode, with_fields
+from pluggent_anthropic.conversation import Conversation, conversation
 from pluggent_anthropic.media import Object, UnsendableError
-from pluggent_anthropic.models import Model, model_of
+from pluggent_anthropic.model_traits import Model, model_of
 from pluggent_anthropic.schema import output_schema
 from pluggent_anthropic.settings import Server
 from pluggent_anthropic.thinking import BINDING_BETA, thinking
-from pluggent_anthropic.turns import Conversation, conversation
 
 _TOOL = "pluggent_anthropic tool"
 _OWN = frozenset({"model", "messages", "system", "stream", "max_tokens"})
@@ -103,7 +103,7 @@ class _Writer:
         return rest, (*_add_extra(rest, parameters), *((BINDING_BETA,) if replayed else ()))
 
     def _may_mark(self, said: Conversation, offered: Sequence[ToolSpec], rest: Object) -> bool:
-        """Whether cache points are ours to set, and pay: a first question without tools comes back to nobody."""
+        """Whether to set cache points: a first request without tools would not be read from the cache again."""
         ours = self._server.cache != "off" and "cache_control" not in rest and not said.marks
         ours = ours and not any("cache_control" in _tool_extra(tool) for tool in offered)
         return ours and (bool(offered) or said.replied)

@@ -10,7 +10,7 @@ import attrs
 from pluggent_hookspecs import Secret
 from pluggent_provider_http.endpoint import Endpoint, check_header, check_headers, check_names, check_url
 
-from pluggent_anthropic.models import Model
+from pluggent_anthropic.model_traits import Model
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 

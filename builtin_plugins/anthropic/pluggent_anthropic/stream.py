@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 from pluggent_hookspecs import ModelRequest, TextDelta, UsageDelta
-from pluggent_provider_http.batches import Batch
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, decode
+from pluggent_provider_http.server_errors import Faults
 
 from pluggent_anthropic.reply import Blocks, Ending
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from pluggent_anthropic.media import UnsendableError
-from pluggent_anthropic.models import Model
+from pluggent_anthropic.model_traits import Model
 
 Object: TypeAlias = dict[str, Any]
 

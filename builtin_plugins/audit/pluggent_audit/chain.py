@@ -69,7 +69,7 @@ def hash_of(line: bytes, key: bytes | None) -> str:
 
 
 def read_line(line: bytes) -> Line | None:
-    """Return what stands in *line*, None if it is no record."""
+    """Return what stands in *line*, None if it is not a record."""
     try:
         made: Any = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

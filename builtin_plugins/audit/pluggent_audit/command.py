@@ -14,9 +14,9 @@ from typing import Any, TextIO, cast
 from pluggent_hookspecs import Command, ConfigError, ProvideEvent, hookimpl
 
 from pluggent_audit.chain import Head, Line, look, read_head, read_line
-from pluggent_audit.places import folder_of
+from pluggent_audit.file_access import folder_of
 from pluggent_audit.settings import AuditSettings
-from pluggent_audit.verifying import Problem, Report, compare, in_order, raw_lines, verify
+from pluggent_audit.verification import Problem, Report, compare, in_order, raw_lines, verify
 
 WHOLE = 0
 DAMAGED = 3

@@ -141,7 +141,7 @@ class Converter:
         return value
 
     def _argument(self, value: object, path: str, level: int) -> object:
-        # A path of that length is nothing that anybody has foreseen.
+        # A path of that length is not expected.
         if self._hides is not None and (len(path) > LONGEST_PATH or self._hides(path.lower())):
             return HIDDEN
         return self._shown(value, path, level + 1)
@@ -166,13 +166,13 @@ def _said(value: Message | ToolOutput) -> str:
 
 def _number(value: object) -> object:
     if isinstance(value, float):
-        return value if isfinite(value) else str(value)  # NaN and the infinities are no JSON
+        return value if isfinite(value) else str(value)  # NaN and the infinities are not JSON
     # Larger ones are read differently by different programs.
     return str(value) if isinstance(value, int) and abs(value) >= LARGEST else value
 
 
 def _encoded(text: str) -> bytes:
-    return text.encode(errors="backslashreplace")  # a lone surrogate is no UTF-8
+    return text.encode(errors="backslashreplace")  # a lone surrogate is not UTF-8
 
 
 def _hash(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Opens the files of a log so that nobody else reads or writes them. POSIX only."""
+"""Opens the files of a log with exclusive access for the user. POSIX only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from pluggent_hookspecs import ConfigError
+from pluggent_hookspecs import ConfigError, private_folder
 
 from pluggent_audit.settings import AuditSettings
 
@@ -33,9 +33,9 @@ def folder_of(settings: AuditSettings, environ: Mapping[str, str]) -> Path:
 
 
 def prepare(folder: Path) -> None:
-    """Make *folder* if need be. Raises ConfigError unless it is the user's own and nobody else's."""
+    """Make *folder* if need be. Raises ConfigError unless it belongs to the user alone."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         found = folder.lstat()
     except OSError as error:
         raise ConfigError(str(folder), [f"the audit cannot be kept there: {error.strerror}"]) from error
@@ -43,7 +43,7 @@ def prepare(folder: Path) -> None:
     if not stat.S_ISDIR(found.st_mode):
         problems.append("is a link or no folder; give the audit a folder of its own")
     elif found.st_uid != os.geteuid():
-        problems.append(f"belongs to user {found.st_uid}, not to {os.geteuid()}, who runs this")
+        problems.append(f"belongs to user {found.st_uid}, not to {os.geteuid()}, the current user")
     elif found.st_mode & 0o077:
         problems.append(f"others may enter it (mode {found.st_mode & 0o777:03o}); run: chmod 700 '{folder}'")
     if problems:
@@ -60,14 +60,14 @@ def opened(path: Path, flags: int) -> int:
     mine = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
     if not mine or found.st_mode & 0o077:
         os.close(fd)
-        raise ConfigError(str(path), ["is not a plain file of mode 0600 of the user who runs this; move it away"])
+        raise ConfigError(str(path), ["is not a regular file of mode 0600 of the current user; move it away"])
     return fd
 
 
 def claim(folder: Path, name: str, *, shared: bool) -> tuple[str, int]:
-    """Return the first log that nobody writes, and its head file, open and locked.
+    """Return the first log without a writer, and its head file, open and locked.
 
-    Raises ConfigError if somebody writes it and the log is not *shared*.
+    Raises ConfigError if it has a writer and the log is not *shared*.
     """
     for number in range(1, MOST_LOGS + 1):
         log = name if number == 1 else f"{name}-{number}"

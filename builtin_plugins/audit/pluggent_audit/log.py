@@ -26,7 +26,7 @@ from pluggent_audit.chain import (
     read_head,
     read_line,
 )
-from pluggent_audit.places import claim, opened, prepare
+from pluggent_audit.file_access import claim, opened, prepare
 from pluggent_audit.settings import AuditSettings, Fsync
 
 FORMAT = 1
@@ -140,7 +140,7 @@ class Log:
             self._mend()
         found = os.fstat(self._fd)
         if found.st_nlink != 1 or found.st_size != self._size:
-            raise OSError(f"{self.path} was removed or changed by somebody else; run: pluggent audit verify")
+            raise OSError(f"{self.path} was removed or changed by another process; run: pluggent audit verify")
 
     def _keep_head(self) -> None:
         os.pwrite(self._head_fd, self._head.encoded(), 0)
@@ -231,7 +231,7 @@ def _repaired(fd: int, path: Path, notes: dict[str, Any]) -> tuple[int, bytes]:
 def _last_record(path: Path, last: bytes) -> Line:
     line = read_line(last)
     if line is None:
-        problem = "its last line is no record; run pluggent audit verify, then move the files of this log away"
+        problem = "its last line is not a record; run pluggent audit verify, then move the files of this log away"
         raise ConfigError(str(path), [problem])
     return line
 

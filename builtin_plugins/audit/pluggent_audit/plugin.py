@@ -1,4 +1,4 @@
-"""What the host sees of this package: a sink, and a lifetime."""
+"""The plugin: a sink of records."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from pluggent_hookspecs import DecisionMade, Observation, PluginContext, PluginStateChanged, hookimpl
 
 from pluggent_audit.chain import Head
-from pluggent_audit.converting import Converter
+from pluggent_audit.event_json import Converter
+from pluggent_audit.file_access import folder_of
 from pluggent_audit.log import Log
-from pluggent_audit.places import folder_of
 from pluggent_audit.settings import AuditSettings
 
 

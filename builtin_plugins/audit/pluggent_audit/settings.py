@@ -45,14 +45,14 @@ def _bytes(_: object, field: attrs.Attribute[Any], value: int) -> None:
 
 def _name(_: object, field: attrs.Attribute[Any], value: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", value):
-        raise ValueError(f"{field.name}: {value!r} is no name of a log: up to 32 of a-z, 0-9 and _, a letter first")
+        raise ValueError(f"{field.name}: {value!r} is not a name of a log: up to 32 of a-z, 0-9 and _, a letter first")
 
 
 def _globs(_: object, field: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
     for glob in value:
         if type(glob) is not str or not 0 < len(glob) <= LONGEST_GLOB or glob.count("*") > MOST_STARS:
             raise ValueError(
-                f"{field.name}: {glob!r} is no path: up to {LONGEST_GLOB} characters, up to {MOST_STARS} *"
+                f"{field.name}: {glob!r} is not a path: up to {LONGEST_GLOB} characters, up to {MOST_STARS} *"
             )
 
 
@@ -88,4 +88,4 @@ class AuditSettings:
     secrets: tuple[Secret, ...] = attrs.field(default=(), converter=_several)
     """Their values are not kept anywhere; they are read when the log opens."""
     key: Secret | None = None
-    """With it the chain is HMAC-SHA256: who has not got it cannot make a chain that verifies."""
+    """With it the chain is HMAC-SHA256: without the key no valid chain can be made."""

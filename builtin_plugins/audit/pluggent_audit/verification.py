@@ -93,7 +93,7 @@ class _Check:
         for number, raw in enumerate(raw_lines(path), 1):
             place = (path.name, number)
             if not raw.endswith(b"\n"):
-                torn = "is not complete: whoever wrote it was killed, or it was cut; opening the log moves it aside"
+                torn = "is not complete: its writer was killed, or it was cut; opening the log moves it aside"
                 self._tell(place, torn)
                 continue
             self.lines += 1
@@ -176,7 +176,7 @@ class _Check:
             self._tell(place, f"tells that lines were missing or changed when the log was opened: {promised}")
 
     def _unreadable(self, place: Place) -> None:
-        self._tell(place, "was changed: it is no record")
+        self._tell(place, "was changed: it is not a record")
         if self.next:
             # It stands where the next number belongs: that one is not missing besides.
             self.end = Head(self.next, "")

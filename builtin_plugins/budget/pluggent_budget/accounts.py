@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 from pluggent_hookspecs import ReserveEvent, Scope
 
-from pluggent_budget.amounts import MOST, UNITS, WALL
+from pluggent_budget.amounts import MOST, UNITS, WALL, Amount
 from pluggent_budget.periods import Calendar
 from pluggent_budget.settings import DIMENSIONS, BudgetSettings, Limit
 
@@ -150,3 +150,20 @@ def lacking(caps: Caps, used: Sequence[int], held: Sequence[int], wanted: Sequen
         elif wanted[unit] and taken + wanted[unit] > cap:
             return unit
     return None
+
+
+class Standing(NamedTuple):
+    """What was used of an account, and what is held for calls that run (of time: how long they have run)."""
+
+    used: Amount = Amount()
+    held: Amount = Amount()
+
+
+@attrs.frozen
+class Shortage:
+    """An account has not enough of ``unit`` left for ``wanted``."""
+
+    account: Account
+    unit: int
+    wanted: int
+    standing: Standing

@@ -12,15 +12,12 @@ from typing import Any
 import attrs
 from pluggent_hookspecs import Command, ProvideEvent, hookimpl
 
-from pluggent_budget.accounts import Rule, rule_of
+from pluggent_budget.accounts import Rule, Standing, rule_of
 from pluggent_budget.amounts import UNITS, WALL
-from pluggent_budget.clock import Clock
-from pluggent_budget.ledger_file import standing_of
-from pluggent_budget.ledger_schema import connected, unusable
-from pluggent_budget.periods import Calendar
+from pluggent_budget.ledger_file import connected, standing_of, unusable
+from pluggent_budget.messages import SECTION, plain
+from pluggent_budget.periods import Calendar, Clock
 from pluggent_budget.settings import BudgetSettings
-from pluggent_budget.standing import Standing
-from pluggent_budget.wording import SECTION, plain
 
 _ALL = """SELECT key, ends_ms, tokens, nanos, tool_calls, model_calls, wall_ms,
     held_tokens, held_nanos, held_tool_calls, held_model_calls, open, began_ms FROM account ORDER BY key"""

@@ -1,30 +1,33 @@
 """The ledger of several processes: one SQLite file, one connection, one thread at a time.
 
-Everything happens in ``transaction``: the lock is taken first (BEGIN IMMEDIATE), so what was
-read still holds when it is written. In WAL mode a commit is handed to the operating system:
-it survives the end of the process at any point, not a loss of power.
+The file is created if it is absent, and refused if it is not safe or not a ledger. Everything
+happens in ``transaction``: the lock is taken first (BEGIN IMMEDIATE), so what was read still holds
+when it is written. In WAL mode a commit is handed to the operating system: it survives the end of
+the process at any point, not a loss of power.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
+import stat
+import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import attrs
+from pluggent_hookspecs import ConfigError, private_folder
 
-from pluggent_budget.accounts import Account, lacking
+from pluggent_budget.accounts import Account, Shortage, Standing, lacking
 from pluggent_budget.amounts import WALL, Amount
-from pluggent_budget.ledger_schema import connected, unusable
 from pluggent_budget.owners import Owner
-from pluggent_budget.standing import Shortage, Standing
 
 LOOK_S = 1.0
-"""How often a shortage looks for dead processes again; without one nobody is in a hurry."""
+"""How often a shortage looks for dead processes again; without a shortage there is no need."""
 KEEP_LOST_S = 7 * 86400.0
-"""How long a lost reservation is remembered: whoever settles it later corrects what was booked."""
+"""How long a lost reservation is remembered: a late settlement corrects what was booked."""
 KEEP_ACCOUNTS_S = 400 * 86400.0
 """How long days and months that are over stay in the file. Long: a clock that is put forward deletes too."""
 OPEN, BOOKED, RELEASED = range(3)
@@ -156,7 +159,7 @@ class LedgerFile:
             self._connection.execute(_USE, (*used, id))
 
     def lose(self, reservation: int) -> None:
-        """Nobody will settle this: book or release what was held, and remember it for a while."""
+        """Book or release a lost reservation, and remember it for a while."""
         row = self._connection.execute(_RESERVED, (reservation,)).fetchone()
         if row is None or row[0] != OPEN:
             return
@@ -229,3 +232,136 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+APPLICATION = 0x70624744
+"""What stands in the head of our files (PRAGMA application_id)."""
+VERSION = 1
+_SCHEMA = """
+CREATE TABLE account (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, ends_ms INTEGER,
+    tokens INTEGER NOT NULL DEFAULT 0, nanos INTEGER NOT NULL DEFAULT 0, tool_calls INTEGER NOT NULL DEFAULT 0,
+    model_calls INTEGER NOT NULL DEFAULT 0, wall_ms INTEGER NOT NULL DEFAULT 0,
+    held_tokens INTEGER NOT NULL DEFAULT 0, held_nanos INTEGER NOT NULL DEFAULT 0,
+    held_tool_calls INTEGER NOT NULL DEFAULT 0, held_model_calls INTEGER NOT NULL DEFAULT 0,
+    open INTEGER NOT NULL DEFAULT 0, began_ms INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE owner (id TEXT PRIMARY KEY, pid INTEGER NOT NULL, started TEXT NOT NULL, place TEXT NOT NULL);
+CREATE TABLE reservation (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, accounts TEXT NOT NULL,
+    tokens INTEGER NOT NULL, nanos INTEGER NOT NULL, tool_calls INTEGER NOT NULL, model_calls INTEGER NOT NULL,
+    began_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, state INTEGER NOT NULL DEFAULT 0
+);
+"""
+
+
+def connected(path: Path, busy_s: float, *, create: bool = True) -> sqlite3.Connection:
+    """Return a connection to the ledger at *path*. Raises ConfigError with what to do."""
+    there = _check_place(path, create=create)
+    try:
+        if not there:
+            _make_file(path)
+        connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None)
+    except (sqlite3.Error, OSError) as error:
+        raise unusable(path, error) from error
+    try:
+        _prepare(connection, path, busy_s)
+    except (sqlite3.Error, OSError) as error:
+        connection.close()
+        raise unusable(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, busy_s: float) -> None:
+    application, version = _marks(connection)
+    if (application, version) != (APPLICATION, VERSION):
+        connection.execute("BEGIN IMMEDIATE")
+        _make(connection, path)
+        connection.execute("COMMIT")
+    _use_wal(connection, busy_s)
+    # What is committed is with the operating system; only a loss of power can take the last commits.
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _marks(connection: sqlite3.Connection) -> tuple[int, int]:
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return application, version
+
+
+def _make(connection: sqlite3.Connection, path: Path) -> None:
+    """Create the tables unless another process just did; refuse another kind of database."""
+    application, version = _marks(connection)
+    if application == APPLICATION and version == VERSION:
+        return
+    if application == APPLICATION:
+        advice = "update pluggent-budget, or name another path" if version > VERSION else "name another path"
+        raise ConfigError(
+            str(path), [f"is a ledger of version {version}, and this one writes version {VERSION}: {advice}"]
+        )
+    if application or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise ConfigError(str(path), ["is the SQLite file of another program: name another path"])
+    for statement in _SCHEMA.split(";"):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _use_wal(connection: sqlite3.Connection, busy_s: float) -> None:
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        return
+    # SQLite does not wait for a lock here by itself when two programs change the mode at once.
+    until = time.monotonic() + busy_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return  # a file system that cannot do it keeps the old mode, slower and just as right
+        except sqlite3.OperationalError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.01)
+
+
+# ---- the place ---------------------------------------------------------------------------
+
+
+def _check_place(path: Path, *, create: bool) -> bool:
+    """Check that no other user can replace the file; return whether it exists.
+
+    It is looked at and never opened here: closing a file gives up every lock that this process has on it.
+    """
+    folder = path.parent
+    try:
+        if create:
+            private_folder(folder)
+        if folder.stat().st_mode & stat.S_IWOTH:
+            raise ConfigError(str(path), [f"all users may write to {folder}: put the ledger into a folder of your own"])
+        mode = path.stat().st_mode
+    except FileNotFoundError as error:
+        if create:
+            return False
+        raise ConfigError(str(path), ["there is no ledger yet: it is made when a host with limits opens"]) from error
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be used as the ledger: {error.strerror or error}"]) from error
+    if not stat.S_ISREG(mode):
+        raise ConfigError(str(path), ["is not a regular file: name another path"])
+    if mode & stat.S_IWOTH:
+        raise ConfigError(str(path), [f"all users may write to it: chmod o-w {path}"])
+    return True
+
+
+def _make_file(path: Path) -> None:
+    """Make an empty ledger for this user alone: SQLite would make it, and what lies beside it, with the umask's mode.
+
+    A file that another process just created is not opened here, so that no lock on it is released.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def unusable(path: Path, error: Exception) -> ConfigError:
+    """Return the error of a file in which nothing can be booked."""
+    return ConfigError(str(path), [f"cannot be used as the ledger: {error}. Mend or move it, or name another path"])

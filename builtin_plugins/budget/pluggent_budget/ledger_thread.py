@@ -1,7 +1,7 @@
-"""Where hooks hand in what is to be done in the ledger file: a thread of its own, which does it.
+"""A thread that executes the operations of hooks on the ledger file.
 
-What waits is done in one transaction. A reservation that nobody waits for any more is undone,
-and a settlement is kept until it could be written.
+Queued operations share one transaction. A reservation whose caller was cancelled is undone, and a
+settlement is kept until it has been written.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
-from pluggent_budget.accounts import Account
+from pluggent_budget.accounts import Account, Shortage, Standing
 from pluggent_budget.amounts import Amount
 from pluggent_budget.ledger_file import LedgerFile, LedgerMovedError
-from pluggent_budget.standing import Shortage, Standing
 
 log = logging.getLogger("pluggent.budget")
 
 T = TypeVar("T")
 MOST_AT_ONCE = 256
-"""How much is done in one transaction, so that no other process waits for long."""
+"""Operations in one transaction, so that no other process waits for long."""
 LEAVE_S = 4.0
 """How long closing waits for the thread; the host gives a plugin 5 s."""
 
@@ -39,13 +38,13 @@ class LedgerError(Exception):
 
 @attrs.frozen(eq=False)
 class _Job:
-    """``future`` waits for what ``work`` returns; ``undo`` makes of that what is done if it no longer waits."""
+    """``future`` gets the result of ``work``; ``undo`` returns what reverts it if ``future`` is cancelled."""
 
     work: Work[Any]
     future: asyncio.Future[Any] | None = None
     undo: Callable[[Any], Work[None]] | None = None
     keep: bool = False
-    """Whether it has to be done in any case, however late."""
+    """Whether it must be executed even if late."""
 
     @property
     def unwanted(self) -> bool:
@@ -53,7 +52,7 @@ class _Job:
 
 
 def _released(answer: int | Shortage) -> Work[None]:
-    """Return what gives back a reservation that nobody has received: the call was not made."""
+    """Return the operation that releases a reservation whose caller was cancelled: the call was not made."""
     if isinstance(answer, Shortage):
         return lambda _: None
     return lambda file: file.settle(answer, Amount())
@@ -65,8 +64,8 @@ class _Result(NamedTuple):
     error: BaseException | None = None
 
 
-class Desk:
-    """The ledger file at the other end of a queue. Opened and closed once."""
+class LedgerThread:
+    """The ledger file behind a queue. Opened and closed once."""
 
     def __init__(self, open_file: Callable[[], LedgerFile]) -> None:
         self._open_file = open_file
@@ -88,7 +87,7 @@ class Desk:
             raise
 
     async def close(self) -> None:
-        """Do what is waiting, close the file and end the thread. Safe twice."""
+        """Execute the queue, close the file and end the thread. Idempotent."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -104,7 +103,7 @@ class Desk:
     async def reserve(self, accounts: Sequence[Account], amount: Amount) -> int | Shortage:
         """Hold *amount*, and return the number of the reservation or what there is too little of.
 
-        Whoever is cancelled while waiting holds nothing. Raises LedgerError.
+        A cancelled caller holds nothing. Raises LedgerError.
         """
         future = self._put(_Job(lambda file: file.reserve(accounts, amount), self._waiter(), _released))
         try:
@@ -116,7 +115,7 @@ class Desk:
         return answer
 
     def settle(self, reservation: int, spent: Amount) -> asyncio.Future[None]:
-        """Put what was *spent* in the place of what was held, even if nobody waits for it."""
+        """Replace what was held by what was *spent*, even if the caller is cancelled."""
         return self._put(_Job(lambda file: file.settle(reservation, spent), self._waiter(), keep=True))
 
     async def standings(self, accounts: Sequence[Account]) -> list[Standing]:
@@ -129,7 +128,7 @@ class Desk:
 
     def _waiter(self) -> asyncio.Future[Any]:
         if self._thread is None:
-            raise LedgerError("the ledger is not open: the plugin is asked outside the life of its host")
+            raise LedgerError("the ledger is not open: the plugin is used outside the lifetime of its host")
         if self._pid != os.getpid():
             raise LedgerError("the ledger was opened before this process was forked off: open the host after the fork")
         return asyncio.get_running_loop().create_future()
@@ -145,7 +144,7 @@ class Desk:
         job = _Job(lambda _: None, opened)
         try:
             ledger = self._open_file()
-        except BaseException as error:  # noqa: BLE001 (it belongs to whoever opens)
+        except BaseException as error:  # noqa: BLE001 (it is raised in ``open``)
             self._deliver([_Result(job, error=error)])
             return
         self._deliver([_Result(job)])
@@ -204,12 +203,12 @@ class Desk:
         for loop, mine in by_loop.items():
             try:
                 loop.call_soon_threadsafe(self._settle, mine)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed
                 for result in mine:
                     self._undo(result)
 
     def _settle(self, results: Sequence[_Result]) -> None:
-        """In the loop of those who wait: give them what they wait for."""
+        """Set the results; runs in the loop of the callers."""
         for result in results:
             future = result.job.future
             assert future is not None

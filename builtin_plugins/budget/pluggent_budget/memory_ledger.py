@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from pluggent_budget.accounts import Account, Key, lacking
+from pluggent_budget.accounts import Account, Key, Shortage, Standing, lacking
 from pluggent_budget.amounts import WALL, Amount
-from pluggent_budget.standing import Shortage, Standing
 
 MOST_ACCOUNTS = 100_000
 """Beyond this the oldest accounts that hold no reservation are forgotten."""
@@ -73,7 +72,7 @@ class MemoryLedger:
         return Reservation(found, amount, now_ms)
 
     def settle(self, reservation: Reservation, spent: Amount) -> None:
-        """Put what was *spent* in the place of what was held or booked. For each reservation once."""
+        """Replace what was held or booked by what was *spent*. Once for each reservation."""
         with self._lock:
             if reservation.booked is None:
                 self._use(reservation, spent)
@@ -83,7 +82,7 @@ class MemoryLedger:
                         sums.used[unit] += spent[unit] - reservation.booked[unit]
 
     def lose(self, reservation: Reservation, *, book: bool) -> None:
-        """Nobody seems to settle this: book what was held, or release it. A later settlement corrects that."""
+        """Book or release a reservation without a settlement. A late settlement corrects that."""
         with self._lock:
             if reservation.booked is None:
                 reservation.booked = reservation.amount if book else Amount()

@@ -1,14 +1,13 @@
-"""What people and models read: why something was refused, and that a limit is near. Pure."""
+"""Messages for people and models: refusals, and warnings near a limit. Pure."""
 
 from __future__ import annotations
 
 from pluggent_hookspecs import Deny, ReserveEvent
 
-from pluggent_budget.accounts import Account
+from pluggent_budget.accounts import Account, Shortage, Standing
 from pluggent_budget.amounts import UNITS, WALL
 from pluggent_budget.periods import Calendar
 from pluggent_budget.settings import DIMENSIONS
-from pluggent_budget.standing import Shortage, Standing
 
 SECTION = "[plugins.pluggent-budget]"
 NOTE = "Note of the host, not of the person:"
@@ -18,7 +17,7 @@ SHOWN = 80
 
 
 def no_price(event: ReserveEvent, account: Account) -> Deny:
-    """Return the refusal of a model that nobody knows the price of."""
+    """Return the refusal of a model with an unknown price."""
     return Deny(
         "This was not done: the budget is in money, and the price of this model is not known.",
         tell_user=(
@@ -91,7 +90,7 @@ def _resets(account: Account, calendar: Calendar) -> str:
 
 
 def _of_whom(account: Account) -> str:
-    """Return whose account it is, as far as a person who sees one session does not know it."""
+    """Return the dimensions of the account besides turn and session."""
     named = [name for name in DIMENSIONS if name in account.rule.limit.per and name not in ("turn", "session")]
     if not named:
         return ""

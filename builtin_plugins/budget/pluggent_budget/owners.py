@@ -1,4 +1,4 @@
-"""Who made a reservation, and whether that process is still there."""
+"""The process that made a reservation, and whether it is still alive."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Owner:
         except ProcessLookupError:
             return True
         except OSError:
-            pass  # it is there, and somebody else's
+            pass  # it exists, and belongs to another user
         return False
 
 
 def _state(pid: int) -> tuple[str, str]:
-    """Return the state of a process and when it began; empty texts if it is gone or nobody says."""
+    """Return the state of a process and when it began; empty texts if it has ended or the system does not tell."""
     try:
         # The name of the program, in brackets, may hold anything, brackets and spaces too.
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()

@@ -1,10 +1,14 @@
-"""Days and months of a time zone: what a moment's is called, and when it ends. Pure."""
+"""Time: the clock of the plugin, and the days and months of a time zone."""
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time as time_of_day, timedelta, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
+
+import attrs
 
 
 class Period(NamedTuple):
@@ -65,4 +69,12 @@ class Calendar:
 
     def _midnight(self, day: date) -> float:
         # Where the clocks skip midnight, this is the moment at which they do.
-        return datetime.combine(day, time(), self._tz).timestamp()
+        return datetime.combine(day, time_of_day(), self._tz).timestamp()
+
+
+@attrs.frozen(eq=False)
+class Clock:
+    """``now`` returns seconds since 1970, ``monotonic`` seconds that never go back."""
+
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic

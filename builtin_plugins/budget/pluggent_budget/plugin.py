@@ -1,4 +1,4 @@
-"""What the host sees of this package: a ledger, a lifetime, and a note to the model."""
+"""The plugin: reserves and settles, and adds a note for the model near a limit."""
 
 from __future__ import annotations
 
@@ -19,19 +19,17 @@ from pluggent_hookspecs import (
     hookimpl,
 )
 
-from pluggent_budget.accounts import Account, Facts, Rule, rule_of
+from pluggent_budget.accounts import Account, Facts, Rule, Shortage, Standing, rule_of
 from pluggent_budget.amounts import Amount
-from pluggent_budget.clock import Clock
-from pluggent_budget.costing import Estimate, expected, price_of, spent
-from pluggent_budget.desk import Desk, LedgerError
-from pluggent_budget.held import Held, Pending
+from pluggent_budget.costs import Estimate, expected, price_of, spent
 from pluggent_budget.ledger_file import FileRules, LedgerFile
-from pluggent_budget.memory import MemoryLedger, Reservation
-from pluggent_budget.periods import Calendar
+from pluggent_budget.ledger_thread import LedgerError, LedgerThread
+from pluggent_budget.memory_ledger import MemoryLedger, Reservation
+from pluggent_budget.messages import NOTE, no_ledger, no_price, too_little, warning
+from pluggent_budget.periods import Calendar, Clock
 from pluggent_budget.prices import Price, Prices, read_prices, shipped
+from pluggent_budget.reservations import HeldReservation, PendingReservations
 from pluggent_budget.settings import BudgetSettings
-from pluggent_budget.standing import Shortage, Standing
-from pluggent_budget.wording import NOTE, no_ledger, no_price, too_little, warning
 
 log = logging.getLogger("pluggent.budget")
 
@@ -48,25 +46,25 @@ class Budget:
         self._rules = tuple(rule_of(limit, settings) for limit in settings.limits)
         self._prices = _prices(settings, self._rules)
         self._memory = MemoryLedger(clock.monotonic)
-        self._pending = Pending(settings.expires_s)
-        self._desk: Desk | None = None
+        self._pending = PendingReservations(settings.expires_s)
+        self._ledger_thread: LedgerThread | None = None
         if any(rule.in_file for rule in self._rules):
             rules = FileRules(busy_s=settings.busy_s, expires_s=settings.expires_s, book_lost=settings.lost == "booked")
             file = settings.file
             assert file is not None
-            self._desk = Desk(lambda: LedgerFile(file, clock.now, rules))
+            self._ledger_thread = LedgerThread(lambda: LedgerFile(file, clock.now, rules))
 
     @asynccontextmanager
     async def open(self, context: PluginContext) -> AsyncGenerator[None]:
         """Open the file of the ledger, if a limit needs one. Raises ConfigError if it cannot be used."""
-        if self._desk is None:
+        if self._ledger_thread is None:
             yield
             return
-        await self._desk.open()
+        await self._ledger_thread.open()
         try:
             yield
         finally:
-            await self._desk.close()
+            await self._ledger_thread.close()
 
     # ---- the ledger ----------------------------------------------------------------------
 
@@ -85,22 +83,22 @@ class Budget:
                 if account.rule.has_money:
                     return no_price(event, account)
         estimate = expected(event, price, self._settings)
-        if self._desk is not None:
+        if self._ledger_thread is not None:
             in_file = [account for account in accounts if account.rule.in_file]
             if in_file:
-                return self._reserve_in_file(self._desk, accounts, in_file, estimate)
+                return self._reserve_in_file(self._ledger_thread, accounts, in_file, estimate)
         held = self._reserve_in_memory(accounts, estimate)
         return too_little(held, self._calendar) if isinstance(held, Shortage) else self._held(estimate, held)
 
     async def _reserve_in_file(
-        self, desk: Desk, accounts: Sequence[Account], in_file: Sequence[Account], estimate: Estimate
+        self, ledger_thread: LedgerThread, accounts: Sequence[Account], in_file: Sequence[Account], estimate: Estimate
     ) -> Deny | int:
         held = self._reserve_in_memory([one for one in accounts if not one.rule.in_file], estimate)
         if isinstance(held, Shortage):
             return too_little(held, self._calendar)
         answer: int | Shortage | LedgerError | None = None
         try:
-            answer = await desk.reserve(in_file, estimate.amount)
+            answer = await ledger_thread.reserve(in_file, estimate.amount)
         except LedgerError as error:
             answer = error
         finally:
@@ -123,7 +121,7 @@ class Budget:
         return held
 
     def _held(self, estimate: Estimate, in_memory: Reservation, in_file: int | None = None) -> int:
-        return self._pending.add(Held(estimate, in_memory, in_file, self._clock.monotonic()))
+        return self._pending.add(HeldReservation(estimate, in_memory, in_file, self._clock.monotonic()))
 
     @hookimpl
     def settle(self, event: SettleEvent) -> Usage | Awaitable[Usage | None] | None:
@@ -134,13 +132,13 @@ class Budget:
         amount = spent(event, held.estimate, self._settings)
         self._memory.settle(held.in_memory, amount)
         price = price_of(event, held.estimate)
-        if held.in_file is None or self._desk is None:
+        if held.in_file is None or self._ledger_thread is None:
             return price
-        # Handed in now and not when somebody awaits: whoever settles may be cancelled.
-        return _when_written(self._desk.settle(held.in_file, amount), price)
+        # Queued now and not when awaited: the caller may be cancelled.
+        return _when_written(self._ledger_thread.settle(held.in_file, amount), price)
 
     def _lose_expired(self) -> bool:
-        """Give up what nobody has settled for very long; return whether there was anything."""
+        """Lose the reservations that expired without a settlement; return whether there were any."""
         expired = self._pending.expired(self._clock.monotonic())
         for held in expired:
             self._memory.lose(held.in_memory, book=self._settings.lost == "booked")
@@ -177,11 +175,11 @@ class Budget:
     async def _warned_from_file(
         self, before: ModelRequest, request: ModelRequest, accounts: Sequence[Account], in_file: Sequence[Account]
     ) -> ModelRequest | None:
-        assert self._desk is not None
+        assert self._ledger_thread is not None
         in_memory = [account for account in accounts if not account.rule.in_file]
         standings = self._memory.standings(in_memory)
         try:
-            standings += await self._desk.standings(in_file)
+            standings += await self._ledger_thread.standings(in_file)
         except LedgerError as error:
             # A note is no reason to stop; whether the call may be made is for reserve to say.
             log.warning("no note about the budget: %s", error)

@@ -78,7 +78,7 @@ class Limit:
     def _problems(self) -> Iterator[str]:
         for name in self.per:
             if name not in DIMENSIONS:
-                yield f"per: {name!r} is no dimension{_nearest(name)}"
+                yield f"per: {name!r} is not a dimension{_nearest(name)}"
         for name, pattern in self.where.items():
             if name not in DIMENSIONS or name in PERIODS:
                 yield f"where: {name!r} is nothing to narrow by{_nearest(name)}"
@@ -136,7 +136,7 @@ def _to_prices(value: Iterable[Price]) -> tuple[Price, ...]:
 
 @attrs.frozen(kw_only=True)
 class BudgetSettings:
-    """The limits, where the ledger is, and what counts when nobody knows.
+    """The limits, where the ledger is, and what counts if a figure is unknown.
 
     >>> BudgetSettings(limits=(Limit(per=("turn",), tool_calls=20),)).default_output_tokens
     4096
@@ -168,7 +168,7 @@ class BudgetSettings:
     busy_s: float = 2.0
     """How long one wait for the file of the ledger may take."""
     expires_s: float = 3600.0
-    """After so long a reservation that nobody settled counts as lost."""
+    """After this time an unsettled reservation counts as lost."""
 
     def __attrs_post_init__(self) -> None:
         _raise(self._problems())
@@ -240,7 +240,7 @@ def _about(limit: Limit) -> str:
 def _home(path: str) -> Path:
     try:
         return Path(path).expanduser()
-    except RuntimeError:  # nobody has this home
+    except RuntimeError:  # the user has no home
         return Path(path)
 
 

@@ -1,4 +1,4 @@
-"""``python -m pluggent_host.cli`` is the command ``pluggent``."""
+"""``python -m pluggent_cli`` is the command ``pluggent``."""
 
 import sys
 
@@ -6,7 +6,7 @@ if not sys.flags.safe_path:
     # Python has put the working directory first: a folder there must not stand in for a plugin.
     del sys.path[0]
 
-from pluggent_host.cli.main import main
+from pluggent_cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,6 +1,6 @@
 """What the host does for a command of a plugin: tools listed and called, under all policies.
 
-Whoever asked for a call may approve it only where the operator granted that to the plugin.
+The requester of a call may approve it only where the operator granted that to the plugin.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from pluggent_hookspecs.messages import Text
 from pluggent_hookspecs.observations import DecisionMade, ToolFinished, ToolLogged, ToolProgressed
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
-
-from pluggent_host.calling import said
+from pluggent_host.approvals.standing import may_approve
+from pluggent_host.common.running import said
+from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.host import Host
-from pluggent_host.nearest import nearest
-from pluggent_host.nested import FILTERS
+from pluggent_host.inspection import FILTERS
 from pluggent_host.session import Session
-from pluggent_host.standing import may_approve
 
 log = logging.getLogger("pluggent.host")
 
@@ -36,13 +35,16 @@ T = TypeVar("T")
 LOOK_S = 1.0
 """How often tools are looked at for changes."""
 MOST_IDLE = 64
-"""Sessions that are kept for further calls, of all who call; the one that nobody has used for longest is closed."""
+"""Sessions that are kept for further calls, of all callers; the least recently used one is closed."""
 HOW_TO_APPROVE = (
-    "Whoever runs this host can let it run unasked, in the settings: under [effects], what '{}' really does, if it"
+    "The operator of this host can let it run unasked, in the settings: under [effects], what '{}' really does, if it"
     ' only reads; or a rule of a policy in [grants] may_allow. Or be asked each time: on_ask = "console", in the'
     " foreground of a terminal."
 )
-HOW_TO_BE_ASKED = ' Or whoever asked for it may be asked: [grants] approvers = ["{}"].'
+HOW_TO_BE_ASKED = ' Or the requester may be asked: [grants] approvers = ["{}"].'
+
+OWN_ORIGIN = "cli"
+"""The origin of calls that the person who typed the command asks for."""
 
 _Key: TypeAlias = tuple[tuple[str, ...], str, str]
 
@@ -94,8 +96,12 @@ class LentHost:
         """Return on whose behalf everything in that session happens, below a tool too; empty if it is none of these."""
         return self._origins.get(session_id, "")
 
+    def is_own(self, session_id: str) -> bool:
+        """Say whether the person who typed the command asks for what happens in that session."""
+        return self.origin_of(session_id) == OWN_ORIGIN
+
     async def approve(self, event: ApprovalEvent) -> Approval | None:
-        """Ask whoever asked for the call in that session; None if there is none, who may not, or says nothing."""
+        """Ask the requester of the call in that session; None if there is none, who may not, or says nothing."""
         if not may_approve(event.approvers, self._borrower.plugin):
             return None
         answer = await self._asked(event.scope, lambda requester: requester.approve(event))
@@ -106,9 +112,9 @@ class LentHost:
         return Approval(given.agreed, reason=given.reason, by=self._borrower.plugin)
 
     async def answer(self, event: QuestionEvent) -> Elicited | None:
-        """Ask whoever asked for the call in that session for data; None as in approve().
+        """Ask the requester of the call in that session for data; None as in approve().
 
-        While results or outputs are filtered nobody is asked: the question would go past the filter.
+        While results or outputs are filtered no question is asked: it would go past the filter.
         """
         if self._host is None or any(self._host.chains[hook] for hook in FILTERS):
             return None
@@ -123,7 +129,7 @@ class LentHost:
                 return await ask(requester)
         except TimeoutError:
             return None
-        except Exception as error:  # noqa: BLE001 (a plugin's own; somebody else may still be there)
+        except Exception as error:  # noqa: BLE001 (a plugin's own; another approver may still be there)
             log.warning("plugin '%s' could not ask who asked for a call: %s", self._borrower.plugin, said(error))
             return None
 
@@ -195,7 +201,9 @@ class LentHost:
         if session is None:
             choices, origin, principal = key
             host = await self._opened()
-            session = await host.session(tools=choices, origin=origin, principal=principal)
+            # Another name, or another origin, is what the other end of a wire says.
+            claimed = bool(principal) or origin != OWN_ORIGIN
+            session = await host.session(tools=choices, origin=origin, principal=principal, claimed=claimed)
             self._origins[session.id] = origin
         try:
             yield session
@@ -233,7 +241,7 @@ class _Followed:
         self._on_log = on_log
         self.outcome: ToolErrorKind | None = None
         self.unanswered = False
-        """Whether an ask that nobody answered is the last word about it."""
+        """Whether an ask without an answer is final."""
 
     async def call(self, session: Session, name: str, arguments: Mapping[str, Json], origin: str) -> ToolOutput:
         """Make the call, and return what came of it."""
@@ -257,7 +265,8 @@ class _Followed:
             case ToolLogged(scope=scope) if self._on_log is not None and not scope.parent_id:
                 self._on_log(event)
             case ToolFinished(scope=scope) if not scope.parent_id:
-                self.outcome = ToolErrorKind(event.outcome) if event.outcome else None
+                outcome = event.outcome or (ToolErrorKind.WITHHELD if event.withheld else "")
+                self.outcome = ToolErrorKind(outcome) if outcome else None
             case _:
                 """What happens below the call is the call's own matter."""
 
@@ -267,7 +276,7 @@ def _own_name(session: Session, capability: str) -> str | None:
 
 
 def _unknown(name: str, known: Iterable[str]) -> ConfigError:
-    return ConfigError("tools", [f"there is no tool {name!r}{nearest(name, known)}"])
+    return ConfigError("tools", [f"there is no tool {name!r}{did_you_mean(name, known)}"])
 
 
 def _with(output: ToolOutput, more: str) -> ToolOutput:

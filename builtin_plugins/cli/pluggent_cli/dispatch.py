@@ -8,40 +8,47 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
-
-from pluggent_host.cli import exits
-from pluggent_host.cli.announced import announced
-from pluggent_host.cli.output import Console, console_for, harmless
-from pluggent_host.cli.parsing import PROGRAM, full_stop, root_parser, split
-from pluggent_host.cli.table import COMMANDS, NAMES
-from pluggent_host.nearest import nearest
+from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.version import VERSION
+
+from pluggent_cli import exits
+from pluggent_cli.installed_plugins import announced
+from pluggent_cli.parsing import PROGRAM, full_stop, root_parser, split
+from pluggent_cli.table import COMMANDS, NAMES
+from pluggent_cli.terminal.console import Console, console_for, escape_controls
 
 
 def dispatch(arguments: Sequence[str]) -> int:
     """Run the command that *arguments* name. Every error ends here, as a message and an exit code."""
-    _tolerate_encodings()
     console = Console(json="--json" in arguments)
     try:
-        code = _command(arguments)
+        _tolerate_encodings()
+        code = _code(arguments)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
-    except SystemExit as ending:  # argparse ends so after --help
-        return ending.code if isinstance(ending.code, int) else exits.OK
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the last frame: a traceback helps nobody here)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the last frame: a traceback does not help here)
         if isinstance(error, BrokenPipeError):
-            return _nobody_reads()
+            return _output_closed()
         if _wants_traceback(arguments):
             import traceback  # for those who asked for it
 
             traceback.print_exc()
         with contextlib.suppress(BrokenPipeError):
-            return _reported(error, console)
-        return _nobody_reads()
+            code = _reported(error, console)
+            _drop_unwritable()
+            return code
+        return _output_closed()
+
+
+def _code(arguments: Sequence[str]) -> int:
+    try:
+        return _command(arguments)
+    except SystemExit as ending:  # argparse ends so after --help
+        return ending.code if isinstance(ending.code, int) else exits.OK
 
 
 def _command(arguments: Sequence[str]) -> int:
@@ -60,7 +67,7 @@ def _command(arguments: Sequence[str]) -> int:
     if name not in others:
         raise _unknown(name, others)
     # Here and not above: pluggy and what is behind it are for those who type a plugin's command.
-    from pluggent_host.cli.plugged import run
+    from pluggent_cli.plugin_commands import run
 
     return run(name, leading, rest)
 
@@ -80,7 +87,7 @@ def _nothing_typed(leading: list[str]) -> int:
 
 def _unknown(name: str, others: Sequence[str]) -> ConfigError:
     known = [*NAMES, *others]
-    meant = nearest(name, known)
+    meant = did_you_mean(name, known)
     if " " in name and not meant:
         meant = f'; to say it to a model: {PROGRAM} run "{name}"'
     return ConfigError(PROGRAM, [f"there is no command {name!r}{full_stop(meant)} See {PROGRAM} --help"])
@@ -94,9 +101,9 @@ def _reported(error: BaseException, console: Console) -> int:
     if console.json:
         console.document({"error": {"kind": type(error).__name__, "message": text, **_facts(error)}, "exit_code": code})
     if not isinstance(error, exits.Interrupted):  # the command has said so, and how to go on
-        console.error(f"{console.err_ink('red', 'error:')} {harmless(text)}")
+        console.error(f"{console.err_ink('red', 'error:')} {escape_controls(text)}")
     for hint in getattr(error, "__notes__", ()):
-        console.error(f"  {harmless(str(hint))}")
+        console.error(f"  {escape_controls(str(hint))}")
     return code
 
 
@@ -117,14 +124,30 @@ def _wants_traceback(arguments: Sequence[str]) -> bool:
     return "--debug" in arguments or os.environ.get("PLUGGENT_DEBUG", "") not in ("", "0")
 
 
-def _nobody_reads() -> int:
-    """Forget what is still to be written, so that the interpreter does not complain of it at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def _output_closed() -> int:
+    """Drop all output, so that the interpreter does not complain of it at its end."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # it may be closed altogether
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+        _drop(stream)
     return exits.CLOSED
+
+
+def _drop_unwritable() -> None:
+    """Drop buffered output that cannot be written: the interpreter would end with another exit code because of it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            _drop(stream)
+
+
+def _drop(stream: TextIO | None) -> None:
+    if stream is None:
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with contextlib.suppress(Exception):  # it may be closed altogether
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _tolerate_encodings() -> None:

@@ -28,12 +28,12 @@ MEANINGS = (
     (OK, "it worked"),
     (FAILED, "the work failed: the model could not be asked, a tool call failed"),
     (USAGE, "wrong usage or configuration"),
-    (DENIED, "denied by a policy, or an approval that nobody gave"),
+    (DENIED, "denied by a policy, or an approval was not given"),
     (LIMIT, "a limit was reached"),
     (PLUGIN, "a plugin that has to run could not"),
     (PAUSED, "the turn waits for an approval: pluggent approvals"),
     (FAULT, "a fault in pluggent itself"),
-    (INTERRUPTED, "interrupted (Ctrl-C); 143 if terminated, 141 if nobody reads the output"),
+    (INTERRUPTED, "interrupted (Ctrl-C); 143 if terminated, 141 if the output is closed"),
 )
 
 

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
+from pluggent_host.plugins.discovery import Discovery, normalised
+from pluggent_host.settings import HostSettings, Selection
 
-from pluggent_host.catalog import FIRST_PARTY, Catalog, PluginRecord, catalog
-from pluggent_host.cli.output import Console, warning
-from pluggent_host.config import read_settings, state_dir
-from pluggent_host.discovery import Discovery, discover, normalised
-from pluggent_host.nearest import nearest
-from pluggent_host.origins import Origin
-from pluggent_host.quoting import quoted
-from pluggent_host.settings import HostSettings
+from pluggent_cli.config.provenance import Origin
+from pluggent_cli.config.sources import read_settings, state_dir
+from pluggent_cli.installed_plugins import TRUST_FILE, installed
+from pluggent_cli.terminal.console import Console, warning
 
 if TYPE_CHECKING:  # a host costs what listing plugins must not
     from pluggent_host.host import Host
-    from pluggent_host.remembered import Remembered
-    from pluggent_host.trust import TrustStore
 
-TRUST_FILE = "trust.json"
+    from pluggent_cli.config.known_hook_plugins import Remembered  # the same
+    from pluggent_cli.config.trust import TrustStore
 
 
 class Trust:
@@ -40,7 +40,7 @@ class Trust:
     @cached_property
     def store(self) -> TrustStore:
         # Here and not above: see the class.
-        from pluggent_host.trust import TrustStore
+        from pluggent_cli.config.trust import TrustStore
 
         return TrustStore(self._path)
 
@@ -61,12 +61,17 @@ class Setup(NamedTuple):
 
     def accepts(self, record: PluginRecord) -> bool:
         """Say whether a plugin with hooks may run: ours, or one that the person has accepted."""
-        return record.id in FIRST_PARTY or self.trust.store.acknowledged(record.id, record.version)
+        return record.is_first_party or self.trust.store.acknowledged(record.id, record.version)
+
+    def required_by(self, id: str) -> str:
+        """Return what makes the plugin *id* required, for a sentence; "" if nothing does."""
+        where = self.origins.get(f"required.{id}")
+        return f"required: configured by {where}" if where else ""
 
     def remembered(self) -> Remembered:
         """Return the memory of which plugins with hooks ran in this environment."""
         # Here and not above: listing what is installed needs none of it.
-        from pluggent_host.remembered import Remembered
+        from pluggent_cli.config.known_hook_plugins import Remembered
 
         return Remembered(self.state_dir, sys.prefix)
 
@@ -85,7 +90,8 @@ class Setup(NamedTuple):
 def bare_setup() -> Setup:
     """Return a setup that reads no settings: for judging a file that may be broken or hostile."""
     folder = state_dir(os.environ)
-    return Setup(HostSettings(), {}, discover(project=str(working_directory())), Trust(folder / TRUST_FILE), folder)
+    working_directory()  # a deleted one is an error
+    return Setup(HostSettings(), {}, installed(), Trust(folder / TRUST_FILE), folder)
 
 
 def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, object] | None = None) -> Setup:
@@ -94,7 +100,7 @@ def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, o
     for error in errors:
         raise error
     for note in setup.notes:
-        console.note(console.err_ink("yellow", f"note: {quoted(note)}"))
+        console.note(console.err_ink("yellow", f"note: {escape_all(note)}"))
     return setup
 
 
@@ -109,7 +115,7 @@ def gather(
     cwd = working_directory()
     folder = state_dir(environ)
     trust = Trust(folder / TRUST_FILE)
-    found = discover(project=str(cwd))
+    found = installed()
     given: dict[str, object] = dict(flags or {})
     if options.without:
         given["selection.block"] = left_out = [name for names in options.without for name in names.split(",")]
@@ -117,7 +123,8 @@ def gather(
     if options.safe:
         given["selection.mode"] = "safe"
     loaded, errors = read_settings(config=named_config(options), environ=environ, flags=given, cwd=cwd, trust=trust)
-    return Setup(loaded.settings, loaded.origins, found, trust, folder, loaded.notes), errors
+    settings = loaded.settings._replace(grants=loaded.settings.grants.filled_in(found.first_party))
+    return Setup(settings, loaded.origins, found, trust, folder, loaded.notes), errors
 
 
 def named_config(options: argparse.Namespace) -> Path | None:
@@ -126,10 +133,10 @@ def named_config(options: argparse.Namespace) -> Path | None:
 
 
 def _check_names(option: str, names: Iterable[str], found: Discovery) -> None:
-    known = {item.name for item in found.distributions}
+    known = {item.name for item in (*found.distributions, *found.left_out)}
     wrong = [name for name in names if normalised(name.partition("==")[0]) not in known]
     if wrong:
-        problems = [f"no plugin {name!r} is installed{nearest(normalised(name), known)}" for name in wrong]
+        problems = [f"no plugin {name!r} is installed{did_you_mean(normalised(name), known)}" for name in wrong]
         raise ConfigError(option, problems)
 
 
@@ -145,7 +152,7 @@ def folder_option(option: str, given: str | None) -> Path:
     """Return the folder that *option* names, the working directory by default. Raises ConfigError."""
     folder = Path(given).expanduser() if given else working_directory()
     if not folder.is_dir():
-        raise ConfigError(option, [f"{given!r} is {'no folder' if folder.exists() else 'not there'}"])
+        raise ConfigError(option, [f"{given!r} is {'not a folder' if folder.exists() else 'not there'}"])
     return folder
 
 
@@ -157,8 +164,9 @@ async def open_host(setup: Setup, *, remembering: bool = True, **options: Any) -
     *remembering*.
     """
     # Here and not above, with everything behind it: listing plugins needs no host.
-    from pluggent_host.cli.failures import record
     from pluggent_host.host import Host
+
+    from pluggent_cli.doctor.failures import record  # the same
 
     if remembering:
         check_missing(setup)
@@ -172,6 +180,11 @@ async def open_host(setup: Setup, *, remembering: bool = True, **options: Any) -
                 yield opened
             finally:
                 record(setup.state_dir, opened.plugins)
+    except ConfigError as error:
+        for id in setup.settings.required if opened is None else ():
+            if f"'{id}'" in str(error) and (why := setup.required_by(id)):
+                error.add_note(f"'{id}' is {why}")
+        raise
     except PluginError as error:
         if opened is None:
             record(setup.state_dir, _blamed(setup, error))
@@ -233,12 +246,13 @@ async def open_tolerant(setup: Setup) -> AsyncGenerator[tuple[Host, tuple[str, .
     ]
     settings = setup.settings
     grants = settings.grants._replace(optional=tuple(record.id for record in hooks))
-    tolerant = setup._replace(settings=settings._replace(grants=grants, required={}))
+    selection = _selected(setup) if settings.required else settings.selection
+    tolerant = setup._replace(settings=settings._replace(grants=grants, selection=selection, required={}))
     async with AsyncExitStack() as stack:
         try:
             host = await stack.enter_async_context(open_host(without(tolerant, unaccepted), remembering=False))
         except PluggentError as error:
-            # One that loads and then cannot be opened, or that stands in no order with the others.
+            # One that loads and then cannot be opened, or that cannot be ordered among the others.
             problems.append(f"{error}. Listed without any hooks.")
             everyone = {record.id for record in hooks}
             host = await stack.enter_async_context(open_host(without(tolerant, everyone), remembering=False))
@@ -246,11 +260,23 @@ async def open_tolerant(setup: Setup) -> AsyncGenerator[tuple[Host, tuple[str, .
             return
         missing = set(unaccepted)
         for record, state, reason in host.plugins:
-            if record.kind == "hooks" and state not in ("active", "blocked", "shadowed"):
+            if record.kind != "hooks":
+                continue
+            if state == "skipped":
+                problems.append(f"plugin '{record.id}' has hooks and is skipped: {reason}; {record.mend}")
+            elif state not in ("active", "blocked", "shadowed"):
                 missing.add(record.id)
                 if record.id not in unaccepted:
                     problems.append(reason)
         yield host, tuple(sorted(missing)), tuple(problems)
+
+
+def _selected(setup: Setup) -> Selection:
+    """Return a selection that says what the one of *setup* does together with what is required."""
+    records = setup.catalog().records
+    out = {record.id for record in records if record.state == "disallowed"}
+    selection = setup.settings.selection
+    return selection._replace(mode="all", allow=(), block=(*selection.block, *sorted(out)))
 
 
 def without(setup: Setup, left_out: Collection[str]) -> Setup:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
-from pluggent_host.cli.exits import Interrupted
+from pluggent_cli.exits import Interrupted
 
 T = TypeVar("T")
 
@@ -83,4 +83,4 @@ async def _ended() -> None:
 
 
 def _unsaid(_: asyncio.AbstractEventLoop, __: dict[str, Any]) -> None:
-    """Nobody hears of what was left behind."""
+    """Drop errors of tasks that were left behind."""

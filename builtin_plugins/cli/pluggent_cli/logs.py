@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from pluggent_host.cli.output import Console, warning
-from pluggent_host.quoting import quoted
+from pluggent_host.common.escape import escape_all
+
+from pluggent_cli.terminal.console import Console, warning
 
 
 def log_to(console: Console, *, debug: bool) -> None:
@@ -24,11 +25,11 @@ class _ConsoleHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._show(record)
-        except Exception:  # noqa: BLE001 (a full disk behind stderr must not reach whoever logs)
+        except Exception:  # noqa: BLE001 (a full disk behind stderr must not reach the code that logs)
             self.handleError(record)
 
     def _show(self, record: logging.LogRecord) -> None:
-        text = quoted(record.getMessage())
+        text = escape_all(record.getMessage())
         if record.levelno >= logging.WARNING:
             self._console.note(warning(self._console, text))
         else:

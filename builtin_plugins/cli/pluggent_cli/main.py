@@ -27,12 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pass  # dispatch ends quietly on a closed pipe, and so does this: it is tried again there
         else:
             return 0
+    # Here and not above: the version needs none of it.
+    from pluggent_cli.import_path import leave_project
+
+    leave_project()  # before anything that is not this package is imported
     if given[:1] == [COMPLETE]:
-        # Here and not above: the version needs none of it.
-        from pluggent_host.cli.completing import complete
+        # as above
+        from pluggent_cli.completion.words import complete
 
         return complete(given[1:])
     # Here and not above: argparse and what is behind it take longer than the version does.
-    from pluggent_host.cli.dispatch import dispatch
+    from pluggent_cli.dispatch import dispatch
 
     return dispatch(given)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NoReturn
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_host.common.suggest import did_you_mean
 
-from pluggent_host.cli import exits
-from pluggent_host.cli.output import width
-from pluggent_host.cli.table import COMMANDS
-from pluggent_host.nearest import nearest
+from pluggent_cli import exits
+from pluggent_cli.table import COMMANDS
+from pluggent_cli.terminal.console import width
 
 PROGRAM = "pluggent"
 LEADING_WITH_VALUE = ("--config", "--without", "--color")
@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         """Raise ConfigError, with the option that was probably meant."""
         known = set(_OPTION.findall(self.format_help()))
         wrong = _OPTION.findall(message) if message.startswith("unrecognized") else ()
-        meant = next((near for word in wrong if (near := nearest(word, known))), "")
+        meant = next((near for word in wrong if (near := did_you_mean(word, known))), "")
         raise ConfigError(self.prog, [f"{message}{full_stop(meant)} See {self.prog} --help"])
 
 
@@ -88,7 +88,7 @@ def full_stop(meant: str) -> str:
 def whole_number(text: str) -> int:
     """Read the number of an option. Raises ArgumentTypeError."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
@@ -99,7 +99,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
 
 
@@ -108,14 +108,16 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
     def choice(text: str) -> str:
         if text not in choices:
-            raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}{nearest(text, choices)}")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not one of {', '.join(choices)}{did_you_mean(text, choices)}"
+            )
         return text
 
     return choice
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], str, list[str]]:
-    """Return what stands before the command, the command (``""`` if there is none), and the rest.
+    """Return the options before the command, the command (``""`` if there is none), and the rest.
 
     >>> split(["--without", "acme", "run", "hello"])
     (['--without', 'acme'], 'run', ['hello'])
@@ -160,3 +162,31 @@ def root_parser(plugin_commands: Iterable[tuple[str, str]]) -> Parser:
 def _listing(title: str, rows: Sequence[tuple[str, str]]) -> str:
     wide = max(len(name) for name, _ in rows)
     return "\n".join((f"{title}:", *(f"  {name:<{wide}}  {text}" for name, text in rows)))
+
+
+# ---- the words after a command's name ---------------------------------------------------
+
+
+def action(command: str, words: Sequence[str], known: Collection[str]) -> tuple[str, list[str]]:
+    """Return the action among *known*, ``""`` if no word was typed, and the words behind it.
+
+    Raises ConfigError naming the nearest one.
+
+    >>> action("tools", ["schema", "weather"], ["schema", "call"])
+    ('schema', ['weather'])
+    """
+    if not words:
+        return "", []
+    first, *rest = words
+    if first not in known:
+        choices = " or ".join(known)
+        raise ConfigError(f"pluggent {command}", [f"expected {choices}, got {first!r}{did_you_mean(first, known)}"])
+    return first, rest
+
+
+def one_name(command: str, words: Sequence[str]) -> str:
+    """Return the one name that *command* wants. Raises ConfigError."""
+    if len(words) != 1:
+        problem = "needs a NAME" if not words else f"takes one NAME, got {len(words)}"
+        raise ConfigError(f"pluggent {command}", [f"{problem}. See pluggent {command.partition(' ')[0]} --help"])
+    return words[0]

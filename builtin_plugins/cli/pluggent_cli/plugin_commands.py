@@ -15,28 +15,25 @@ from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import PluggentError, PluginError, PluginLoadError
 from pluggent_hookspecs.events import ApprovalEvent, ProvideEvent, QuestionEvent, Scope
 from pluggent_hookspecs.questions import Elicited
-
-from pluggent_host.calling import said
-from pluggent_host.catalog import PluginRecord
-from pluggent_host.cli import interrupts
-from pluggent_host.cli.approving import console_approver
-from pluggent_host.cli.assembling import Setup, open_host, prepare, working_directory
-from pluggent_host.cli.exits import Interrupted
-from pluggent_host.cli.failures import record as record_states
-from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.output import Console, console_for
-from pluggent_host.cli.parsing import Parser, root_parser
-from pluggent_host.cli.questioning import console_answerer
-from pluggent_host.inside import is_inside
-from pluggent_host.loading import load, new_manager
+from pluggent_host.approvals.process_marker import is_inside
+from pluggent_host.common.running import said
+from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host.plugins.loader import load, new_manager
 from pluggent_host.version import VERSION
 
+from pluggent_cli import interrupts
+from pluggent_cli.approvals.person import person_at_terminal
+from pluggent_cli.doctor.failures import record as record_states
+from pluggent_cli.exits import Interrupted
+from pluggent_cli.host_access import Setup, open_host, prepare, working_directory
+from pluggent_cli.logs import log_to
+from pluggent_cli.parsing import Parser, root_parser
+from pluggent_cli.terminal.console import Console, console_for
+
 if TYPE_CHECKING:  # a host costs what a command without one must not
-    from pluggent_host.commanding import LentHost
     from pluggent_host.host import Host
 
-OWN_ORIGIN = "cli"
-"""The origin of calls that whoever typed the command asked for; those of others are not put to a terminal unasked."""
+    from pluggent_cli.command_host import LentHost  # the same
 
 RunWith: TypeAlias = Callable[[argparse.Namespace, HostOperations], Awaitable[int]]
 
@@ -69,7 +66,7 @@ async def _run_with_host(
     setup: Setup, console: Console, run_with: RunWith, options: argparse.Namespace, plugin: str
 ) -> int:
     # Here and not above: a command that needs no host does not pay for one.
-    from pluggent_host.commanding import Borrower, LentHost
+    from pluggent_cli.command_host import Borrower, LentHost
 
     def host() -> AbstractAsyncContextManager[Host]:
         return open_host(
@@ -77,7 +74,7 @@ async def _run_with_host(
             workspace=working_directory(),
         )  # fmt: skip
 
-    # Below another host, whoever asks may be what that host's model has started.
+    # Below another host, the requester may be what that host's model has started.
     granted = plugin in setup.settings.grants.approvers and not is_inside()
     operations = LentHost(host, Borrower(plugin, setup.settings.timeouts.approver_s if granted else 0.0))
     person = _Person(setup, console, operations)
@@ -88,7 +85,7 @@ async def _run_with_host(
 
 
 class _Person:
-    """Whoever asked, where that was granted, and then whoever sits at the terminal.
+    """The requester, where that was granted, and then the person at the terminal.
 
     The latter is asked about what he asked for himself; about all, if the operator says so.
     """
@@ -97,8 +94,7 @@ class _Person:
         async def shown(_: str) -> None:
             """Nothing else is shown of a request."""
 
-        self._approver = console_approver(setup, console.err_ink, shown)
-        self._answerer = console_answerer(self._approver)
+        self._approver, self._answerer = person_at_terminal(setup, console.err_ink, shown)
         self._always = setup.settings.on_ask == "console" and "on_ask" in setup.origins
         self._operations = operations
 
@@ -117,7 +113,7 @@ class _Person:
         return await self._answerer(event)
 
     def _concerns(self, scope: Scope) -> bool:
-        return self._always or self._operations.origin_of(scope.session_id) == OWN_ORIGIN
+        return self._always or self._operations.is_own(scope.session_id)
 
 
 def _loaded(setup: Setup, record: PluginRecord, name: str) -> Command:

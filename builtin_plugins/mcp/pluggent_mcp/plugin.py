@@ -1,6 +1,6 @@
-"""What the host sees of this package: sources of tools, and a lifetime.
+"""The plugin: a source of tools for each server. Entry point ``mcp``.
 
-Light on purpose: no server is started and the SDK is not imported before tools are asked for.
+Light on purpose: no server is started and the SDK is not imported before tools are requested.
 """
 
 from __future__ import annotations
@@ -8,13 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from pluggent_hookspecs import PluginContext, ProvideEvent, hookimpl
+from pluggent_hookspecs import PluginContext, ProvideEvent, Tool, ToolError, hookimpl
 
-from pluggent_mcp.naming import prefixes
-from pluggent_mcp.reading import servers_of
-from pluggent_mcp.settings import Settings as McpSettings
-from pluggent_mcp.source import Source
+from pluggent_mcp.servers_file import servers_of
+from pluggent_mcp.settings import Server, Settings as McpSettings
+from pluggent_mcp.tool_names import SEPARATOR, prefixes
+
+if TYPE_CHECKING:  # it imports the SDK, a second
+    from pluggent_mcp.client.connection import Connection
 
 
 class Mcp:
@@ -34,17 +38,17 @@ class Mcp:
 
     @hookimpl
     def provide_tools(self, event: ProvideEvent) -> Iterable[Source]:
-        """Return a source for each server that is switched on. Raises ConfigError for what cannot be one."""
+        """Return a source for each enabled server. Raises ConfigError for invalid settings."""
         return self._made()
 
     @asynccontextmanager
     async def open(self, context: PluginContext) -> AsyncGenerator[None]:
-        """Read the file that the settings name; stop every server at the end, side by side."""
+        """Read the file of the settings; stop all servers concurrently at the end."""
         sources = self._made()
         try:
             yield
         finally:
-            self._sources = None  # another host begins with servers of its own
+            self._sources = None  # the next host starts its own servers
             await asyncio.gather(*(source.aclose() for source in sources), return_exceptions=True)
 
     def _made(self) -> tuple[Source, ...]:
@@ -54,3 +58,46 @@ class Mcp:
                 Source(name, prefix, servers[name]) for name, prefix in sorted(prefixes(servers).items())
             )
         return self._sources
+
+
+class Source:
+    """The tools of one server. Implements ToolSource."""
+
+    def __init__(self, name: str, prefix: str, server: Server) -> None:
+        self.name = name
+        self.prefix = f"{prefix}{SEPARATOR}"
+        self.required = server.required
+        self._short = prefix
+        self._server = server
+        self._connection: Connection | None = None
+        self._closed = False
+
+    @property
+    def revision(self) -> int | None:
+        """Incremented with each change; None, so that the next session tries again, if the server has never started."""
+        if self._connection is None:
+            return 0
+        return None if self._connection.missing else self._connection.revision
+
+    async def tools(self) -> Iterable[Tool]:
+        """Start the server if needed. Raises ToolError with the reason of a failure, ConfigError for its settings."""
+        connecting = await asyncio.to_thread(_tools)
+        if self._closed:
+            raise ToolError(f"MCP server '{self.name}' is closed")
+        if self._connection is None:
+            self._connection = connecting.Connection(self.name, self._server)
+        tools: list[Tool] = await connecting.tools_of(self._connection, self._short)
+        return tools
+
+    async def aclose(self) -> None:
+        """Stop the server, for good."""
+        self._closed = True
+        if self._connection is not None:
+            await self._connection.aclose()
+
+
+def _tools() -> ModuleType:
+    # Imported here, in a thread: it takes about a second and would block the loop.
+    from pluggent_mcp.client import tools
+
+    return tools

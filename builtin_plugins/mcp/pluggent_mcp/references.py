@@ -50,7 +50,7 @@ def _each(field: str, values: Mapping[str, str], text: Callable[[str, str], str]
 def _value(server: str, where: str, match: re.Match[str], environ: Mapping[str, str], problems: list[str]) -> str:
     known = _NAME.fullmatch(match["inside"])
     if known is None:
-        problems.append(f"{server}.{where}: {match[0]} is no reference; write ${{NAME}} or ${{NAME:-default}}")
+        problems.append(f"{server}.{where}: {match[0]} is not a reference; write ${{NAME}} or ${{NAME:-default}}")
         return ""
     found = environ.get(known["name"]) or known["default"]
     if found is None:

@@ -1,4 +1,4 @@
-"""Checkers of JSON Schemas that somebody else wrote: nothing is ever fetched."""
+"""Validators of untrusted JSON Schemas: no other document is fetched."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import jsonschema_rs
 
 
 def validator(schema: dict[str, Any]) -> jsonschema_rs.Validator:
-    """Return what checks values by *schema*; one of a draft that nobody knows is read as the newest.
+    """Return the validator of *schema*; an unknown draft is read as the newest one.
 
-    Raises ValueError for what is no schema, or refers to other documents.
+    Raises ValueError for an invalid schema, or one that refers to other documents.
 
     >>> validator({"type": "object", "required": ["city"]}).is_valid({})
     False

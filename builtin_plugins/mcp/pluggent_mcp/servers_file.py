@@ -1,16 +1,22 @@
-"""Reads servers from a JSON file of the shape that other MCP hosts use: ``{"mcpServers": {...}}``."""
+"""Servers in a JSON file of the shape that other MCP hosts use: ``{"mcpServers": {...}}``.
+
+A key of another host that is not known here never loosens anything: it is ignored where ignoring
+it allows nothing more, and is an error where it may be a misspelt key of ours, or may narrow
+what the server is used for.
+"""
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import ConfigError
 
-from pluggent_mcp.foreign import SILENT, misread, misread_at_top, type_of
 from pluggent_mcp.oauth.settings import in_file, problem_in_file
 from pluggent_mcp.settings import Server, Settings, name_problems
 
@@ -40,9 +46,9 @@ def servers_of(settings: Settings) -> Mapping[str, Server]:
     return {**({} if settings.file is None else read_servers(settings.file.expanduser())), **settings.mcpServers}
 
 
-def aside_of(settings: Settings) -> list[str]:
-    """Return what is left aside in the file of *settings*, in words. Raises ConfigError if it cannot be read."""
-    return [] if settings.file is None else aside_in(read_document(settings.file.expanduser()))
+def ignored_keys_of(settings: Settings) -> list[str]:
+    """Return a message for each ignored key in the file of *settings*. Raises ConfigError if it is unreadable."""
+    return [] if settings.file is None else ignored_keys(read_document(settings.file.expanduser()))
 
 
 def read_servers(file: Path) -> Mapping[str, Server]:
@@ -54,7 +60,7 @@ def read_servers(file: Path) -> Mapping[str, Server]:
 
 
 def read_document(file: Path) -> Any:
-    """Return what *file* holds. Raises ConfigError for one that cannot be read, is too long, or is no JSON."""
+    """Return what *file* holds. Raises ConfigError for a file that is unreadable, too long or not JSON."""
     try:
         with file.open("rb") as opened:
             text = opened.read(MAX_BYTES + 1)
@@ -75,7 +81,9 @@ def servers_in(document: Any) -> tuple[Mapping[str, Server], list[str]]:
     if not isinstance(document, dict):
         return {}, ['expected {"mcpServers": {...}}']
     table = cast("dict[str, Any]", document)
-    unknown = {key: misread_at_top(key, value) for key, value in table.items() if key not in ("mcpServers", "$schema")}
+    unknown = {
+        key: problem_of_top_key(key, value) for key, value in table.items() if key not in ("mcpServers", "$schema")
+    }
     problems = [f"{key}: {problem}" for key, problem in unknown.items() if problem]
     listed: Any = table.get("mcpServers")
     if not isinstance(listed, dict):
@@ -94,17 +102,17 @@ def servers_in(document: Any) -> tuple[Mapping[str, Server], list[str]]:
     return found, problems
 
 
-def aside_in(document: Any) -> list[str]:
-    """Return in words what is left aside of the servers in *document*, in which there are no problems.
+def ignored_keys(document: Any) -> list[str]:
+    """Return a message for each ignored key of the servers in a valid *document*.
 
-    >>> aside_in({"mcpServers": {"time": {"command": "mcp-server-time", "icon": "clock.png"}}})
+    >>> ignored_keys({"mcpServers": {"time": {"command": "mcp-server-time", "icon": "clock.png"}}})
     ['mcpServers.time.icon: left aside, for nothing here knows it']
     """
     return [
         f"mcpServers.{name}.{key}: left aside, for nothing here knows it"
         for name, entry in document["mcpServers"].items()
         for key in entry
-        if key not in _KNOWN and key not in SILENT
+        if key not in _KNOWN and key not in IGNORED_KEYS
     ]
 
 
@@ -124,7 +132,7 @@ def _wrong(value: Any) -> Iterator[str]:
     for key, item in entry.items():
         if key in _KNOWN:
             yield from () if item is None else _unfit(key, item)
-        elif key not in SILENT and (problem := misread(key, item, entry, _KNOWN)):
+        elif key not in IGNORED_KEYS and (problem := problem_of_key(key, item, entry, _KNOWN)):
             yield f".{key}: {problem}"
 
 
@@ -158,3 +166,73 @@ def _no_texts(key: str, items: Any) -> Iterator[str]:
 def _expected(wanted: type, value: object) -> str:
     given = "nothing" if value is None else _WORDS.get(type(value), type(value).__name__)
     return f"expected {_WORDS[wanted]}, got {given}"
+
+
+IGNORED_KEYS = frozenset({"alwaysAllow", "autoApprove", "description", "timeout"})
+"""Known keys of other hosts that are ignored without a message: they approve nothing here."""
+
+SIMILAR, SAME = 0.72, 0.85
+"""Similarity, 0 to 1, from which a key may be a misspelt key of ours, and from which it surely is."""
+
+_TYPES: Mapping[str, str] = {"stdio": "stdio", "sse": "sse", "http": "http", "streamablehttp": "http"}
+_NARROWING = re.compile(
+    r"tool|den[iy]|block|exclu|inclu|forbid|disab|enab|allow|active|restrict|readonly|permission|approv|confirm|sandbox"
+)
+_ABOUT_SERVERS = re.compile(r"mcp|server|tool")
+_OF_TOOLS = ("tool", "tools")
+_NARROWERS = ("allow", "block")
+"""Our own keys that restrict the tools: an entry with one of them was written for this host."""
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
+
+
+def problem_of_key(key: str, value: Any, entry: Mapping[str, Any], known: Iterable[str]) -> str:
+    """Return why the unknown *key* of a server cannot be ignored; empty if it can.
+
+    >>> known = ["allow", "block", "env"]
+    >>> problem_of_key("blok", ["rm"], {}, known)
+    "unknown; did you mean 'block'?"
+    >>> problem_of_key("excludeTools", ["rm"], {}, known)
+    'unknown, and it may narrow what the server is used for; say so in allow, block or disabled'
+    >>> problem_of_key("envFile", ".env", {}, known)
+    ''
+    """
+    narrowing = _NARROWING.search(_folded(key)) is not None
+    if meant := closest_name(key, known, SAME if narrowing else SIMILAR):
+        return f"unknown; did you mean '{meant}'?"
+    said = _folded(key).endswith(_OF_TOOLS) and any(entry.get(own) for own in _NARROWERS)
+    if narrowing and value not in _NOTHING and not said:
+        return "unknown, and it may narrow what the server is used for; say so in allow, block or disabled"
+    return ""
+
+
+def problem_of_top_key(key: str, value: Any) -> str:
+    """Return why *key*, next to ``mcpServers``, cannot be ignored; empty if it can.
+
+    >>> problem_of_top_key("mcp_servers", {}), problem_of_top_key("globalShortcut", "Ctrl+Space")
+    ("unknown; did you mean 'mcpServers'?", '')
+    """
+    if closest_name(key, ["mcpServers"]):
+        return "unknown; did you mean 'mcpServers'?"
+    if _ABOUT_SERVERS.search(_folded(key)) and value not in _NOTHING:
+        return "unknown, and it may be about the servers; say it in their own tables"
+    return ""
+
+
+def type_of(word: str) -> str:
+    """Return our name of a transport.
+
+    >>> type_of("streamableHttp"), type_of("streamable-http"), type_of("pigeon")
+    ('http', 'http', 'pigeon')
+    """
+    return _TYPES.get(_folded(word), word)
+
+
+def closest_name(word: str, known: Iterable[str], cutoff: float = SIMILAR) -> str:
+    """Return the one of *known* that is closest to *word*, empty if none is similar."""
+    plain = {_folded(name): name for name in sorted(known)}
+    close = difflib.get_close_matches(_folded(word), plain, n=1, cutoff=cutoff)
+    return plain[close[0]] if close else ""
+
+
+def _folded(word: str) -> str:
+    return word.replace("_", "").replace("-", "").lower()

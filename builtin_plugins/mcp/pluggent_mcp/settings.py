@@ -52,7 +52,7 @@ def _check_effects(_: object, __: object, value: Mapping[str, tuple[str, ...]]) 
 def _check_prefix(_: object, __: object, value: str) -> None:
     if value and (len(value) > LONGEST_PREFIX or not _PREFIX.fullmatch(value)):
         raise ValueError(
-            f"{value!r} is no prefix: up to {LONGEST_PREFIX} of A-Z, a-z, 0-9, - and single _ between them"
+            f"{value!r} is not a prefix: up to {LONGEST_PREFIX} of A-Z, a-z, 0-9, - and single _ between them"
         )
 
 
@@ -84,7 +84,7 @@ class Server:
     ``effects`` says what tools do, by name or glob. Where it says nothing, the annotations of a
     ``trusted`` server do, and of every other server nothing is known: such a tool asks.
     ``pins`` holds tools to their definitions: a tool whose digest (its ``version``) begins
-    otherwise is left out. ``required``: without this server there are no tools of the plugin.
+    otherwise is left out. ``required``: without this server the plugin offers no tools.
 
     >>> Server(command="mcp-server-time").kind
     'stdio'
@@ -121,9 +121,9 @@ class Server:
     )
     """Whether the server is asked first which protocols it speaks, or greeted as the old ones want it."""
     log_level: LogLevel = attrs.field(default="info", validator=attrs.validators.in_((OFF, *LOG_LEVELS)))
-    """From which level on the server's log is told to whoever watches its calls; "off": not at all."""
+    """Least level of the server's log records that are passed on to observers of its calls; "off": none."""
     start_timeout_s: float = attrs.field(default=28.0, validator=_check_positive)
-    """To be there and to have listed its tools; just below the host's own limit, which knows no reason."""
+    """Limit for the start and the list of tools; just below the limit of the host, whose error has no reason."""
     call_timeout_s: float = attrs.field(default=60.0, validator=_check_positive)
     stop_timeout_s: float = attrs.field(default=2.0, validator=_check_positive)
     """To end after its input is closed, and again after SIGTERM."""
@@ -155,19 +155,19 @@ class Server:
 
     @property
     def login(self) -> OAuth | None:
-        """How a person logs in to it, None for a server to which nobody does."""
+        """The OAuth settings, None for a server without a login."""
         return OAuth() if self.oauth is True else self.oauth or None
 
     @property
     def kind(self) -> Literal["stdio", "http", "sse"]:
-        """How it is spoken to."""
+        """Its transport."""
         if self.command:
             return "stdio"
         return "sse" if self.type == "sse" else "http"
 
     @property
     def used(self) -> bool:
-        """Whether it is switched on."""
+        """Whether it is enabled."""
         return self.enabled and not self.disabled
 
 
@@ -181,10 +181,10 @@ def _check_servers(_: object, __: object, servers: Mapping[str, Server]) -> None
 
 
 def name_problems(servers: Mapping[str, Any]) -> Iterable[str]:
-    """Say which names of *servers* cannot be used."""
+    """Yield the problems of the names of *servers*."""
     for name in servers:
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
-            yield f"{name[:LONGEST_NAME]!r} is no name of a server: 1 to {LONGEST_NAME} printable characters"
+            yield f"{name[:LONGEST_NAME]!r} is not a name of a server: 1 to {LONGEST_NAME} printable characters"
 
 
 @attrs.frozen(kw_only=True)

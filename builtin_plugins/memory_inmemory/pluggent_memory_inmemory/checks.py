@@ -48,7 +48,7 @@ def _problems(item: MemoryItem) -> list[str]:
         problems.append(f"ttl_s: must be more than 0 seconds and finite, not {item.ttl_s}")
     if not math.isfinite(item.value):
         problems.append(f"value: must be finite, not {item.value}")
-    problems += [f"{name}: holds half a character" for name in ("namespace", "key", "text") if _broken(item, name)]
+    problems += [f"{name}: holds a lone surrogate" for name in ("namespace", "key", "text") if _broken(item, name)]
     try:
         json.dumps(thaw(item.data), ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:

@@ -16,9 +16,9 @@ from pluggent_hookspecs import (
     MemoryStoreErrorKind,
 )
 
-from pluggent_memory_inmemory.aging import Rank, Waiting
 from pluggent_memory_inmemory.checks import check_identity, check_items, check_limit, check_query, refuse
 from pluggent_memory_inmemory.cursors import Position, cursor_after, position_in
+from pluggent_memory_inmemory.eviction import Rank, Waiting
 from pluggent_memory_inmemory.ranking import Ranking
 from pluggent_memory_inmemory.settings import InMemorySettings
 
@@ -48,7 +48,7 @@ class InMemoryStore:
     stored nothing or all. To be used from one event loop. ``clock`` gives seconds since the
     epoch; should it go back, time stands still here until it has caught up.
 
-    Lists are stable by the order of saves: an item saved anew while a list by ``updated`` is
+    Lists are stable by the order of saves: an item saved again while a list by ``updated`` is
     paged moves to the new end of that list, all others keep their places.
 
     Search is BM25 over words and, where words have no spaces, pairs of characters (Chinese,

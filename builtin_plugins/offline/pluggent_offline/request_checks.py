@@ -8,12 +8,12 @@ import attrs
 from pluggent_hookspecs import AllowedTools, ModelRequest, ProviderError, ProviderErrorKind
 
 _MEANINGLESS = {
-    "reasoning_effort": "nobody thinks here",
+    "reasoning_effort": "this provider does not think",
     "logprobs": "nothing is drawn by lot here",
     "service_tier": "there is no service here",
-    "user": "there is no vendor here who could be told",
-    "metadata": "there is no vendor here who could keep it",
-    "extra": "there is no vendor here who could be told",
+    "user": "there is no vendor here",
+    "metadata": "there is no vendor here to keep it",
+    "extra": "there is no vendor here",
 }
 
 

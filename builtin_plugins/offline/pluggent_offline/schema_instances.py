@@ -59,7 +59,7 @@ class NoInstanceError(ValueError):
 def smallest(schema: Schema) -> Json:
     """Return a small value that *schema* (JSON Schema, any draft that names itself) allows.
 
-    Raises NoInstanceError if none is found, or if it is no schema.
+    Raises NoInstanceError if none is found, or if it is not a schema.
 
     >>> smallest({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
     {'city': ''}
@@ -86,7 +86,7 @@ def _validator(schema: dict[str, Any]) -> Any:
         return jsonschema_rs.validator_for(schema, retriever=_refuse)
     except ValueError as error:
         message = getattr(error, "message", None) or str(error)
-        raise NoInstanceError(f"it is no JSON Schema: {message.splitlines()[0][:200]}") from error
+        raise NoInstanceError(f"it is not a JSON Schema: {message.splitlines()[0][:200]}") from error
 
 
 def _refuse(uri: str) -> NoReturn:

@@ -19,9 +19,9 @@ from pluggent_hookspecs import (
     thaw,
 )
 
-from pluggent_offline import wishes, wording
+from pluggent_offline import messages, request_checks
 from pluggent_offline.grammar import Call, GrammarError, Rounds, first_word, parse
-from pluggent_offline.instances import NoInstanceError, as_text, smallest
+from pluggent_offline.schema_instances import NoInstanceError, as_text, smallest
 
 _WORDS = object()
 
@@ -46,12 +46,14 @@ def answer(request: ModelRequest) -> ModelResponse:
     nothing without a model, a schema that no value was found for, a call that has to be made and
     was not typed.
     """
-    choice = wishes.checked(request)
+    choice = request_checks.checked(request)
     turn = _last_turn(request.messages)
     said = _reply(request, turn, choice)
     if isinstance(said, str):
         if choice.required and not turn.rounds_done:
-            raise wishes.refusal("tool_choice: a tool has to be called, and what was typed is no call that I can make")
+            raise request_checks.refusal(
+                "tool_choice: a tool has to be called, and what was typed is not a call that I can make"
+            )
         message, reason = _spoken(_in_form(said, turn, request.parameters), request.parameters)
     else:
         message, reason = _calling(said)
@@ -62,22 +64,22 @@ def answer(request: ModelRequest) -> ModelResponse:
 def _in_form(said: str, turn: Turn, parameters: ModelParameters) -> str:
     """Return a reply in words as it was wanted: by a schema, or with a word on what cannot be read."""
     if parameters.output_schema is None:
-        return wording.join(said, wording.not_looked_at(turn.asked.content))
+        return messages.join(said, messages.not_looked_at(turn.asked.content))
     try:
         return as_text(smallest(parameters.output_schema))
     except NoInstanceError as error:
-        raise wishes.refusal(f"output_schema: {error}") from error
+        raise request_checks.refusal(f"output_schema: {error}") from error
 
 
-def _reply(request: ModelRequest, turn: Turn, choice: wishes.Choice) -> str | tuple[ToolCall, ...]:
+def _reply(request: ModelRequest, turn: Turn, choice: request_checks.Choice) -> str | tuple[ToolCall, ...]:
     """Return what to say, or the calls to make next."""
     tools = {tool.name: tool for tool in request.tools}
     if not turn.rounds_done and first_word(turn.asked.text) not in tools:
-        return wording.introduction(tools, first_word(turn.asked.text))
+        return messages.introduction(tools, first_word(turn.asked.text))
     try:
         rounds = parse(turn.asked.text)
     except GrammarError as error:
-        return wording.unreadable(error, tools)
+        return messages.unreadable(error, tools)
     if request.parameters.parallel_tool_calls is False:
         rounds = tuple((call,) for calls in rounds for call in calls)
     allowed = {name: tool for name, tool in tools.items() if choice.allows(name)}
@@ -85,18 +87,18 @@ def _reply(request: ModelRequest, turn: Turn, choice: wishes.Choice) -> str | tu
 
 
 def _next(
-    request: ModelRequest, turn: Turn, rounds: Rounds, tools: Mapping[str, ToolSpec], choice: wishes.Choice
+    request: ModelRequest, turn: Turn, rounds: Rounds, tools: Mapping[str, ToolSpec], choice: request_checks.Choice
 ) -> str | tuple[ToolCall, ...]:
     done = turn.rounds_done
     if done >= len(rounds):
-        return wording.results(turn.since)
+        return messages.results(turn.since)
     if choice.forbidden:
-        return wording.join(wording.results(turn.since), wording.TOOLS_FORBIDDEN)
+        return messages.join(messages.results(turn.since), messages.TOOLS_FORBIDDEN)
     # At first all rounds are looked at: better nothing done than half of it.
     ahead = rounds[done] if done else [call for calls in rounds for call in calls]
     for call in ahead:
         if call.name not in tools:
-            return wording.join(wording.results(turn.since), wording.not_offered(call, tools, later=done > 0))
+            return messages.join(messages.results(turn.since), messages.not_offered(call, tools, later=done > 0))
     return _calls(rounds[done], len(request.messages))
 
 
@@ -113,7 +115,7 @@ def _calling(calls: tuple[ToolCall, ...]) -> tuple[Message, FinishReason]:
 
 
 def _spoken(text: str, parameters: ModelParameters) -> tuple[Message, FinishReason]:
-    text = wording.whole(text)
+    text = messages.whole(text)
     ends = [at for stop in parameters.stop if stop and (at := text.find(stop)) >= 0]
     text = text[: min(ends, default=len(text))]
     words, limit = text.split(), parameters.max_output_tokens

@@ -14,9 +14,8 @@ import msgspec
 from pluggent_hookspecs import Json, ModelRequest, ToolCallDelta
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text
 
-from pluggent_openai.calls import call_extra
-from pluggent_openai.compat import Dialect
-from pluggent_openai.parts import VENDOR
+from pluggent_openai.content import VENDOR, call_extra
+from pluggent_openai.dialects import Dialect
 from pluggent_openai.reply import CallIds, arguments_text
 
 _NO_EXTRA: Mapping[str, Json] = {}
@@ -74,7 +73,7 @@ class CallAssembly:
     def take(self, pieces: object) -> list[ToolCallDelta]:
         """Return what one ``tool_calls`` list brings. Raises MalformedError."""
         if not isinstance(pieces, list):
-            raise MalformedError("tool_calls is no list")
+            raise MalformedError("tool_calls is not a list")
         touched: set[int] = set()
         return [delta for piece in cast("list[object]", pieces) for delta in self._piece(piece, touched)]
 

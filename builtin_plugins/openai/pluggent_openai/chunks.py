@@ -22,13 +22,14 @@ from pluggent_hookspecs import (
     UsageDelta,
     deltas,
 )
-from pluggent_provider_http.batches import Batch
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
+from pluggent_provider_http.server_errors import Faults
 
-from pluggent_openai.compat import Dialect
-from pluggent_openai.growing import Grown
-from pluggent_openai.parts import VENDOR
+from pluggent_openai.call_assembly import CallAssembly
+from pluggent_openai.content import VENDOR
+from pluggent_openai.dialects import Dialect
+from pluggent_openai.fragments import Grown, Sound
 from pluggent_openai.reply import (
     ANSWER,
     CHOICE,
@@ -39,6 +40,7 @@ from pluggent_openai.reply import (
     read_content,
     read_images,
     read_reply,
+    read_usage,
     says_error,
     some,
     split_fields,
@@ -46,9 +48,6 @@ from pluggent_openai.reply import (
     unknown,
     unknown_reason,
 )
-from pluggent_openai.sound import Sound
-from pluggent_openai.toolcalls import CallAssembly
-from pluggent_openai.usage import read_usage
 
 
 class _Function(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -212,7 +211,7 @@ class Chunks:
             batch.add(UsageDelta(self._usage))
         choices = chunk.get("choices")
         if choices is not None and not isinstance(choices, list):
-            raise MalformedError("choices is no list")
+            raise MalformedError("choices is not a list")
         self._seen = self._seen or choices is not None
         for entry in cast("list[object]", choices or []):
             choice = as_object(entry, "a choice")
@@ -241,7 +240,7 @@ class Chunks:
         """Put together a choice that was asked for beside the first (``n``)."""
         index = as_count(choice.get("index"))
         if index is None:
-            raise MalformedError("the index of a choice is no number")
+            raise MalformedError("the index of a choice is not a number")
         other = self._others.setdefault(index, Grown())
         said = dict(choice)
         if (delta := said.pop("delta", None)) is not None:

@@ -123,7 +123,7 @@ class Dialect:
         return field in self.returns or ALL in self.returns
 
 
-# Whoever is not in the table: what most servers understand, and nothing that some refuse. All
+# For servers not in the table: what most servers understand, and nothing that some refuse. All
 # take max_tokens, and where max_completion_tokens is not known it is mostly ignored in silence.
 _OTHERS: Mapping[str, Any] = {
     "max_tokens": "max_tokens",

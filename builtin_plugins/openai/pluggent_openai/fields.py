@@ -1,6 +1,6 @@
 """The request fields that only this wire format has: what ModelParameters.extra may hold, and what not.
 
-An unknown name is sent as it is: servers have fields that nobody here has heard of.
+An unknown name is sent as it is: servers have fields of their own.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pluggent_hookspecs import ModelInfo
-from pluggent_provider_http.faults import Faults
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
+from pluggent_provider_http.server_errors import Faults
 
 _NAMES = ("display_name", "name")
 # Groq, OpenRouter and Together, Mistral and LM Studio, vLLM
@@ -24,7 +24,7 @@ def read_models(data: bytes, faults: Faults) -> tuple[ModelInfo, ...]:
         return _listed(_entries(answer))
     except MalformedError as error:
         shown = faults.shown(data) or "(empty)"
-        raise faults.protocol(f"answered with what is no list of models: {error}: {shown}") from error
+        raise faults.protocol(f"answered with what is not a list of models: {error}: {shown}") from error
     except RecursionError as error:
         raise faults.protocol("answered with JSON that is nested too deeply") from error
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pluggent_hookspecs import AllowedTools, Json, ModelParameters, ModelRequest, ToolSpec
 
-from pluggent_openai.compat import Dialect
+from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import (
     UnsendableError,
     checked_logprobs,

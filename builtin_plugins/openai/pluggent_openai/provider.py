@@ -8,15 +8,15 @@ from urllib.parse import quote, urlsplit
 
 from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
 from pluggent_provider_http.credentials import hidden, read_key
-from pluggent_provider_http.faults import Faults
 from pluggent_provider_http.provider import Asked, HttpProvider
+from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.chunks import Chunks
-from pluggent_openai.compat import dialect_for
-from pluggent_openai.models import read_models
+from pluggent_openai.dialects import dialect_for
+from pluggent_openai.model_list import read_models
 from pluggent_openai.reply import read_reply
+from pluggent_openai.request import Writer
 from pluggent_openai.settings import MODEL, Server
-from pluggent_openai.wire import Writer
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2

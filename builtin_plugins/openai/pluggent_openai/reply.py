@@ -23,16 +23,15 @@ from pluggent_hookspecs import (
     Role,
     Text,
     ToolCall,
+    Usage,
     VendorPart,
 )
-from pluggent_provider_http.faults import Faults
-from pluggent_provider_http.payload import MalformedError, Object, as_object, as_text, decode
+from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
+from pluggent_provider_http.server_errors import Faults
 
-from pluggent_openai.calls import call_extra, custom_arguments
-from pluggent_openai.compat import Dialect
-from pluggent_openai.growing import NOTHING
-from pluggent_openai.parts import NEVER_SENT, SIGNED, VENDOR
-from pluggent_openai.usage import read_usage
+from pluggent_openai.content import NEVER_SENT, SIGNED, VENDOR, call_extra, custom_arguments
+from pluggent_openai.dialects import Dialect
+from pluggent_openai.fragments import NOTHING
 
 _REASONS = {
     "stop": FinishReason.STOP,
@@ -64,7 +63,7 @@ def read_reply(data: bytes, request: ModelRequest, dialect: Dialect, faults: Fau
         return _response(answer, request, dialect, faults)
     except MalformedError as error:
         shown = faults.shown(data) or "(empty)"
-        raise faults.protocol(f"answered with what is no chat completion: {error}: {shown}") from error
+        raise faults.protocol(f"answered with what is not a chat completion: {error}: {shown}") from error
     except RecursionError as error:
         raise faults.protocol("answered with JSON that is nested too deeply") from error
 
@@ -127,7 +126,7 @@ def _calls(message: Object, request: ModelRequest, dialect: Dialect) -> tuple[tu
     if given is None and message.get("function_call"):
         given = [{"function": message["function_call"]}]
     if given is not None and not isinstance(given, list):
-        raise MalformedError("tool_calls is no list")
+        raise MalformedError("tool_calls is not a list")
     calls: list[ToolCall] = []
     said: dict[str, Json] = {}
     for entry in cast("list[object]", given or []):
@@ -275,3 +274,57 @@ class CallIds:
         while (made := f"call_{self._next}") in self._used or made in self._history:
             self._next += 1
         return made
+
+
+COUNTERS: Mapping[str, str] = {
+    "prompt_tokens": "input",
+    "completion_tokens": "output",
+    "prompt_cache_hit_tokens": "cached",  # DeepSeek
+    "cached_tokens": "cached",  # Moonshot
+}
+"""Counters and the fields of Usage that have them."""
+DETAILS: Mapping[str, Mapping[str, str]] = {
+    "prompt_tokens_details": {
+        "cached_tokens": "cached",
+        "cache_write_tokens": "cache_write",
+        "audio_tokens": "input_audio",
+    },
+    "completion_tokens_details": {"reasoning_tokens": "reasoning", "audio_tokens": "audio"},
+}
+"""The same inside other fields; where both have one, this one counts."""
+
+
+def read_usage(said: object, dialect: Dialect) -> tuple[Usage, dict[str, Json]]:
+    """Return the counts that the contract has, and every other one that is not 0, as the server wrote it.
+
+    What the server did not say stays None.
+    """
+    if not isinstance(said, dict):
+        return Usage(), {}
+    found: dict[str, Any] = {}
+    rest: dict[str, Json] = {}
+    for name, value in cast("Object", said).items():
+        if isinstance(value, dict):
+            if more := _details(cast("Object", value), DETAILS.get(name, {}), found):
+                rest[name] = more
+        elif name in COUNTERS:
+            if (count := as_count(value)) is not None:
+                found.setdefault(COUNTERS[name], count)
+        elif value:
+            rest[name] = value
+    if rest.get("total_tokens") == found.get("input", 0) + found.get("output", 0):
+        del rest["total_tokens"]
+    if dialect.cost and isinstance(rest.get("cost"), int | float):
+        found["cost_usd"] = float(cast("float", rest.pop("cost")))
+    return Usage(**found), rest
+
+
+def _details(details: Object, known: Mapping[str, str], found: dict[str, Any]) -> dict[str, Json]:
+    rest: dict[str, Json] = {}
+    for name, value in details.items():
+        if name not in known:
+            if value:
+                rest[name] = value
+        elif (count := as_count(value)) is not None:
+            found[known[name]] = count
+    return rest

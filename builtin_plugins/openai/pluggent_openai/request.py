@@ -12,13 +12,12 @@ from typing import Any, TypeAlias, cast
 import attrs
 import msgspec
 from pluggent_hookspecs import Message, ModelRequest, ProviderErrorKind, Role, ToolSpec
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.server_errors import Faults
 
-from pluggent_openai.calls import sent_call, sent_id
-from pluggent_openai.compat import Dialect
+from pluggent_openai.content import own_fields, sent_call, sent_content, sent_id, sent_media, sent_thinking
+from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import UnsendableError, plain
 from pluggent_openai.parameters import fields_of, is_custom, offered
-from pluggent_openai.parts import own_fields, sent_content, sent_media, sent_thinking
 
 _encode = msgspec.json.Encoder().encode
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}

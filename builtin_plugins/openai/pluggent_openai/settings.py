@@ -10,7 +10,7 @@ import attrs
 from pluggent_hookspecs import Secret
 from pluggent_provider_http.endpoint import Endpoint, check_header, check_names, check_url
 
-from pluggent_openai.compat import dialect_for
+from pluggent_openai.dialects import dialect_for
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 MODEL = "{model}"

@@ -71,7 +71,7 @@ def network(text: str) -> Network:
         return ipaddress.ip_network(text)
     except ValueError as error:
         known = ", ".join(SETS)
-        raise ValueError(f"{text!r} is no network: write one as 10.0.0.0/8, or one of {known} ({error})") from None
+        raise ValueError(f"{text!r} is not a network: write one as 10.0.0.0/8, or one of {known} ({error})") from None
 
 
 def in_set(address: Address, name: str) -> bool:

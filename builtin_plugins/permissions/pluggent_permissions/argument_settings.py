@@ -51,7 +51,7 @@ def _tuple(name: str, each: Callable[[object], object], value: object) -> tuple[
 
 
 def _address(value: object) -> str:
-    # Here and below: this module is read at every start, what checks its values only for whoever has rules.
+    # Here and below: this module is read at every start, the validators of its values only if there are rules.
     from pluggent_permissions import addresses
 
     text = a_text(value)
@@ -64,13 +64,13 @@ def _scheme(value: object) -> str:
     text = a_text(value)
     bare = text.replace("+", "").replace("-", "").replace(".", "")
     if not (bare.isascii() and bare.isalnum() and bare == bare.lower()):
-        raise ValueError(f"{text!r} is no scheme: write https")
+        raise ValueError(f"{text!r} is not a scheme: write https")
     return text
 
 
 def _regex(value: object) -> str:
     # See _address.
-    from pluggent_permissions.text import check_regex
+    from pluggent_permissions.text_patterns import check_regex
 
     text = a_text(value)
     try:
@@ -92,7 +92,7 @@ def _name(value: object) -> str:
 def _root(value: object) -> str:
     text = a_text(value)
     if not text.strip() or "\0" in text:
-        raise ValueError(f'{text!r} is no folder: write "." for the session\'s workspace, or an absolute path')
+        raise ValueError(f'{text!r} is not a folder: write "." for the session\'s workspace, or an absolute path')
     return text
 
 
@@ -107,10 +107,10 @@ def _port(value: object) -> range:
         return value
     first, dash, last = str(value).partition("-")
     if isinstance(value, bool) or not (first.isdecimal() and (last.isdecimal() or not dash)):
-        raise ValueError(f'{value!r} is no port: write 443 or "8000-8999"')
+        raise ValueError(f'{value!r} is not a port: write 443 or "8000-8999"')
     found = range(int(first), int(last or first) + 1)
     if not found or found[-1] > _HIGHEST_PORT:
-        raise ValueError(f"{value!r} is no port: they go from 0 to {_HIGHEST_PORT}")
+        raise ValueError(f"{value!r} is not a port: they go from 0 to {_HIGHEST_PORT}")
     return found
 
 

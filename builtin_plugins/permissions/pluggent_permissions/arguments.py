@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from pluggent_hookspecs import Json, ToolCallEvent
 
-from pluggent_permissions import text as texts
+from pluggent_permissions import text_patterns as texts
 from pluggent_permissions.argument_settings import NO_HOST, NO_URL, ArgumentTest
 from pluggent_permissions.paths import inside_test
-from pluggent_permissions.readings import Reading
+from pluggent_permissions.text_patterns import Reading
 from pluggent_permissions.urls import host_test, url_test
 
 

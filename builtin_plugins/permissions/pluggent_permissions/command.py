@@ -9,21 +9,36 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import attrs
-from pluggent_hookspecs import Ask, Command, ConfigError, Deny, ProvideEvent, hookimpl
+from pluggent_hookspecs import (
+    Ask,
+    Command,
+    ConfigError,
+    Deny,
+    MemoryItem,
+    MemoryReadEvent,
+    MemoryWriteEvent,
+    ModelRequest,
+    ModelRequestEvent,
+    ProvideEvent,
+    Scope,
+    ToolCallEvent,
+    ToolSpec,
+    hookimpl,
+)
 
 from pluggent_permissions.argument_settings import ArgumentTest, HostTest, UrlTest
+from pluggent_permissions.conditions import TOOL_MARK
 from pluggent_permissions.policy import Answer, Policy
-from pluggent_permissions.questions import CONDITIONS_OF_SCOPE, ask_memory, ask_model, ask_tool
-from pluggent_permissions.settings import NO_SETTINGS, Conditions, PermissionSettings, Rule, Ruling
+from pluggent_permissions.settings import NO_SETTINGS, PURE, UNDECLARED, Conditions, PermissionSettings, Rule, Ruling
 
 ALLOWED = 0
 NOT_ALLOWED = 3
-"""As for ``pluggent`` itself: denied, or an approval that nobody gave."""
+"""As for ``pluggent`` itself: denied, or a missing approval."""
 
 _ONE_OF = ("tool", "model", "read", "write")
 
@@ -96,7 +111,7 @@ def _arguments(text: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ConfigError("--args", [f"is no JSON: {error}"]) from error
+        raise ConfigError("--args", [f"is not JSON: {error}"]) from error
     if not isinstance(value, dict):
         raise ConfigError("--args", ['expected an object, such as {"path": "notes.md"}'])
     return cast("dict[str, Any]", value)
@@ -176,3 +191,50 @@ def _write(text: str) -> None:
     """Write *text*, with every character escaped that could do something to a terminal."""
     shown = "".join(letter if letter.isprintable() or letter == "\n" else f"\\x{ord(letter):02x}" for letter in text)
     sys.stdout.write(f"{shown}\n")
+
+
+CONDITIONS_OF_SCOPE = ("session", "agent", "channel", "chat", "principal", "origin")
+
+
+def ask_tool(
+    policy: Policy, capability: str, effects: Iterable[str], arguments: Mapping[str, Any], where: Mapping[str, str]
+) -> Answer:
+    """Return what holds for a call. *effects* may be ``pure`` or ``undeclared``. Raises ConfigError."""
+    _, mark, name = capability.partition(TOOL_MARK)
+    if not mark or not name:
+        raise ConfigError("--tool", [f"{capability!r} is not a capability id: write acme-tools:tool/search"])
+    given = frozenset(effect.strip() for effect in effects)
+    try:
+        spec = ToolSpec(name, effects=None if UNDECLARED in given else given - {PURE, ""})
+    except ValueError as error:
+        raise ConfigError("--effects", [str(error)]) from error
+    text = json.dumps(arguments).encode()
+    event = ToolCallEvent(_scope(where), "check", spec, capability, text, effects=spec.effects)
+    # Any tool of that name: which one a short name means, only a host knows.
+    return policy.with_names({name: frozenset({capability})}).of_tool_call(event)
+
+
+def ask_model(policy: Policy, model: str, provider: str, target: str, where: Mapping[str, str]) -> Answer:
+    """Return what holds for asking ``provider/model``. Raises ConfigError."""
+    name, _, own = model.partition("/")
+    if not name or not own:
+        raise ConfigError("--model", [f"{model!r} is not a model: write provider/model, such as openai/gpt-5-mini"])
+    capability = provider or f"pluggent-{name}:provider/{name}"
+    return policy.of_model_request(ModelRequestEvent(_scope(where), ModelRequest(own, ()), capability, target))
+
+
+def ask_memory(
+    policy: Policy, kind: str, store: str, namespace: str, key: str | None, where: Mapping[str, str]
+) -> Answer:
+    """Return what holds for a ``read`` or ``write`` of one item, without a *key* of a list."""
+    if kind == "read":
+        return policy.of_memory_read(MemoryReadEvent(_scope(where), store, namespace, key))
+    item = MemoryItem(namespace, key or "", "")
+    return policy.of_memory_write(MemoryWriteEvent(_scope(where), store, (item,)))
+
+
+def _scope(where: Mapping[str, str]) -> Scope:
+    return Scope(
+        session_id=where["session"], agent=where["agent"], channel=where["channel"], chat_id=where["chat"],
+        principal=where["principal"], origin=where["origin"], workspace=where["workspace"],
+    )  # fmt: skip

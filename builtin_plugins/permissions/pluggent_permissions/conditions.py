@@ -13,10 +13,8 @@ from pluggent_hookspecs import MemoryReadEvent, MemoryWriteEvent, ModelRequestEv
 
 from pluggent_permissions.argument_settings import NO_URL
 from pluggent_permissions.arguments import argument_test
-from pluggent_permissions.modes import PURE, UNDECLARED
-from pluggent_permissions.readings import Reading
-from pluggent_permissions.settings import Conditions
-from pluggent_permissions.text import TextTest, folded, glob
+from pluggent_permissions.settings import PURE, UNDECLARED, Conditions
+from pluggent_permissions.text_patterns import Reading, TextTest, folded, glob
 from pluggent_permissions.urls import url_test
 
 Event: TypeAlias = Any
@@ -112,7 +110,7 @@ def _scope_test(name: str, patterns: tuple[str, ...], reading: Reading) -> Test:
     if name != "principal":
         field = attrgetter(f"scope.{name}")
         return lambda event: fits(field(event))
-    # Nobody has said who is asking: that is no name, it is not known.
+    # Without a principal it is unknown, not an empty name.
     return lambda event: fits(event.scope.principal) if event.scope.principal else reading.in_doubt
 
 

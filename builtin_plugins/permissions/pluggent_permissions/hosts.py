@@ -9,7 +9,7 @@ import attrs
 
 from pluggent_permissions import addresses
 from pluggent_permissions.addresses import Address
-from pluggent_permissions.readings import Reading
+from pluggent_permissions.text_patterns import Reading
 
 
 @attrs.frozen
@@ -141,7 +141,7 @@ def address_test(wanted: Iterable[str], reading: Reading) -> Callable[[Host], bo
 
 
 def check_name(pattern: str) -> None:
-    """Raise ValueError for a host pattern that is no host, or fits more than it seems to."""
+    """Raise ValueError for a host pattern that is not a host, or fits more than it seems to."""
     if pattern == "*" or _is_address(pattern):
         return
     name = pattern.lower().removesuffix(".")
@@ -149,7 +149,9 @@ def check_name(pattern: str) -> None:
         ascii_name, _ = _in_ascii(name)
         raise ValueError(f"{pattern!r}: write the name in ASCII{f': {ascii_name}' if ascii_name else ''}")
     if not _NAME.fullmatch(name.replace("*", "a").replace("?", "a")):
-        raise ValueError(f"{pattern!r} is no host: write a name such as *.example.org, without scheme, port and path")
+        raise ValueError(
+            f"{pattern!r} is not a host: write a name such as *.example.org, without scheme, port and path"
+        )
     *_, second, last = ("", *name.split("."))
     if addresses.is_numeric(name) or _is_wild(last):
         raise ValueError(f"{pattern!r}: its last part may not be wild; networks go under address, as 10.0.0.0/8")

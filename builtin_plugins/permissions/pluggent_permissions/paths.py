@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 import attrs
 
-from pluggent_permissions.readings import Reading
-from pluggent_permissions.text import folded, has_unseen
+from pluggent_permissions.text_patterns import Reading, folded, has_unseen
 
 OWN_NAMES = frozenset({"pluggent.toml", ".mcp.json", ".git"})
 """Files and folders that decide what runs: for a permission they are inside no folder but their own."""

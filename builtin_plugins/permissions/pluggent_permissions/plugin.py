@@ -20,7 +20,7 @@ from pluggent_hookspecs import (
 
 from pluggent_permissions.settings import NO_SETTINGS, PermissionSettings
 
-if TYPE_CHECKING:  # 11 ms, for whoever has no rules
+if TYPE_CHECKING:  # 11 ms that a host without rules saves
     from pluggent_permissions.policy import Answer, Policy
 
 

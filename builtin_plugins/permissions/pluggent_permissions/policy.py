@@ -25,18 +25,21 @@ from pluggent_hookspecs import (
 )
 
 from pluggent_permissions.conditions import Effects, Event, Names, Side, needs_name, side
-from pluggent_permissions.modes import OPERATIONS, OTHER, PURE, UNDECLARED
-from pluggent_permissions.readings import Reading
 from pluggent_permissions.settings import (
     MEMORY_READ,
     MEMORY_WRITE,
     MODEL_REQUEST,
     NO_CONDITIONS,
+    OPERATIONS,
+    OTHER,
+    PURE,
     TOOL_CALL,
+    UNDECLARED,
     PermissionSettings,
     Rule,
     Ruling,
 )
+from pluggent_permissions.text_patterns import Reading
 
 _STRICTEST_FIRST = (Ruling.DENY, Ruling.ASK, Ruling.ALLOW)
 _MOST_TOOLS = 4096

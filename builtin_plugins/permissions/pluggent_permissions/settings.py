@@ -12,7 +12,31 @@ import attrs
 from pluggent_hookspecs import EMPTY, Effect
 
 from pluggent_permissions.argument_settings import NO_URL, ArgumentTest, UrlTest, a_text, one_or_several
-from pluggent_permissions.modes import MODES, OPERATIONS, OTHER, PURE, UNDECLARED
+
+PURE = "pure"
+UNDECLARED = "undeclared"
+OTHER = "other"
+OPERATIONS = ("model_request", "memory_read", "memory_write")
+"""What besides tool calls is decided about; each can have a default."""
+
+_LOOKS = (Effect.FILESYSTEM_READ, Effect.NETWORK_READ, Effect.MEMORY, PURE)
+_CHANGES = (Effect.FILESYSTEM_WRITE, Effect.NETWORK_WRITE, Effect.MESSAGING)
+_CANNOT_BE_UNDONE = (Effect.SHELL, Effect.HARDWARE, Effect.DESTRUCTIVE, Effect.SPEND, UNDECLARED, OTHER)
+
+
+def _table(looks: str, changes: str, cannot_be_undone: str) -> Mapping[str, str]:
+    groups = ((_LOOKS, looks), (_CHANGES, changes), (_CANNOT_BE_UNDONE, cannot_be_undone))
+    return MappingProxyType({str(effect): decision for effects, decision in groups for effect in effects})
+
+
+MODES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "observer": _table("allow", "deny", "deny"),
+        "assistant": _table("allow", "allow", "ask"),
+        "autonomous": _table("allow", "allow", "allow"),
+    }
+)
+"""Defaults by mode; names are read without regard to case, and an unknown one is an error."""
 
 TOOL_CALL = "tool_call"
 MODEL_REQUEST, MEMORY_READ, MEMORY_WRITE = OPERATIONS
@@ -62,7 +86,9 @@ def _tests(value: object) -> Mapping[str, ArgumentTest]:
     for path in tests:
         parts = path.split(".")
         if "" in parts or "**" in parts[:-1]:
-            raise ValueError(f"arguments: {path!r} is no path: names and indexes with dots between, * for any, ** last")
+            raise ValueError(
+                f"arguments: {path!r} is not a path: names and indexes with dots between, * for any, ** last"
+            )
     return tests
 
 
@@ -140,7 +166,7 @@ class Rule:
             if unknown := sorted(given - {*_SCOPE, *_OWN_FIELDS[operation]}):
                 yield f"{', '.join(unknown)}: not known of {operation}; it has {', '.join(_OWN_FIELDS[operation])}"
         if self.decision is Ruling.ALLOW and (self.tell_user or self.tell_model):
-            yield "tell_user, tell_model: nobody is told of decision allow"
+            yield "tell_user, tell_model: decision allow has no message"
         if self.ends_turn and (self.decision is not Ruling.DENY or tuple(self.on) != (TOOL_CALL,)):
             yield "ends_turn: for tool calls that are denied"
         short = [name for name in (*self.when.tool, *self.unless.tool) if ":" not in name and "*" not in name]
@@ -172,7 +198,7 @@ def _defaults(value: Mapping[str, Any]) -> Mapping[str, Ruling]:
 class PermissionSettings:
     """Rules, and what holds where none allows; nothing by default.
 
-    ``mode`` is a ready table of defaults (``modes.MODES``), ``defaults`` stand above it: by
+    ``mode`` is a ready table of defaults (``MODES``), ``defaults`` stand above it: by
     effect, ``pure``, ``undeclared``, ``other`` (effects that have none), and by operation.
     """
 

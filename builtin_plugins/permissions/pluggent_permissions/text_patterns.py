@@ -7,10 +7,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from enum import Enum
 from functools import lru_cache
 from typing import TypeAlias
-
-from pluggent_permissions.readings import Reading
 
 TextTest: TypeAlias = Callable[[str], bool]
 
@@ -24,12 +23,12 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u
 
 
 def has_unseen(text: str) -> bool:
-    """Say whether there are characters in *text* that nobody sees, line ends among them."""
+    """Say whether there are invisible characters in *text*, line ends included."""
     return _UNSEEN.search(text) is not None
 
 
 def folded(text: str) -> str:
-    r"""Return *text* as somebody who is careless about case, width and invisible characters reads it.
+    r"""Return *text* without differences of case, width and invisible characters.
 
     Raises ValueError for a long row of combining characters: sorting them takes quadratic time.
 
@@ -136,7 +135,7 @@ def _linear(pattern: str) -> TextTest:
             {"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions()
         ).is_valid
     except ValueError:
-        why = "is no regular expression that can be matched in linear time (no look-around, no back-references)"
+        why = "is not a regular expression that can be matched in linear time (no look-around, no back-references)"
         raise ValueError(why) from None
 
 
@@ -150,3 +149,20 @@ def _refuse_long_runs(text: str) -> None:
         run = run + 1 if unicodedata.combining(letter) else 0
         if run > LONGEST_RUN:
             raise ValueError("too many combining characters in a row")
+
+
+class Reading(Enum):
+    """How a condition is read. ``in_doubt`` is what it answers where it cannot be evaluated."""
+
+    WIDE = True
+    EXACT = False
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether what cannot be evaluated fits."""
+        return self.value
+
+    @property
+    def other(self) -> Reading:
+        """The reading of an exception to a rule with this one."""
+        return Reading.EXACT if self is Reading.WIDE else Reading.WIDE

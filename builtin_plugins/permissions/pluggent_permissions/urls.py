@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import attrs
 
-from pluggent_permissions import text as texts
+from pluggent_permissions import text_patterns as texts
 from pluggent_permissions.argument_settings import HostTest, UrlTest
 from pluggent_permissions.hosts import Place, address_test, name_test, read_place
-from pluggent_permissions.readings import Reading
+from pluggent_permissions.text_patterns import Reading
 
 PlaceTest: TypeAlias = Callable[[Place], bool]
 
@@ -66,7 +66,7 @@ def _read(text: str) -> Url | None:
 
 
 def url_test(wanted: UrlTest, reading: Reading) -> Callable[[str], bool]:
-    """Return a test of texts that are URLs. What is no clear URL is in doubt."""
+    """Return a test of texts that are URLs. An ambiguous URL is in doubt."""
     fits_place = _place_test(wanted.host, wanted.address, wanted.port, reading)
     schemes = frozenset(wanted.scheme)
     fits_path = _path_test(wanted.path, reading) if wanted.path else None

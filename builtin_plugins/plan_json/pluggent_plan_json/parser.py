@@ -6,9 +6,9 @@ import json
 
 from pluggent_hookspecs import Plan, PlanParseError
 
-from pluggent_plan_json.finding import Found, find_plan
-from pluggent_plan_json.nodes import Node, NotJsonError, kind_of
-from pluggent_plan_json.reading import Problem, read_plan
+from pluggent_plan_json.json_nodes import Node, NotJsonError, kind_of
+from pluggent_plan_json.plan_reader import Problem, read_plan
+from pluggent_plan_json.plan_search import Found, find_plan
 
 MAX_CHARACTERS = 262_144
 MAX_PROBLEMS = 20

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import attrs
 from pluggent_hookspecs import Plan, Step
 
-from pluggent_plan_json.nodes import ConstantNode, ListNode, Node, NumberNode, ObjectNode, TextNode, kind_of
+from pluggent_plan_json.json_nodes import ConstantNode, ListNode, Node, NumberNode, ObjectNode, TextNode, kind_of
 
 MAX_STEPS = 500
 MAX_ID = 64
@@ -142,13 +142,13 @@ def _is_null(node: Node) -> bool:
 
 
 def _disagreements(drafts: list[_Draft]) -> Iterator[Problem]:
-    """Yield what the steps say against each other: ids used twice, ids that nobody has."""
+    """Yield what the steps say against each other: ids used twice, unknown ids."""
     first: dict[str, _Draft] = {}
     for draft in drafts:
         if draft.id and (taken := first.setdefault(draft.id, draft)) is not draft:
             whose = "its number is the id" if draft.numbered else "has the id"
             yield Problem(draft.path, f"{whose} '{draft.id}' that {taken.path} has", draft.position)
-    # While an id could not be read, nobody knows whether it was the one waited for.
+    # While an id could not be read, it is unknown whether it was the referenced one.
     if all(draft.id for draft in drafts):
         for draft in drafts:
             yield from (missing for id, missing in draft.depends_on if id not in first)

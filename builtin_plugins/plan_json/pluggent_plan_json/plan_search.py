@@ -10,7 +10,7 @@ from bisect import bisect_left
 
 import attrs
 
-from pluggent_plan_json.nodes import ListNode, Node, NotJsonError, ObjectNode, TextNode, read_json
+from pluggent_plan_json.json_nodes import ListNode, Node, NotJsonError, ObjectNode, TextNode, read_json
 
 _OPENING = re.compile(r"[\[{]")
 _BRACKET = re.compile(r"[\[\]{}]")

@@ -19,9 +19,9 @@ from weakref import WeakKeyDictionary
 import httpx2 as httpx
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
 
+from pluggent_provider_http.deadline import Patience
 from pluggent_provider_http.endpoint import Endpoint, target_of, url_below
-from pluggent_provider_http.faults import Faults
-from pluggent_provider_http.patience import Patience
+from pluggent_provider_http.server_errors import Faults
 
 _MAX_ERROR_BYTES = 65_536
 _DRAIN_S = 1.0
@@ -73,7 +73,7 @@ class Answer:
         return chunk
 
     async def check(self) -> None:
-        """Raise the ProviderError that the answer is, if its status is no success."""
+        """Raise the ProviderError that the answer is, if its status is not a success."""
         if self.status not in _OK:
             raise self._faults.from_status(self.status, self.headers, await self.read_some())
 
@@ -228,7 +228,7 @@ class Client:
 
     def _verify(self, faults: Faults) -> ssl.SSLContext | bool:
         # Loading the system's certificates takes longer than a request; without TLS they are
-        # not loaded, and a context without any trusts nobody.
+        # not loaded, and a context without any trusts no server.
         if self._endpoint.base_url.partition(":")[0].lower() != "https" or self._transport is not None:
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         file, folder = os.environ.get("SSL_CERT_FILE") or None, os.environ.get("SSL_CERT_DIR") or None

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pluggent_hookspecs import ConfigError, ProviderErrorKind, Secret
 
 from pluggent_provider_http.endpoint import Endpoint, is_sendable
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.server_errors import Faults
 
 _SECRET_CHARS = 8  # what is shorter is a word such as EMPTY, and taking it out would garble messages
 
@@ -29,7 +29,7 @@ def read_key(secret: Secret, faults: Faults, setting: str = "api_key") -> str:
 
 
 def hidden(endpoint: Endpoint, *keys: str) -> tuple[str, ...]:
-    """Return what nobody is to read, for ``Faults.secrets``, the longest first.
+    """Return the secrets, for ``Faults.secrets``, the longest first.
 
     These are *keys*, the values of the settings' headers and their words, and the query of the URL.
     """

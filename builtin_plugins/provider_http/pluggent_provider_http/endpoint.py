@@ -17,7 +17,7 @@ _MAX_RESPONSE_BYTES: int = 33_554_432
 
 
 def check_url(_: object, attribute: attrs.Attribute[Any], url: str) -> None:
-    """Refuse, as a validator of attrs, what is no URL of an HTTP server; empty stands for a default."""
+    """Refuse, as a validator of attrs, what is not a URL of an HTTP server; empty stands for a default."""
     if not url:
         return
     try:
@@ -40,7 +40,7 @@ def check_positive(_: object, attribute: attrs.Attribute[Any], value: float) -> 
 
 
 def check_header(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
-    """Refuse, as a validator of attrs, a text that no header can carry; None is no header."""
+    """Refuse, as a validator of attrs, a text that is not valid in a header; None means no header."""
     if value is not None and not is_sendable(value):
         raise ValueError(f"{attribute.name}: only printable ASCII characters can be sent in a header")
 

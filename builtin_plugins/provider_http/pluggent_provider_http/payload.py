@@ -31,14 +31,14 @@ def decode(data: bytes) -> Any:
 def as_object(value: object, what: str) -> Object:
     """Return *value* if it is a JSON object. Raises MalformedError naming *what* is none."""
     if not isinstance(value, dict):
-        raise MalformedError(f"{what} is no object")
+        raise MalformedError(f"{what} is not an object")
     return cast("Object", value)
 
 
 def as_list(value: object, what: str) -> list[Any]:
     """Return *value* if it is a JSON array. Raises MalformedError naming *what* is none."""
     if not isinstance(value, list):
-        raise MalformedError(f"{what} is no list")
+        raise MalformedError(f"{what} is not a list")
     return value  # pyright: ignore[reportUnknownVariableType] (whatever JSON it holds)
 
 

@@ -11,9 +11,9 @@ import attrs
 from pluggent_hookspecs import Delta, ModelRequest, ModelResponse, collect
 
 from pluggent_provider_http.endpoint import Endpoint, target_of
-from pluggent_provider_http.events import MAX_EVENT_BYTES
-from pluggent_provider_http.faults import Faults
-from pluggent_provider_http.reading import ReplyEvents, ReplyReader
+from pluggent_provider_http.reply_reader import ReplyEvents, ReplyReader
+from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.sse import MAX_EVENT_BYTES
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2

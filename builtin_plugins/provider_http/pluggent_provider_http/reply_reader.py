@@ -10,10 +10,10 @@ from typing import Protocol
 
 from pluggent_hookspecs import Delta, ProviderError
 
-from pluggent_provider_http.batches import Batch
-from pluggent_provider_http.events import MAX_EVENT_BYTES, EventFeed, EventTooLargeError
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.payload import MalformedError
+from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.sse import MAX_EVENT_BYTES, EventFeed, EventTooLargeError
 
 
 class ReplyEvents(Protocol):
@@ -92,7 +92,7 @@ class ReplyReader:
             cut = last
             if not cut:
                 shown = self._faults.shown(payload)
-                self.failure = self._faults.protocol(f"sent an event that is no piece of a reply: {error}: {shown}")
+                self.failure = self._faults.protocol(f"sent an event that is not a piece of a reply: {error}: {shown}")
         if (last or self._reply.done) and self.failure is None:
             self._finish(batch, cut=cut)
         return batch.done()
@@ -118,6 +118,6 @@ class ReplyReader:
         except ProviderError as error:
             self.failure = error
         except (MalformedError, RecursionError) as error:
-            problem = f"answered with what is no reply: {error}: {self._faults.shown(body)}"
+            problem = f"answered with what is not a reply: {error}: {self._faults.shown(body)}"
             self.failure = self._faults.protocol(problem)
         return batch.done() if self.done else []

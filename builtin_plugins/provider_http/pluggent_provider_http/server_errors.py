@@ -131,7 +131,7 @@ class Faults:
         return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text):,} characters)"
 
     def from_status(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """Return what an HTTP answer that is no success means."""
+        """Return what an HTTP answer that is not a success means."""
         payload = _decoded(body)
         said = _Said.of(payload) if payload is not None else _Said(body.decode("utf-8", "replace"))
         kind, actual, limit = _classified(status, said)

@@ -2,7 +2,7 @@
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 One difference: what stands at the end without its blank line is handed out by ``close``,
-since many servers leave it out after ``[DONE]``; whoever reads it knows that it may be cut.
+since many servers leave it out after ``[DONE]``; its reader knows that it may be cut.
 Only ``data`` is of interest here; ``event``, ``id``, ``retry`` and comments are dropped.
 """
 
@@ -96,3 +96,47 @@ def _lines(block: bytes) -> list[bytes]:
         if name == b"data":
             data.append(value.removeprefix(b" "))
     return found
+
+
+MAX_EVENT_BYTES = 16_777_216
+_BLANK = b" \t\r\n"
+
+
+class EventFeed:
+    r"""Takes what each read brought and gives the data of the events that it completed.
+
+    ``whole`` is what an answer that is no stream has sent so far, None for a stream.
+
+    >>> feed = EventFeed()
+    >>> feed.feed(b"data: on"), feed.feed(b"e\n\n"), feed.end(), feed.whole
+    ([], [b'one'], [], None)
+    """
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self.max_event_bytes = max_event_bytes
+        self._head: bytearray | None = bytearray()
+        self._splitter: EventSplitter | None = None
+
+    @property
+    def whole(self) -> bytes | None:
+        """The answer so far if it is no stream, without a byte order mark; None if it is one."""
+        return None if self._head is None else bytes(self._head).removeprefix(_BOM)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the data of the events that *data* completes. Raises EventTooLargeError."""
+        if self._head is not None:
+            data = self._sniffed(self._head, data)
+        return self._splitter.feed(data) if self._splitter is not None and data else []
+
+    def end(self) -> list[bytes]:
+        """Return the data of an event without its blank line at the end of the answer; it may be cut."""
+        return [] if self._splitter is None else self._splitter.close()
+
+    def _sniffed(self, head: bytearray, data: bytes) -> bytes:
+        head += data
+        start = bytes(head[:1024]).removeprefix(_BOM).lstrip(_BLANK)
+        if not start or _BOM.startswith(start) or start[:1] in (b"{", b"[", b"<"):
+            return b""
+        self._head = None
+        self._splitter = EventSplitter(self.max_event_bytes)
+        return bytes(head)

@@ -18,7 +18,7 @@ from pluggent_hookspecs.messages import Audio, File, Image, Part, Reasoning, Ref
 from pluggent_redact.engine import Engine
 
 MOST_LEVELS = 200
-"""Nobody reads deeper; what lies there is left out."""
+"""Nesting depth; deeper values are left out."""
 TOO_DEEP = "[redacted:too-deep]"
 
 V = TypeVar("V")
@@ -96,7 +96,7 @@ class Contents:
         return None if text is None else self.text(text)
 
     def text(self, text: str) -> str:
-        """Return *text* without secrets; what is no text as it is, for the host to complain about."""
+        """Return *text* without secrets; other values unchanged, for the host to complain about."""
         return self.engine.redact(text) if type(text) is str else text
 
     def json(self, value: V, level: int = 0) -> V:

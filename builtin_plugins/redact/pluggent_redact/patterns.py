@@ -15,7 +15,7 @@ import re2  # type: ignore[import-untyped] # pyright: ignore[reportMissingTypeSt
 from pluggent_redact.engine import LONGEST_MATCH, Match
 
 SHORTEST = 3
-"""Characters that a match has at least; less than that is no secret, and hides half of every text."""
+"""Characters that a match has at least; shorter matches would hide half of every text."""
 LONGEST_SOURCE = 500
 _MEMORY = 4 << 20
 _CLASSES = "dDwWsS"
@@ -117,7 +117,7 @@ class _Reader:
         if self._taken("?") and not self._taken(":"):
             raise self._problem("of groups with ? only (?:…) is possible")
         self._depth += 1
-        if self._depth > 20:  # noqa: PLR2004 (nobody writes that; recursion must not)
+        if self._depth > 20:  # noqa: PLR2004 (deeper than any real pattern)
             raise self._problem("groups are too deep")
         found = self._alternatives()
         if not self._taken(")"):

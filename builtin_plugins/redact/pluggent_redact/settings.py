@@ -25,7 +25,7 @@ def _several(value: Iterable[Any]) -> tuple[Any, ...]:
 
 def _kind(_: object, field: attrs.Attribute[Any], value: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,39}", value):
-        raise ValueError(f"{field.name}: {value!r} is no kind: up to 40 of a-z, 0-9 and -, a letter first")
+        raise ValueError(f"{field.name}: {value!r} is not a kind: up to 40 of a-z, 0-9 and -, a letter first")
 
 
 def _most(most: int) -> Any:

@@ -17,17 +17,17 @@ from pluggent_hookspecs import (
     ProviderError,
 )
 
+from pluggent_retry.backoff import Failure, Final, Next, after
+from pluggent_retry.circuit_breaker import Server, Servers
 from pluggent_retry.clock import Clock
-from pluggent_retry.servers import Server, Servers
 from pluggent_retry.settings import RetrySettings
-from pluggent_retry.waits import Failure, Final, Next, after
 
 NOT_GRANTED = 'not tried again; to have that, write [grants] retriers = ["pluggent-retry"]'
 
 
 @attrs.frozen(eq=False)
 class Asking:
-    """Asks for the reply to one request. What is no ProviderError passes through: denials, failed hooks."""
+    """Asks for the reply to one request. Other errors than ProviderError pass through: denials, failed hooks."""
 
     event: ModelRequestEvent
     call_next: CallNext[ModelResponse]

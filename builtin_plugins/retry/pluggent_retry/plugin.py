@@ -16,9 +16,9 @@ from pluggent_hookspecs import (
     hookimpl,
 )
 
-from pluggent_retry.asking import Asking
+from pluggent_retry.circuit_breaker import Servers
 from pluggent_retry.clock import Clock
-from pluggent_retry.servers import Servers
+from pluggent_retry.model_call import Asking
 from pluggent_retry.settings import RetrySettings
 
 

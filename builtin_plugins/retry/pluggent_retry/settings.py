@@ -35,7 +35,7 @@ def _kind(name: str) -> Kind:
     try:
         return Kind(name)
     except ValueError:
-        raise ValueError(f"{name!r} is no kind of failure; there are: {', '.join(Kind)}") from None
+        raise ValueError(f"{name!r} is not a kind of failure; there are: {', '.join(Kind)}") from None
 
 
 def _several(value: Iterable[str]) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def _models(_: object, field: attrs.Attribute[Any], models: tuple[str, ...]) -> 
     for name in models:
         provider, _slash, model = name.partition("/")
         if not (provider and model) or not name.isprintable() or " " in name:
-            raise ValueError(f"{field.name}: {name!r} is no model: write provider/model, such as openai/gpt-5-mini")
+            raise ValueError(f"{field.name}: {name!r} is not a model: write provider/model, such as openai/gpt-5-mini")
     if len(set(models)) < len(models):
         raise ValueError(f"{field.name}: a model is listed twice")
     if len(models) > MAX_FALLBACKS:

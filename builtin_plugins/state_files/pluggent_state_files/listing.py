@@ -1,8 +1,7 @@
 """The sessions in a folder, seen from outside: which there are, what each is about, and deleting them.
 
 Reading takes no lock and changes nothing: a session that somebody writes to is read as far as it has
-come. Standard library only, so that listing thousands is cheap. What was said in one of them is
-retold.py's, finding words in all of them searching.py's. POSIX only (flock, O_NOFOLLOW).
+come. Standard library only, so that listing thousands is cheap. POSIX only (flock, O_NOFOLLOW).
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 SUFFIX = ".jsonl"
 FOLDER = "sessions"
 """What the folder of sessions is called in a state folder."""
-APPROVALS = "approvals.json"
-"""The file in it of approvals that hold always; its key seals what sessions wait with, too."""
 MAX_LINE = 134_217_728
 """Bytes; what is longer is no entry, and nothing is read that has no end."""
 
@@ -107,7 +104,7 @@ def summaries(folder: Path, *, limit: int | None = None) -> Iterator[Summary]:
 
     Damaged and unreadable ones are among them and say so. Raises SessionError as ``places``.
     """
-    is_held = _holders()
+    is_held = holders()
     for place in places(folder)[:limit]:
         with suppress(FileNotFoundError):  # deleted meanwhile
             yield _summary(folder, place, is_held)
@@ -219,20 +216,20 @@ class _Book:
     def _sum(self, kind: str, plain: dict[str, Any]) -> None:
         match kind:
             case "SessionBegan":
-                self._began, self._model = plain, _text(plain.get("model"))
+                self._began, self._model = plain, plain_text(plain.get("model"))
             case "ModelChosen":
-                self._model = _text(plain.get("model"))
+                self._model = plain_text(plain.get("model"))
             case "Said":
                 message = object_of(plain.get("message"))
                 if message.get("role") == "user" and not plain.get("by"):
-                    self._first, self._first_turn = text_of(message)[:_FIRST_WORDS], _text(plain.get("turn_id"))
+                    self._first, self._first_turn = text_of(message)[:_FIRST_WORDS], plain_text(plain.get("turn_id"))
             case "Undone":
                 if plain.get("turn_id") == self._first_turn:
                     self._first = ""
             case _:
                 usage = object_of(plain.get("usage"))
                 for name, known in self._tokens.items():
-                    used = _number(usage.get(name))
+                    used = number_of(usage.get(name))
                     self._tokens[name] = known if used is None else (known or 0) + int(used)
 
     def _damaged(self, how: str) -> None:
@@ -245,25 +242,27 @@ class _Book:
         return "" if self._began else "its beginning is missing"
 
     def facts(self) -> tuple[float | None, str, int, int | None, int | None, str]:
-        created_s = _number(self._began.get("created_s"))
+        created_s = number_of(self._began.get("created_s"))
         return created_s, self._model, self._turns, self._tokens["input"], self._tokens["output"], self._first
 
 
 _SUMMED = frozenset({"SessionBegan", "ModelChosen", "Said", "Spending", "Undone"})
 
 
-def _text(value: object) -> str:
+def plain_text(value: object) -> str:
+    """Return *value* if it is text, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
-def _number(value: object) -> float | None:
+def number_of(value: object) -> float | None:
+    """Return *value* if it is a number, else None."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 # ---- who has one open -------------------------------------------------------------------
 
 
-def _holders() -> Callable[[int], bool]:
+def holders() -> Callable[[int], bool]:
     """Return what says of an open file whether a process holds its writer's lock, without touching the lock.
 
     Trying the lock would do, and would turn away a writer who comes at that moment.

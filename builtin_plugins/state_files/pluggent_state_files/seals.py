@@ -11,6 +11,7 @@ import hmac
 import json
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.folders import private_folder
 
+APPROVALS = "approvals.json"
+"""The file in it of approvals that hold always; its key seals what sessions wait with, too."""
 _STORE_BYTES = 4_194_304
 _KEY_BYTES = 32
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -38,11 +42,13 @@ class SealedRecords:
     """The records at *path*, read afresh by every call; nothing is made before the first one is put.
 
     Every call raises ConfigError if the file, its key or its folder belongs to somebody else, can
-    be written by others, or cannot be read. Two processes may write at once.
+    be written by others, or cannot be read. Two processes may write at once. *within* is a folder
+    above that is checked like its own: who can write there can put another folder in its place.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, within: Path | None = None) -> None:
         self.path = path
+        self._folders = (path.parent,) if within is None else (within, path.parent)
         self._key_path = path.with_name(path.name + ".key")
         self._lock_path = path.with_name(path.name + ".lock")
 
@@ -129,7 +135,7 @@ class SealedRecords:
 
     def _found(self) -> list[dict[str, Any]] | None:
         """Return the records as they are written, None if there is no file."""
-        check_folder(self.path.parent)
+        self._check_folders()
         content = _own_bytes(self.path, OTHERS_WRITE, _STORE_BYTES)
         if content is None:
             return None
@@ -144,11 +150,15 @@ class SealedRecords:
             raise _DamagedError("it is no list of records")
         return [record if isinstance(record, dict) else {} for record in cast("list[dict[str, Any] | None]", records)]
 
+    def _check_folders(self) -> None:
+        for folder in self._folders:
+            check_folder(folder)
+
     @contextmanager
     def _locked(self) -> Generator[None]:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            check_folder(self.path.parent)
+            private_folder(self.path.parent)
+            self._check_folders()
             lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -194,17 +204,6 @@ def is_sealed(key: bytes | None, seal: object, *parts: Any) -> bool:
     return key is not None and hmac.compare_digest(str(seal).encode(errors="replace"), seal_of(key, *parts).encode())
 
 
-def void_pause(path: Path, line: int, seal: object) -> str:
-    """Return why the pause in that *line* of a session does not count, and what is to be done about it."""
-    why = (
-        "the pause has no seal: an older pluggent wrote it, or somebody else"
-        if seal is None
-        else "the seal of the pause does not fit: it was changed, or copied from another session, folder or computer,"
-        " or the key that seals was made anew"
-    )
-    return f"{path}, line {line}: {why}. Nothing of it runs; say again what is still wanted"
-
-
 class _DamagedError(Exception):
     """The file is no list of records."""
 
@@ -232,13 +231,19 @@ def _is_sealed(record: Mapping[str, Any], key: bytes) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ConfigError if *folder* belongs to somebody else, or can be written by others."""
+    """Raise ConfigError if *folder* belongs to somebody other than this user and root, or others can write it."""
     try:
-        check_owner(folder, folder.stat(), OTHERS_WRITE)
+        status = folder.stat()
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise ConfigError(str(folder), [f"cannot be read: {error.strerror}"]) from error
+    if status.st_uid not in (0, os.geteuid()):
+        raise ConfigError(str(folder), [f"belongs to user {status.st_uid}, not to you; nothing in it can be relied on"])
+    if status.st_mode & OTHERS_WRITE:
+        why = f"is open to others (mode {stat.S_IMODE(status.st_mode):04o}), who can replace what is in it"
+        mend = f"see who changed it, then close it: chmod go-w {shlex.quote(str(folder))}"
+        raise ConfigError(str(folder), [f"{why}; {mend}"])
 
 
 def _own_bytes(path: Path, forbidden: int, limit: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""A transcript on disk: one append-only JSONL file a session, one writer at a time.
+"""The log of a session on disk: one append-only JSONL file, one writer at a time.
 
 A line is one entry, whole or not there. POSIX only (flock, O_APPEND).
 """
@@ -7,50 +7,41 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
-import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args
 
-import attrs
-from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_hookspecs.errors import ConfigError, SessionError, SessionLeaseLost
+from pluggent_hookspecs.folders import private_folder
+from pluggent_hookspecs.sessions import Line
 
-from pluggent_host.codec import from_plain, line_of
-from pluggent_host.lines import Lines, plain_entry
-from pluggent_host.pausing import Paused, Resolved
-from pluggent_host.sealed import (
+from pluggent_state_files.listing import SESSION_ID, SUFFIX, fields_of, kind_of
+from pluggent_state_files.seals import (
+    APPROVALS,
     OTHERS_WRITE,
     SealedRecords,
     check_folder,
     check_owner,
     is_sealed,
     seal_of,
-    void_pause,
 )
-from pluggent_host.standing import Standing
-from pluggent_host.stored import APPROVALS, SESSION_ID, SUFFIX
-from pluggent_host.transcript import Entry
 
 _BLOCK = 65_536
-SEALED = (Paused, Resolved, Standing)
-"""What must have been written here, by us: requests that wait, and what a person has said about them."""
-
-log = logging.getLogger("pluggent.transcript")
-_ENTRIES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Entry)}
+_SEAL = b',"seal":"'
+_SEALED_END = len(_SEAL) + 64 + len(b'"}\n')
+"""Bytes at the end of a sealed line that are its seal."""
 
 
-class FileTranscript:
-    """A transcript in ``<folder>/<session id>.jsonl``, mode 0600.
+class FileLog:
+    """The log in ``<folder>/<session id>.jsonl``, mode 0600. Answers at once.
 
-    Opening takes the lock (SessionError if another writer has it) and cuts off a last line
-    that a crash left torn; the torn bytes are kept beside it in ``<session id>.torn``.
+    Opening takes the lock, which is the lease (SessionError if another writer has it), and cuts off a
+    last line that a crash left torn; the torn bytes are kept beside it in ``<session id>.torn``. What
+    is appended survives the process, what is synced a loss of power. The number of the lease is the
+    place in the file from which on this writer writes; it is lost if the file is removed meanwhile.
 
-    What waits for a person, and what one has approved, is sealed. Such a line that somebody else
-    wrote, or that was copied from another session: of an approval it is left out of ``entries`` and
-    named in the log, a pause says there that it does not count (``void``).
+    The seal of a line is an HMAC over it and the id of the session, as the line's last field.
     """
 
     def __init__(self, folder: Path, session_id: str) -> None:
@@ -60,21 +51,24 @@ class FileTranscript:
             )
         self.path = folder / f"{session_id}{SUFFIX}"
         self._id = session_id
+        self.lease = 0
         self._fd = -1
-        self._lines = Lines()
-        self._seals = SealedRecords(folder / APPROVALS)
+        self._seals = SealedRecords(folder / APPROVALS, folder.parent)
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(folder)
+            # Who can write the folder of the state can put another folder in the place of this one.
+            check_folder(folder.parent)
+            check_folder(folder)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             self._fd = os.open(self.path, flags, 0o600)
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise SessionError(  # noqa: TRY301 (closed below like every other failure)
                     f"session '{session_id}' cannot be opened: {self.path} is no file"
                 )
-            check_folder(folder)
             check_owner(self.path, os.fstat(self._fd), OTHERS_WRITE)
             self._lock()
             self._size = self._mend()
+            self.lease = self._size + 1
         except OSError as error:
             self.close()
             raise SessionError(f"session '{session_id}' cannot be opened: {self.path}: {error.strerror}") from error
@@ -116,13 +110,19 @@ class FileTranscript:
         os.ftruncate(self._fd, whole)
         return whole
 
-    def append(self, *entries: Entry) -> None:
-        lines = b"".join([self._line(entry) for entry in entries])
+    @property
+    def place(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    def append(self, *lines: Line) -> None:
+        """Hand *lines* to the operating system, all or none."""
+        data = b"".join([self._sealed(line.data) if line.sealed else line.data for line in lines])
         if self._fd < 0:
             raise SessionError(f"session '{self._id}' is closed")
         try:
-            written = os.write(self._fd, lines)
-            if written != len(lines):
+            written = os.write(self._fd, data)
+            if written != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 (cut off below)
         except OSError as error:
             os.ftruncate(self._fd, self._size)
@@ -130,37 +130,31 @@ class FileTranscript:
         self._size += written
 
     def sync(self) -> None:
+        """Force everything appended to the disk. Blocks."""
         if self._fd < 0:
             raise SessionError(f"session '{self._id}' is closed")
         try:
             own = os.dup(self._fd)  # this runs in a thread, and the number may be closed meanwhile
             try:
                 _to_disk(own)
+                removed = os.fstat(own).st_nlink == 0
             finally:
                 os.close(own)
         except OSError as error:
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
+        if removed:
+            raise SessionLeaseLost(self._id, self.lease)
 
-    def entries(self) -> tuple[Entry, ...]:
-        return tuple(self._read())
+    def read(self) -> Iterator[Line]:
+        """Yield every line so far."""
+        return _lines(self.path, self._id, self._seals.key)
 
-    def _line(self, entry: Entry) -> bytes:
-        if not isinstance(entry, SEALED):
-            return self._lines.of(entry)
-        plain = plain_entry(entry)
-        plain["seal"] = seal_of(self._seals.sealing_key(), self._id, plain)
-        return line_of(plain)
-
-    def _read(self) -> Iterator[Entry]:
-        for number, entry, plain, seal in _lines(self.path):
-            if not isinstance(entry, SEALED) or is_sealed(self._seals.key(), seal, self._id, plain):
-                yield entry
-            elif isinstance(entry, Paused):
-                yield attrs.evolve(entry, void=void_pause(self.path, number, seal))
-            else:
-                log.warning("%s, line %d: pluggent did not write this approval here; it is left out", self.path, number)
+    def _sealed(self, data: bytes) -> bytes:
+        seal = seal_of(self._seals.sealing_key(), self._id, fields_of(data))
+        return b'%b%b%b"}\n' % (data.removesuffix(b"}\n"), _SEAL, seal.encode())
 
     def close(self) -> None:
+        """Give up the lock. Safe twice."""
         if self._fd >= 0:
             # Given up by name: a thread that still syncs, or a child, may hold the open file.
             fcntl.flock(self._fd, fcntl.LOCK_UN)
@@ -172,36 +166,40 @@ _to_disk = getattr(os, "fdatasync", os.fsync)
 """macOS has no fdatasync."""
 
 
-def read(path: Path) -> Iterator[Entry]:
-    """Yield the entries of a transcript without taking its lock; a torn last line is left out.
+def read_lines(folder: Path, session_id: str) -> Iterator[Line]:
+    """Yield the lines of a session without taking its lock; a torn last line is left out.
 
-    Raises SessionError, naming the line, for anything that is not an entry. Looks at no seal: for
-    showing what happened, not for going on with it.
+    Raises ConfigError, at the first sealed line, where the key that seals cannot be relied on.
     """
-    for _, entry, _, _ in _lines(path):
-        yield entry
+    seals = SealedRecords(folder / APPROVALS, folder.parent)
+    return _lines(folder / f"{session_id}{SUFFIX}", session_id, seals.key)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, Entry, dict[str, Any], object]]:
-    """Yield the number of each line, its entry, how that is written, and its seal."""
+def read_unsealed(path: Path) -> Iterator[Line]:
+    """Yield the lines of the session in *path* as ``read_lines``; no line is genuine, since no key is looked for."""
+    return _lines(path, path.stem, lambda: None)
+
+
+def _lines(path: Path, session_id: str, key: Callable[[], bytes | None]) -> Iterator[Line]:
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for line in file:
                 if line.endswith(b"\n"):
-                    yield number, *_entry(line, path, number)
+                    yield _line(line, session_id, key)
     except OSError as error:
         raise SessionError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _entry(line: bytes, path: Path, number: int) -> tuple[Entry, dict[str, Any], object]:
+def _line(data: bytes, session_id: str, key: Callable[[], bytes | None]) -> Line:
+    kind = kind_of(data)
+    if b'"seal":' not in data:
+        return Line(kind, data)
     try:
-        plain: dict[str, Any] = json.loads(line)
-        seal = plain.pop("seal", None)
-        fields = {name: value for name, value in plain.items() if name != "t"}
-        entry: Entry = from_plain(fields, _ENTRIES[plain["t"]])
-    except Exception as error:
-        raise SessionError(
-            f"{path}, line {number} is damaged ({type(error).__name__}); "
-            "mend or remove that line, or start a new session"
-        ) from error
-    return entry, plain, seal
+        plain = fields_of(data)
+    except ValueError:  # damaged, which the host says
+        return Line(kind, data)
+    seal = plain.pop("seal", None)
+    if seal is None:
+        return Line(kind, data)
+    own = data[:-_SEALED_END] + b"}\n" if data[-_SEALED_END:].startswith(_SEAL) else data
+    return Line(kind, own, sealed=True, genuine=is_sealed(key(), seal, session_id, plain))

@@ -21,8 +21,8 @@ import attrs
 import pytest
 from pluggent_hookspecs import Json, MemoryItem, MemoryQuery, MemoryStore, MemoryStoreErrorKind
 
-from pluggent_host.testing.memory_queries import ListsAndSearches
-from pluggent_host.testing.memory_stories import AWKWARD, Clock, Story, Tell, found_by, items, keys_of, refused, text_of
+from pluggent_testing.memory_queries import ListsAndSearches
+from pluggent_testing.memory_stories import AWKWARD, Clock, Story, Tell, found_by, items, keys_of, refused, text_of
 
 __all__ = ["Clock", "MemoryStoreConformance"]
 

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from pluggent_hookspecs import MemoryItem, MemoryQuery, MemoryStore, MemoryStoreErrorKind
 
-from pluggent_host.testing.memory_stories import AWKWARD, Clock, Tell, found_by, items, keys_of, refused
+from pluggent_testing.memory_stories import AWKWARD, Clock, Tell, found_by, items, keys_of, refused
 
 Order: TypeAlias = Literal["key", "created", "updated"]
 

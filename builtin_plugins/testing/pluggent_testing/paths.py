@@ -29,17 +29,17 @@ import attrs
 import pytest
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import HookKind
-
-from pluggent_host import assembly
-from pluggent_host.chains import build
 from pluggent_host.host import Host
+from pluggent_host.inspection import build
 from pluggent_host.sync import SyncHost
-from pluggent_host.testing import paths_checks as checks
-from pluggent_host.testing.paths_cells import SYNCHRONOUS, cells_of
-from pluggent_host.testing.paths_entries import missing_entries, missing_hooks
-from pluggent_host.testing.paths_operations import EVERYWHERE, EntryPath
-from pluggent_host.testing.paths_playing import Plugins, play
-from pluggent_host.testing.paths_probes import (
+from pluggent_host.turns.result import TurnResult
+
+from pluggent_testing import paths_checks as checks
+from pluggent_testing.paths_cells import SYNCHRONOUS, cells_of
+from pluggent_testing.paths_entries import missing_entries, missing_hooks
+from pluggent_testing.paths_operations import EVERYWHERE, EntryPath
+from pluggent_testing.paths_playing import Plugins, play
+from pluggent_testing.paths_probes import (
     FAULTS,
     FIRED,
     Act,
@@ -50,10 +50,9 @@ from pluggent_host.testing.paths_probes import (
     without_approvers,
     witness,
 )
-from pluggent_host.testing.paths_reach import Reach
-from pluggent_host.testing.paths_stage import Log, Stage
-from pluggent_host.testing.paths_table import PATHS
-from pluggent_host.turn_result import TurnResult
+from pluggent_testing.paths_reach import Reach
+from pluggent_testing.paths_stage import Log, Stage
+from pluggent_testing.paths_table import PATHS
 
 __all__ = ["PATHS", "EntryPath", "PathMatrix", "path_matrix"]
 
@@ -220,7 +219,7 @@ class PathMatrix:
         self, path: EntryPath, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         reach = Reach()
-        monkeypatch.setattr(assembly, "build", reach.watching(build))
+        monkeypatch.setattr("pluggent_host.assembly.build", reach.watching(build))
 
         stage = self.play(path, folder, durable=False)
 

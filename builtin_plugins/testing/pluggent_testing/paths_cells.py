@@ -13,8 +13,8 @@ import pytest
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import HookKind
 
-from pluggent_host.testing.paths_operations import EntryPath
-from pluggent_host.testing.paths_probes import FAULTS, NOT_REFUSING
+from pluggent_testing.paths_operations import EntryPath
+from pluggent_testing.paths_probes import FAULTS, NOT_REFUSING
 
 SYNCHRONOUS = ("transform_delta",)
 """Transforms that cannot be awaited, and whose failure only holds a stream back."""

@@ -14,8 +14,8 @@ from pluggent_hookspecs import events as e
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_host.testing.paths_probes import ANSWERED, CHANGED_MARK, MARK, SECRET, TEMPERATURE, scope_of
-from pluggent_host.testing.paths_stage import ENTERED, EXECUTED, Noted, Stage
+from pluggent_testing.paths_probes import ANSWERED, CHANGED_MARK, MARK, SECRET, TEMPERATURE, scope_of
+from pluggent_testing.paths_stage import ENTERED, EXECUTED, Noted, Stage
 
 _TOKEN = re.compile(rf"\b(?:{'|'.join(SECRET)})-[a-z0-9-]+")
 
@@ -163,6 +163,9 @@ def _withheld(stage: Stage, event: Any) -> None:
         case e.ModelResponseEvent():
             _calls_not_run(stage, event.response.message.tool_calls)
             unseen(stage, _first(event.response.message.text))
+        case e.OutputEvent(source=source, scope=scope) if source != "reply" and "shown-" not in event.message.text:
+            # For the model, and in its transcript, it still is; an outer call may say it again, which is judged anew.
+            unwatched(stage, _first(event.message.text), scope.parent_id)
         case e.OutputEvent():
             _calls_not_run(stage, event.message.tool_calls)
             unseen(stage, _first(event.message.text))
@@ -198,7 +201,15 @@ def _first(text: str) -> list[str]:
 
 def unseen(stage: Stage, tokens: Iterable[str]) -> None:
     """None of *tokens* reached anybody."""
-    public = stage.public()
+    _absent(stage, tokens, stage.public())
+
+
+def unwatched(stage: Stage, tokens: Iterable[str], parent_id: str = "") -> None:
+    """None of *tokens* reached anybody who watches; below a call, what is told of that place alone counts."""
+    _absent(stage, tokens, stage.watched(parent_id))
+
+
+def _absent(stage: Stage, tokens: Iterable[str], public: str) -> None:
     seen = {token: public[max(0, at - 150) : at + 50] for token in tokens if (at := public.find(token)) >= 0}
     assert not seen, f"{stage.path.name}: what was withheld is seen: {seen}"
 
@@ -245,6 +256,8 @@ def changed_counts(stage: Stage, hook: str, event: Any) -> None:
         case _:
             replaced = _WORDS[hook]
             unseen(stage, [f"{word}-" for word in replaced])
+            if hook == "transform_output":
+                unwatched(stage, ["result-"])
             if _TOKEN.search(repr(event)):
                 assert "clean-" in stage.public(), f"{stage.path.name}: what {hook} returned was not seen"
 

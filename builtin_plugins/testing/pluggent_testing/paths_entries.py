@@ -9,11 +9,12 @@ from pluggent_hookspecs.commands import HostOperations
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.tools import ToolContext
-
 from pluggent_host.host import Host
+from pluggent_host.inspection import SyncMemory
 from pluggent_host.session import Session
-from pluggent_host.sync import SyncHost, SyncMemory, SyncSession
-from pluggent_host.testing.paths_operations import NO_OPERATION as HOOKS_WITHOUT, EntryPath
+from pluggent_host.sync import SyncHost, SyncSession
+
+from pluggent_testing.paths_operations import NO_OPERATION as HOOKS_WITHOUT, EntryPath
 
 DOORS: tuple[type, ...] = (Host, Session, SyncHost, SyncSession, SyncMemory, ToolContext, MemoryAccess, HostOperations)
 """What applications, tools and commands hold in their hands."""
@@ -23,7 +24,7 @@ NO_OPERATION: Mapping[str, str] = {
     "Host.events": "it follows what has passed the hooks",
     "Host.load_all": "it loads plugins, and asks nothing of them",
     "Host.models": "a list of names, which no hook is about",
-    "Host.parse_plan": "a plan is read, not run; the hooks of plans are not fired by this version",
+    "Host.parse_plan": "a plan is read, not run",
     "Host.tools": "it lists what would be offered",
     "Host.tools_changed": "it compares lists",
     "HostOperations.changed": "it waits until lists differ",
@@ -72,9 +73,8 @@ def missing_entries(paths: Iterable[EntryPath], doors: Iterable[type] = DOORS) -
 
 
 def missing_hooks(paths: Iterable[EntryPath]) -> list[str]:
-    """Return the hooks of the contract that are fired, and that no path knows; and those that are none (any more)."""
-    fired = {name for name, info in HOOKS.items() if info.fired}
+    """Return the hooks of the contract that no path knows, and the names that are not hooks (any more)."""
     known = {hook for path in paths for hook in path.hooks()} | {*HOOKS_WITHOUT}
-    wrong = [f"{name}: no operation in paths_operations.py has it" for name in fired - known]
-    wrong += [f"{name}: it is no hook that is fired" for name in known - fired]
+    wrong = [f"{name}: no operation in paths_operations.py has it" for name in set(HOOKS) - known]
+    wrong += [f"{name}: it is not a hook" for name in known - set(HOOKS)]
     return sorted(wrong)

@@ -13,7 +13,7 @@ import attrs
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import HookKind
 
-from pluggent_host.testing.fakes import Reply
+from pluggent_testing.fakes import Reply
 
 
 @attrs.frozen
@@ -62,15 +62,19 @@ TOOL = Operation(
     "tool call",
     (
         "transform_tool_call", "decide_tool_call", "around_tool_call", "reserve", "settle",
-        "transform_tool_result", "decide_tool_result",
+        "transform_tool_result", "decide_tool_result", "transform_output", "decide_output",
     ),
     "ran",
 )  # fmt: skip
+"""Its result is shown to those who watch; what a tool has for a person besides is an OUTPUT of its own."""
 TOOL_AGAIN = Operation("another attempt at a tool call", ("around_tool_call", "reserve", "settle"), "ran")
 TOOL_ANSWERED = TOOL.without("tool call, answered", "around_tool_call", "reserve", "settle")
 TOOL_ANSWERED_AROUND = TOOL.without("tool call, answered by a layer", "reserve", "settle")
 TOOL_DRY = TOOL.without("tool call, dry", "reserve", "settle")
-TOOL_REFUSED = Operation("result of a call that never ran", ("transform_tool_result", "decide_tool_result"))
+TOOL_REFUSED = Operation(
+    "result of a call that never ran",
+    ("transform_tool_result", "decide_tool_result", "transform_output", "decide_output"),
+)
 TOOL_PENDING = Operation("tool call that waits", ("transform_tool_call", "decide_tool_call"))
 TOOL_RESUMED = attrs.evolve(TOOL, name="tool call, resumed", hooks=TOOL.hooks[1:])
 TOOL_CONFIRMED = Operation("tool call, decided again", ("decide_tool_call",))

@@ -15,12 +15,12 @@ from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
 from pluggent_hookspecs.questions import Accepted
 from pluggent_hookspecs.tools import ToolContext
-
 from pluggent_host.session import Session
-from pluggent_host.testing.fakes import Reply, call
-from pluggent_host.testing.paths_probes import ANSWERED, plugin
-from pluggent_host.testing.paths_stage import Log, Stage
-from pluggent_host.turn_stream import TurnStream
+from pluggent_host.turns.result import TurnStream
+
+from pluggent_testing.fakes import Reply, call
+from pluggent_testing.paths_probes import ANSWERED, plugin
+from pluggent_testing.paths_stage import Log, Stage
 
 # ---- replies ----------------------------------------------------------------------------
 

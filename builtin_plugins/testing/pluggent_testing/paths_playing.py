@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import attrs
 import pluggent_hookspecs
-
-from pluggent_host.catalog import PluginRecord
-from pluggent_host.discovery import Discovery, Distribution, EntryPoint, discover
+from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host.plugins.discovery import Discovery, Distribution, EntryPoint, discover
 from pluggent_host.settings import HostSettings
-from pluggent_host.testing.paths_operations import EntryPath
-from pluggent_host.testing.paths_probes import listener
-from pluggent_host.testing.paths_stage import Capabilities, Log, Model, Opener, Stage, Store, Tools
+
+from pluggent_testing.paths_operations import EntryPath
+from pluggent_testing.paths_probes import listener
+from pluggent_testing.paths_stage import Capabilities, Log, Model, Opener, Stage, Store, Tools
 
 PATIENCE_S = 30.0
 """How long one run may take before it counts as hanging."""
@@ -129,4 +129,5 @@ def _distribution(name: str, plugin: object) -> Distribution:
     group = next((group for hook, group in _KINDS if hasattr(plugin, hook)), "hooks")
     entry = EntryPoint(f"pluggent.{group}", name.removeprefix("paths-"), f"{__name__}:make")
     contract = f"=={pluggent_hookspecs.__version__}"
-    return Distribution(name, name, "1.0", f"/nowhere/{name}", (entry,), contract)
+    here = Path(__file__).parent.parent  # whence this module is imported: elsewhere it would be one of the project's
+    return Distribution(name, name, "1.0", f"{here}/{name}-1.0.dist-info", (entry,), contract)

@@ -24,12 +24,12 @@ from pluggent_hookspecs.memory import MemoryItem
 from pluggent_hookspecs.messages import Message, Text
 from pluggent_hookspecs.observations import DecisionMade, Observation
 from pluggent_hookspecs.questions import Declined
+from pluggent_host.plugins.validation import HOLDING
 
-from pluggent_host.chains import HOLDING
-from pluggent_host.testing.paths_operations import EVERYWHERE, NO_OPERATION
-from pluggent_host.testing.paths_stage import Log
+from pluggent_testing.paths_operations import EVERYWHERE, NO_OPERATION
+from pluggent_testing.paths_stage import Log
 
-FIRED = tuple(name for name, info in HOOKS.items() if info.fired and name not in NO_OPERATION)
+FIRED = tuple(name for name in HOOKS if name not in NO_OPERATION)
 """The hooks that the matrix is about."""
 
 WIDE = 100_000

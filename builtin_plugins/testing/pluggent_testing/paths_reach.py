@@ -9,9 +9,10 @@ from typing import Any
 import attrs
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import HookKind
+from pluggent_host.inspection import Chains, Impl
+from pluggent_host.plugins.validation import HOLDING
 
-from pluggent_host.chains import HOLDING, Chains, Impl
-from pluggent_host.testing.paths_operations import EntryPath
+from pluggent_testing.paths_operations import EntryPath
 
 _CONDITIONAL = ("settle", "transform_delta", "resolve_approval", "observe")
 """Hooks that not every implementation of is called on: who reserved nothing settles nothing, an approver

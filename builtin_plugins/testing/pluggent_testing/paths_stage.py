@@ -8,26 +8,27 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
+from pluggent_cli.sessions.explain import as_document as as_explanation, explain
+from pluggent_cli.sessions.export import as_document, as_markdown
+from pluggent_cli.sessions.reader import retell
 from pluggent_hookspecs import errors
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
-from pluggent_hookspecs.events import ProvideEvent
+from pluggent_hookspecs.events import ProvideEvent, Scope
 from pluggent_hookspecs.markers import hookimpl
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse, Provider, deltas
 from pluggent_hookspecs.observations import Discarded, TextShown
 from pluggent_hookspecs.tools import ToolContext, ToolOutput, ToolSpec, tool
-
-from pluggent_host.chains import HOLDING, Chains
-from pluggent_host.codec import to_json
-from pluggent_host.explaining import as_document as as_explanation, explain
-from pluggent_host.exporting import as_document, as_markdown
 from pluggent_host.host import Host
-from pluggent_host.retold import retell
+from pluggent_host.inspection import Chains
+from pluggent_host.plugins.validation import HOLDING
 from pluggent_host.sync import SyncHost
-from pluggent_host.testing.fakes import ScriptedModel
-from pluggent_host.testing.paths_operations import EntryPath
-from pluggent_host.turn_result import TurnResult
+from pluggent_host.transcript.codec import to_json
+from pluggent_host.turns.result import TurnResult
+
+from pluggent_testing.fakes import ScriptedModel
+from pluggent_testing.paths_operations import EntryPath
 
 ENTERED = "entered"
 EXECUTED = ("asked", "ran", "wrote", "read", "questioned")
@@ -136,6 +137,17 @@ class Stage:
         """Return everything that reached anybody: callers, models, observers, sinks, files, what is made of files."""
         told = [repr(each.value) for each in self._told()]
         return "\n".join([*self.returned, *told, *self._kept()])
+
+    def watched(self, parent_id: str = "") -> str:
+        """Return everything that callers, observers, sinks and consumers of events have of a run, or below one call.
+
+        Not what models have, nor the history, which is what they are given.
+        """
+        events = [each.value for each in self.log.of("observed", "recorded", "streamed")]
+        if parent_id:
+            return "\n".join(repr(each) for each in events if getattr(each, "scope", Scope()).parent_id == parent_id)
+        returned = [each for each in self.returned if "<Role.TOOL" not in each]
+        return "\n".join([*returned, *map(repr, events), *(repr(each.value) for each in self.log.of("told"))])
 
     def records(self) -> str:
         """Return everything that observers, sinks and files have."""

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.testing import paths_parts as parts, paths_ways as ways
-from pluggent_host.testing.fakes import Reply, call
-from pluggent_host.testing.paths_operations import (
+from pluggent_testing import paths_parts as parts, paths_ways as ways
+from pluggent_testing.fakes import Reply, call
+from pluggent_testing.paths_operations import (
     APPROVAL,
     MODEL,
     MODEL_AGAIN,
@@ -43,8 +43,8 @@ from pluggent_host.testing.paths_operations import (
     EntryPath,
     Operation,
 )
-from pluggent_host.testing.paths_parts import calls, fails, saying
-from pluggent_host.testing.paths_probes import holding
+from pluggent_testing.paths_parts import calls, fails, saying
+from pluggent_testing.paths_probes import holding
 
 SAY, STREAMING, RESUME, CALL = "Session.say", "Session.stream", "Session.resume", "Session.call_tool"
 SCHEMA = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}

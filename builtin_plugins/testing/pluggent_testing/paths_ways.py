@@ -6,15 +6,15 @@ from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
+from pluggent_cli.command_host import LentHost
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Part
-
 from pluggent_host.attachments import file, image
-from pluggent_host.commanding import LentHost
 from pluggent_host.host import Host
-from pluggent_host.sync import SyncTurnStream
-from pluggent_host.testing.paths_parts import remembered, said, streamed
-from pluggent_host.testing.paths_stage import Stage
+from pluggent_host.inspection import SyncTurnStream
+
+from pluggent_testing.paths_parts import remembered, said, streamed
+from pluggent_testing.paths_stage import Stage
 
 Way = Callable[[Stage, Host], Coroutine[Any, Any, None]]
 

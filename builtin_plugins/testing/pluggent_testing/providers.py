@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import pytest
 
-from pluggent_host.testing.providers_asking import Made, Wanted, opened
-from pluggent_host.testing.providers_lifetimes import Lifetimes
-from pluggent_host.testing.providers_obedience import Obedience
-from pluggent_host.testing.providers_replies import NamesAndReplies
-from pluggent_host.testing.providers_requests import Requests
-from pluggent_host.testing.providers_stories import Stories, transcript_shape
-from pluggent_host.testing.providers_suite import Maker
+from pluggent_testing.providers_asking import Made, Wanted, opened
+from pluggent_testing.providers_lifetimes import Lifetimes
+from pluggent_testing.providers_obedience import Obedience
+from pluggent_testing.providers_replies import NamesAndReplies
+from pluggent_testing.providers_requests import Requests
+from pluggent_testing.providers_stories import Stories, transcript_shape
+from pluggent_testing.providers_suite import Maker
 
 __all__ = ["Made", "ProviderConformance", "Wanted", "opened", "transcript_shape"]
 

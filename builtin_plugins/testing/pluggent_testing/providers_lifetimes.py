@@ -8,7 +8,7 @@ import contextlib
 import pytest
 from pluggent_hookspecs import ModelResponse, Provider
 
-from pluggent_host.testing.providers_asking import (
+from pluggent_testing.providers_asking import (
     Ask,
     Tell,
     both,
@@ -20,8 +20,8 @@ from pluggent_host.testing.providers_asking import (
     tasks,
     whole,
 )
-from pluggent_host.testing.providers_suite import Maker, Suite
-from pluggent_host.testing.providers_values import calls_of, check_reply
+from pluggent_testing.providers_suite import Maker, Suite
+from pluggent_testing.providers_values import calls_of, check_reply
 
 MANY = 24
 TURNS_OF_THE_LOOP = (0, 1, 2, 3, 5, 8, 20)

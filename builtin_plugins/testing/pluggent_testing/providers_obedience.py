@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 from pluggent_hookspecs import AllowedTools, ModelRequest, ModelResponse, Provider
+from pluggent_host.tools.arguments import Checker
 
-from pluggent_host.arguments import Checker
-from pluggent_host.testing.providers_asking import Ask, Tell, both, outcome, refuses
-from pluggent_host.testing.providers_suite import SCHEMA, Suite
-from pluggent_host.testing.providers_values import check_reply
+from pluggent_testing.providers_asking import Ask, Tell, both, outcome, refuses
+from pluggent_testing.providers_suite import SCHEMA, Suite
+from pluggent_testing.providers_values import check_reply
 
 FEW_TOKENS = 16
 

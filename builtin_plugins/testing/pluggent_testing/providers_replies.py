@@ -18,7 +18,7 @@ from pluggent_hookspecs import (
     TextDelta,
 )
 
-from pluggent_host.testing.providers_asking import (
+from pluggent_testing.providers_asking import (
     AWKWARD,
     Ask,
     Tell,
@@ -29,8 +29,8 @@ from pluggent_host.testing.providers_asking import (
     streamed,
     whole,
 )
-from pluggent_host.testing.providers_suite import Suite, nothing
-from pluggent_host.testing.providers_values import (
+from pluggent_testing.providers_suite import Suite, nothing
+from pluggent_testing.providers_values import (
     calls_of,
     check_deltas,
     check_frozen,

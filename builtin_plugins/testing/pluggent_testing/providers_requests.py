@@ -26,7 +26,7 @@ from pluggent_hookspecs import (
     VendorPart,
 )
 
-from pluggent_host.testing.providers_asking import (
+from pluggent_testing.providers_asking import (
     AWKWARD,
     TOOLS,
     WEATHER,
@@ -38,8 +38,8 @@ from pluggent_host.testing.providers_asking import (
     refusal,
     refuses,
 )
-from pluggent_host.testing.providers_suite import SCHEMA, Suite
-from pluggent_host.testing.providers_values import check_reply, check_written_down, snapshot
+from pluggent_testing.providers_suite import SCHEMA, Suite
+from pluggent_testing.providers_values import check_reply, check_written_down, snapshot
 
 PARAMETERS: Mapping[str, object] = {
     "temperature": 0.5,

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 
 import attrs
 
-from pluggent_host.testing.providers_asking import WAIT_S
+from pluggent_testing.providers_asking import WAIT_S
 
 
 class Step(Enum):

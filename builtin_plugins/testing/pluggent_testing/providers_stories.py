@@ -29,25 +29,26 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-
-from pluggent_host.arguments import ArgumentProblems, canonical, parse
 from pluggent_host.host import Host
 from pluggent_host.session import Session
-from pluggent_host.testing.providers_asking import Tell, Wanted
-from pluggent_host.testing.providers_suite import Suite
-from pluggent_host.toolbox import ToolChoice
-from pluggent_host.transcript import (
+from pluggent_host.tools.arguments import ArgumentProblems, canonical, parse
+from pluggent_host.tools.selection import ToolChoice
+from pluggent_host.transcript.entries import (
     Decided,
     Dispatched,
     Entry,
     Given,
     Said,
+    SessionAdopted,
     SessionBegan,
     Settled,
     Spending,
     TurnBegan,
     TurnOver,
 )
+
+from pluggent_testing.providers_asking import Tell, Wanted
+from pluggent_testing.providers_suite import Suite
 
 FIRST_TURN: tuple[tuple[Wanted, ...], ...] = (
     (("weather", {"city": "Rome"}), ("add", {"a": 2, "b": 3})),
@@ -219,7 +220,7 @@ class _Shape:
     def line(self, entry: Entry) -> str:
         """Return *entry* as a line, empty for one that says nothing here."""
         match entry:
-            case SessionBegan():
+            case SessionBegan() | SessionAdopted():
                 return ""
             case Given(messages):
                 return f"given: {len(messages)} messages"

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from pluggent_hookspecs import Json, Message, ModelParameters, ModelRequest, Provider, ToolSpec
 
-from pluggent_host.testing.providers_asking import TOOLS, Made, Story, Tell, Wanted, provided
+from pluggent_testing.providers_asking import TOOLS, Made, Story, Tell, Wanted, provided
 
 Maker: TypeAlias = Callable[[], Made]
 

@@ -24,8 +24,7 @@ from pluggent_hookspecs import (
     ToolCallDelta,
     Usage,
 )
-
-from pluggent_host.codec import from_json, to_json
+from pluggent_host.transcript.codec import from_json, to_json
 
 _PARTS = get_args(Part)
 _DELTAS = get_args(Delta)

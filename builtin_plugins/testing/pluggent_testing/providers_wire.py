@@ -13,22 +13,22 @@ A real HTTP server on loopback speaks the vendor's format, well, late and broken
 
 from __future__ import annotations
 
-from pluggent_host.testing.providers_asking import Made, opened
-from pluggent_host.testing.providers_lifetimes import Lifetimes
-from pluggent_host.testing.providers_replies import NamesAndReplies
-from pluggent_host.testing.providers_requests import Requests
-from pluggent_host.testing.providers_stories import Stories
-from pluggent_host.testing.providers_wire_anthropic import AnthropicWire
-from pluggent_host.testing.providers_wire_breaks import Breaks
-from pluggent_host.testing.providers_wire_damage import Damage
-from pluggent_host.testing.providers_wire_faults import Faults
-from pluggent_host.testing.providers_wire_format import Fault, Says, Wire
-from pluggent_host.testing.providers_wire_openai import OpenAIWire
-from pluggent_host.testing.providers_wire_parameters import WireParameters
-from pluggent_host.testing.providers_wire_replies import WireReplies
-from pluggent_host.testing.providers_wire_requests import WireRequests
-from pluggent_host.testing.providers_wire_server import WireServer
-from pluggent_host.testing.providers_wire_waits import Waits
+from pluggent_testing.providers_asking import Made, opened
+from pluggent_testing.providers_lifetimes import Lifetimes
+from pluggent_testing.providers_replies import NamesAndReplies
+from pluggent_testing.providers_requests import Requests
+from pluggent_testing.providers_stories import Stories
+from pluggent_testing.providers_wire_anthropic import AnthropicWire
+from pluggent_testing.providers_wire_breaks import Breaks
+from pluggent_testing.providers_wire_damage import Damage
+from pluggent_testing.providers_wire_faults import Faults
+from pluggent_testing.providers_wire_format import Fault, Says, Wire
+from pluggent_testing.providers_wire_openai import OpenAIWire
+from pluggent_testing.providers_wire_parameters import WireParameters
+from pluggent_testing.providers_wire_replies import WireReplies
+from pluggent_testing.providers_wire_requests import WireRequests
+from pluggent_testing.providers_wire_server import WireServer
+from pluggent_testing.providers_wire_waits import Waits
 
 __all__ = ["AnthropicWire", "Fault", "Made", "OpenAIWire", "Says", "Wire", "WireConformance", "WireServer", "opened"]
 

@@ -26,8 +26,8 @@ from pluggent_hookspecs import (
     thaw,
 )
 
-from pluggent_host.testing.providers_server import Received
-from pluggent_host.testing.providers_wire_format import Fault, Says, Wire, given, pieces
+from pluggent_testing.providers_server import Received
+from pluggent_testing.providers_wire_format import Fault, Says, Wire, given, pieces
 
 PAGE = 2
 """How many models are listed at once, however many were asked for."""

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 import pytest
 from pluggent_hookspecs import ModelRequest, ModelResponse, Provider, ProviderErrorKind as Kind, Reply
 
-from pluggent_host.testing.providers_asking import Ask, Tell, both, noted, outcome, refusal, streamed, whole
-from pluggent_host.testing.providers_server import Endless, Received, Step, Steps, answer, head, until_closed
-from pluggent_host.testing.providers_wire_replies import LISTED, TEXT
-from pluggent_host.testing.providers_wire_server import WireServer
-from pluggent_host.testing.providers_wire_suite import WireSuite, assert_error, content_of
+from pluggent_testing.providers_asking import Ask, Tell, both, noted, outcome, refusal, streamed, whole
+from pluggent_testing.providers_server import Endless, Received, Step, Steps, answer, head, until_closed
+from pluggent_testing.providers_wire_replies import LISTED, TEXT
+from pluggent_testing.providers_wire_server import WireServer
+from pluggent_testing.providers_wire_suite import WireSuite, assert_error, content_of
 
 BROKEN = (Kind.STREAM_BROKEN, Kind.PROTOCOL, Kind.UNAVAILABLE)
 LOST = (Kind.STREAM_BROKEN, Kind.UNAVAILABLE)

@@ -25,11 +25,11 @@ from pluggent_hookspecs import (
     Usage,
 )
 
-from pluggent_host.testing.providers_asking import Ask, Tell, noted, outcome, whole
-from pluggent_host.testing.providers_server import Steps, answer
-from pluggent_host.testing.providers_values import check_deltas, check_value, check_written_down
-from pluggent_host.testing.providers_wire_server import WireServer
-from pluggent_host.testing.providers_wire_suite import WireSuite
+from pluggent_testing.providers_asking import Ask, Tell, noted, outcome, whole
+from pluggent_testing.providers_server import Steps, answer
+from pluggent_testing.providers_values import check_deltas, check_value, check_written_down
+from pluggent_testing.providers_wire_server import WireServer
+from pluggent_testing.providers_wire_suite import WireSuite
 
 Path: TypeAlias = tuple[str | int, ...]
 

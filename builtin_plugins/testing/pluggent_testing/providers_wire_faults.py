@@ -10,11 +10,11 @@ import attrs
 import pytest
 from pluggent_hookspecs import ListsModels, Provider, ProviderError, ProviderErrorKind as Kind
 
-from pluggent_host.testing.providers_asking import Ask, Tell, both, noted, outcome, refusal, streamed
-from pluggent_host.testing.providers_server import Step, answer, head
-from pluggent_host.testing.providers_wire_format import Fault
-from pluggent_host.testing.providers_wire_server import HELLO, WireServer
-from pluggent_host.testing.providers_wire_suite import WireSuite, assert_error, hasty
+from pluggent_testing.providers_asking import Ask, Tell, both, noted, outcome, refusal, streamed
+from pluggent_testing.providers_server import Step, answer, head
+from pluggent_testing.providers_wire_format import Fault
+from pluggent_testing.providers_wire_server import HELLO, WireServer
+from pluggent_testing.providers_wire_suite import WireSuite, assert_error, hasty
 
 SHORT = 2000
 """How long the sentence of an error may be, in characters."""

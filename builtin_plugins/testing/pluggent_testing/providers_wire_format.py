@@ -21,7 +21,7 @@ from pluggent_hookspecs import (
     VendorPart,
 )
 
-from pluggent_host.testing.providers_server import Received
+from pluggent_testing.providers_server import Received
 
 PIECE = 7
 """Into how many characters texts and arguments are cut where they are streamed."""

@@ -25,8 +25,8 @@ from pluggent_hookspecs import (
     thaw,
 )
 
-from pluggent_host.testing.providers_server import Received
-from pluggent_host.testing.providers_wire_format import Fault, Says, Wire, given, pieces
+from pluggent_testing.providers_server import Received
+from pluggent_testing.providers_wire_format import Fault, Says, Wire, given, pieces
 
 
 class OpenAIWire(Wire):

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pluggent_hookspecs import Json, Provider, ProviderError
 
-from pluggent_host.testing.providers_asking import Ask, Tell, both, outcome, refuses
-from pluggent_host.testing.providers_requests import CHOICES, PARAMETERS
-from pluggent_host.testing.providers_wire_server import WireServer
-from pluggent_host.testing.providers_wire_suite import WireSuite
+from pluggent_testing.providers_asking import Ask, Tell, both, outcome, refuses
+from pluggent_testing.providers_requests import CHOICES, PARAMETERS
+from pluggent_testing.providers_wire_server import WireServer
+from pluggent_testing.providers_wire_suite import WireSuite
 
 
 class WireParameters(WireSuite):

@@ -28,19 +28,19 @@ from pluggent_hookspecs import (
     thaw,
 )
 
-from pluggent_host.testing.providers_asking import AWKWARD, WAIT_S, Ask, Tell, both, deltas_of, streamed, whole
-from pluggent_host.testing.providers_server import Received, Step, Steps, answer
-from pluggent_host.testing.providers_values import (
+from pluggent_testing.providers_asking import AWKWARD, WAIT_S, Ask, Tell, both, deltas_of, streamed, whole
+from pluggent_testing.providers_server import Received, Step, Steps, answer
+from pluggent_testing.providers_values import (
     calls_of,
     calls_of_message,
     check_deltas,
     check_reply,
     check_written_down,
 )
-from pluggent_host.testing.providers_wire_format import Says
-from pluggent_host.testing.providers_wire_openai import OpenAIWire
-from pluggent_host.testing.providers_wire_server import HELLO, MODELS, WireServer, holds, packings
-from pluggent_host.testing.providers_wire_suite import WireSuite, content_of
+from pluggent_testing.providers_wire_format import Says
+from pluggent_testing.providers_wire_openai import OpenAIWire
+from pluggent_testing.providers_wire_server import HELLO, MODELS, WireServer, holds, packings
+from pluggent_testing.providers_wire_suite import WireSuite, content_of
 
 CALLS = (
     ToolCall("call_a", "weather", '{"city": "Rome"}'),

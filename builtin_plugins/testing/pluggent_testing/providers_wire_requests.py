@@ -22,12 +22,12 @@ from pluggent_hookspecs import (
     thaw,
 )
 
-from pluggent_host.testing.providers_asking import AWKWARD, TOOLS, WEATHER, Ask, Tell, both, outcome, refusal, refuses
-from pluggent_host.testing.providers_requests import NEEDLE, OTHERS_PART, PARTS
-from pluggent_host.testing.providers_server import Plan, Step, Steps, answer
-from pluggent_host.testing.providers_wire_format import Says
-from pluggent_host.testing.providers_wire_server import HELLO, WireServer, holds, strings
-from pluggent_host.testing.providers_wire_suite import WireSuite
+from pluggent_testing.providers_asking import AWKWARD, TOOLS, WEATHER, Ask, Tell, both, outcome, refusal, refuses
+from pluggent_testing.providers_requests import NEEDLE, OTHERS_PART, PARTS
+from pluggent_testing.providers_server import Plan, Step, Steps, answer
+from pluggent_testing.providers_wire_format import Says
+from pluggent_testing.providers_wire_server import HELLO, WireServer, holds, strings
+from pluggent_testing.providers_wire_suite import WireSuite
 
 CALL = ToolCall("call_7f3a", "weather", '{"city": "Rome"}')
 OTHERS_EXTRA: Mapping[str, Json] = {"no-such-vendor": {"others-7f3a": True}}

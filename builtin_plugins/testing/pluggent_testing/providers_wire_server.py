@@ -9,8 +9,8 @@ from zlib import crc32
 
 from pluggent_hookspecs import FinishReason, Json, Message, ModelInfo, ModelResponse, ToolCall, Usage
 
-from pluggent_host.testing.providers_asking import WAIT_S
-from pluggent_host.testing.providers_server import (
+from pluggent_testing.providers_asking import WAIT_S
+from pluggent_testing.providers_server import (
     Endless,
     LoopbackServer,
     Pause,
@@ -22,8 +22,8 @@ from pluggent_host.testing.providers_server import (
     chunked,
     until_closed,
 )
-from pluggent_host.testing.providers_suite import CALLS_WANTED
-from pluggent_host.testing.providers_wire_format import Fault, Wire
+from pluggent_testing.providers_suite import CALLS_WANTED
+from pluggent_testing.providers_wire_format import Fault, Wire
 
 KEY = "key-7f3a-0123456789-abcdefgh"
 """What the server is asked with, and what nothing may show."""

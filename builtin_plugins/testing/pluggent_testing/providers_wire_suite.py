@@ -17,10 +17,10 @@ from pluggent_hookspecs import (
     Text,
 )
 
-from pluggent_host.testing.providers_asking import WAIT_S, Ask, Made, outcome, whole
-from pluggent_host.testing.providers_suite import Maker, Suite
-from pluggent_host.testing.providers_wire_format import Says, Wire
-from pluggent_host.testing.providers_wire_server import KEY, WireServer
+from pluggent_testing.providers_asking import WAIT_S, Ask, Made, outcome, whole
+from pluggent_testing.providers_suite import Maker, Suite
+from pluggent_testing.providers_wire_format import Says, Wire
+from pluggent_testing.providers_wire_server import KEY, WireServer
 
 _HASTY = "__pluggent_hasty__"
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pytest
 from pluggent_hookspecs import ModelResponse, Provider, ProviderErrorKind as Kind
 
-from pluggent_host.testing.providers_asking import (
+from pluggent_testing.providers_asking import (
     WAIT_S,
     Ask,
     Tell,
@@ -24,10 +24,10 @@ from pluggent_host.testing.providers_asking import (
     tasks,
     whole,
 )
-from pluggent_host.testing.providers_server import Endless, Pause, Step, Steps, head
-from pluggent_host.testing.providers_values import check_reply
-from pluggent_host.testing.providers_wire_server import HELLO, WireServer
-from pluggent_host.testing.providers_wire_suite import WireSuite, assert_error, content_of, hasty
+from pluggent_testing.providers_server import Endless, Pause, Step, Steps, head
+from pluggent_testing.providers_values import check_reply
+from pluggent_testing.providers_wire_server import HELLO, WireServer
+from pluggent_testing.providers_wire_suite import WireSuite, assert_error, content_of, hasty
 
 Hangs: TypeAlias = Callable[[WireServer], Steps]
 A_MOMENT_S = 0.1

@@ -14,11 +14,9 @@ from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 
-from pluggent_host.codec import from_json
-from pluggent_host.outputs import OutputForm
+from pluggent_host.approvals.standing import Standing, capped, may_approve
 from pluggent_host.settings import Limits, ToolLimits
-from pluggent_host.standing import Standing, capped, may_approve
-from pluggent_host.step import Outcome
+from pluggent_host.tools.outcome import Outcome
 
 Kind = Literal["tool_call", "input", "model_call"]
 
@@ -155,17 +153,13 @@ class Resumed:
 
 @attrs.frozen
 class Waiting:
-    """A paused turn as its session holds it: results so far and answers by call id and digest.
-
-    ``form`` is that of the reply, where the process that asked for it is still this one.
-    """
+    """A paused turn as its session holds it: results so far and answers by call id and digest."""
 
     paused: Paused
     said: Message
     results: Mapping[str, Message] = attrs.field(factory=dict[str, Message])
     resolved: Mapping[str, Resolved] = attrs.field(factory=dict[str, Resolved])
     told: Mapping[str, Outcome] = attrs.field(factory=dict[str, Outcome])
-    form: OutputForm[Any] | None = None
 
     @property
     def open(self) -> tuple[Pending, ...]:
@@ -177,17 +171,6 @@ class Waiting:
             and pending.digest not in self.resolved
             and not (pending.kind == "tool_call" and pending.call_id in self.results)
         )
-
-
-def message_of(paused: Paused) -> Message | None:
-    """Return what somebody wants to say, where that is what waits."""
-    for each in paused.pending:
-        if each.kind == "input":
-            try:
-                return from_json(each.arguments_json, Message)
-            except ValueError:
-                return None
-    return None
 
 
 def approval_of(call_id: str, answer: object) -> Approval:

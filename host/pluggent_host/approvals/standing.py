@@ -1,6 +1,6 @@
-"""What an approval is good for: who may give one, which later calls it covers, and where it is kept.
+"""What an approval is good for: who may give one, and which later calls it covers.
 
-Pure but for Approvals, which keeps what holds beyond one session, sealed, in a file of its own.
+Pure but for Approvals, which hands what holds beyond one session to the store of sessions.
 """
 
 from __future__ import annotations
@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from pathlib import Path
 from time import time
 from typing import Any
 from unicodedata import normalize
@@ -20,11 +19,10 @@ from urllib.parse import unquote
 import attrs
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import REACHES, Approval, Ask, Reach
-from pluggent_hookspecs.events import ToolCallEvent
+from pluggent_hookspecs.events import Scope, ToolCallEvent
+from pluggent_hookspecs.sessions import ApprovalRecord, ApprovalRecords
 
-from pluggent_host.sealed import SealedRecords
-from pluggent_host.stored import APPROVALS
-from pluggent_host.verdicts import DOUBT
+from pluggent_host.common.ids import DOUBT
 
 KIND = "approval"
 _ID_LENGTH = 12
@@ -35,10 +33,10 @@ _LONGEST = 4_096
 class Standing:
     """An approval of later calls: the same asks about the same tool in the same folder, with arguments as in ``where``.
 
-    It is good for the same ``principal`` alone. ``turn_id`` is the turn in which it was given.
-    ``definition`` is the digest of the tool's definition, ``identities`` stand for the version and
-    settings of each plugin that asked: what has changed is asked about anew. ``reach`` is session
-    or always.
+    It is good for the same ``principal`` alone, and never for a name that is only claimed. ``turn_id`` is
+    the turn in which it was given. ``definition`` is the digest of the tool's definition, ``identities``
+    stand for the version and settings of each plugin that asked: what has changed is asked about anew.
+    ``reach`` is session or always.
     """
 
     capability: str
@@ -71,6 +69,7 @@ class Standing:
         return (
             (self.capability, self.definition, self.workspace, self.principal)
             == (event.capability, event.definition, event.scope.workspace, event.scope.principal)
+            and not event.scope.claimed
             and all(_reaches(self.reach, ask) and plugin != DOUBT for plugin, ask in asked)
             and asked_by(asked, identities)
             <= {(*ask, identity) for ask, identity in zip(self.asks, self.identities, strict=True)}
@@ -95,7 +94,7 @@ def standing_of(
 ) -> Standing | None:
     """Return what *approval*, just given to *asks* about *event*, is good for beyond it; None if nothing."""
     asked = tuple(asks)
-    given = capped(approval, narrowest(asked))
+    given = capped(approval, narrowest(event.scope, asked))
     if not given.agreed or given.reach == "once":
         return None
     words = tuple((plugin, ask.tell_user) for plugin, ask in asked)
@@ -105,10 +104,12 @@ def standing_of(
     )  # fmt: skip
 
 
-def narrowest(asks: Iterable[tuple[str, Ask]]) -> Reach:
-    """Return the most that an approval of all *asks* is good for."""
+def narrowest(scope: Scope, asks: Iterable[tuple[str, Ask]]) -> Reach:
+    """Return the most that an approval of all *asks* in *scope* is good for."""
     reaches = {ask.reach if plugin != DOUBT else "once" for plugin, ask in asks}
-    return "once" if "once" in reaches or not reaches else "session" if "session" in reaches else "always"
+    if scope.claimed or "once" in reaches or not reaches:
+        return "once"
+    return "session" if "session" in reaches else "always"
 
 
 def capped(approval: Approval, most: Reach) -> Approval:
@@ -183,17 +184,22 @@ def _part(part: str) -> str:
 
 
 class Approvals:
-    """The approvals that hold in every session whose transcript is in *folder*; read afresh by every call.
+    """The approvals that hold in every session of a store; one that is not genuine is none.
 
-    Raises ConfigError like SealedRecords. One that is damaged, or that somebody else wrote, is none.
+    They are read afresh by every call, or, from a store that answers later, by ``refresh``; *at_once* says
+    that the store is known to answer at once. Raises
+    ConfigError where what is stored cannot be relied on.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._records = SealedRecords(folder / APPROVALS)
+    def __init__(self, records: ApprovalRecords, *, at_once: bool = False) -> None:
+        self._records = records
+        self._known: tuple[Standing, ...] | None = None
+        self._at_once = at_once
+        self._keeping: list[Awaitable[None]] = []
 
     def keep(self, standing: Standing) -> None:
         """Let *standing* hold from now on."""
-        about = {
+        about: dict[str, Json] = {
             "capability": standing.capability,
             "definition": standing.definition,
             "asks": [list(ask) for ask in standing.asks],
@@ -204,27 +210,45 @@ class Approvals:
             "by": standing.by,
             "at_s": standing.at_s,
         }
-        self._records.put(KIND, standing.id, lambda _: about)
+        answer = self._records.put(KIND, standing.id, about)
+        if answer is not None:
+            self._keeping.append(answer)
+            self._known = (*(self._known or ()), standing)
 
     def all(self) -> tuple[Standing, ...]:
         """Return those that hold, oldest first."""
-        sealed = (record.about for record in self._records.all() if record.sealed and record.kind == KIND)
-        return tuple(sorted((_standing(about) for about in sealed), key=lambda each: each.at_s))
+        if self._known is not None:
+            return self._known
+        found = self._records.all()
+        if isinstance(found, Awaitable):
+            raise RuntimeError("approvals of a store that answers later are read by refresh()")
+        self._at_once = True
+        return _standing_of(found)
 
-    def forget(self, id: str) -> bool:
-        """Let the approval called *id* hold no longer; return whether there was one."""
-        return self._records.drop(KIND, id)
+    def refresh(self) -> Awaitable[None] | None:
+        """Return what to wait for until ``all`` is what holds now; None for a store that answers at once."""
+        return None if self._at_once else self._refresh()
 
-    def problems(self) -> tuple[str, ...]:
-        """Return a sentence for each record, or the whole file, that is damaged and so counts as none."""
-        path = self._records.path
-        if self._records.is_damaged():
-            return (f"{path} is damaged: no approval in it counts",)
-        return tuple(
-            f"{path}: the approval '{record.name}' is damaged or was not written by pluggent; it does not count"
-            for record in self._records.all()
-            if not record.sealed
-        )
+    async def _refresh(self) -> None:
+        await self._flush()
+        found = self._records.all()
+        if isinstance(found, Awaitable):
+            self._known = _standing_of(await found)
+        else:
+            self._at_once = True
+
+    def flush(self) -> Awaitable[None] | None:
+        """Return what to wait for until everything kept is durable; None if it is."""
+        return self._flush() if self._keeping else None
+
+    async def _flush(self) -> None:
+        while self._keeping:
+            await self._keeping.pop(0)
+
+
+def _standing_of(records: Iterable[ApprovalRecord]) -> tuple[Standing, ...]:
+    genuine = (record.about for record in records if record.genuine and record.kind == KIND)
+    return tuple(sorted((_standing(about) for about in genuine), key=lambda each: each.at_s))
 
 
 def _standing(about: Mapping[str, Any]) -> Standing:

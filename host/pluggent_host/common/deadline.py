@@ -1,4 +1,4 @@
-"""Time limits that stand still while a person thinks or somebody else has the word."""
+"""A deadline that can be paused, say while a person thinks."""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {
 _REDIRECTING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def quoted(text: str) -> str:
-    r"""Return *text* with everything escaped that is no visible character, line breaks included.
+def escape_all(text: str) -> str:
+    r"""Return *text* with everything escaped that is not a visible character, line breaks included.
 
     Control, bidirectional and invisible characters can make a terminal show something else
     than what will run.
 
-    >>> quoted("a\x1b[2Jb\n")
+    >>> escape_all("a\x1b[2Jb\n")
     'a\\x1b[2Jb\\n'
     """
     if text.isprintable() and (text.isascii() or _UNSEEN.isdisjoint(text)):
@@ -25,10 +25,10 @@ def quoted(text: str) -> str:
     )
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Return *text* for a terminal: lines stay lines, control and direction characters are escaped.
 
-    >>> print(harmless("two\nlines\x1b]0;title"))
+    >>> print(escape_controls("two\nlines\x1b]0;title"))
     two
     lines\x1b]0;title
     """

@@ -1,46 +1,63 @@
-"""What a turn tells: to observers, to whoever follows its stream, and as deltas come in."""
+"""Events on their way from several producers to one consumer, in one event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from typing import Generic, Literal, TypeVar
 
-from pluggent_hookspecs.observations import Observation, ToolLogged, ToolProgressed
-
-WAITING_EVENTS = 1000
+K = TypeVar("K")
 
 
-class Feed:
-    """Events of one turn on their way to one consumer. Bounded: ``room`` waits for a slow one."""
+class EventQueue(Generic[K]):
+    """A bounded queue with back-pressure, or one that drops.
 
-    def __init__(self) -> None:
-        self._events: deque[Observation] = deque()
+    ``on_full="wait"``: producers that await ``space`` wait for a slow consumer; ``put`` never waits, and adds all but
+    events of the classes *expendable*. ``on_full="drop"``: from the first event for which there is no space on, all
+    are dropped and counted, until the consumer has read the rest and calls ``missed``.
+    """
+
+    def __init__(
+        self, limit: int, *, on_full: Literal["wait", "drop"] = "wait", expendable: tuple[type, ...] = ()
+    ) -> None:
+        self._limit = limit
+        self._drops = on_full == "drop"
+        self._expendable = expendable
+        self._events: deque[K] = deque()
         self._news = asyncio.Event()
         self._space = asyncio.Event()
         self._space.set()
-        self._ended = False
-        self._abandoned = False
+        self._ended = self._abandoned = False
+        self._missed = 0
 
-    def put(self, event: Observation) -> None:
-        """Add *event*; never waits. Of a call's progress and log, what a slow consumer cannot follow is dropped."""
-        full = len(self._events) >= WAITING_EVENTS
-        if self._abandoned or (full and isinstance(event, ToolProgressed | ToolLogged)):
+    def put(self, event: K) -> None:
+        """Add *event*, or drop it where the queue is full; never waits."""
+        if self._abandoned:
             return
-        self._events.append(event)
+        full = len(self._events) >= self._limit
+        if self._missed or (full and self._drops):
+            self._missed += 1
+        elif not (full and isinstance(event, self._expendable)):
+            self._events.append(event)
+            if len(self._events) >= self._limit:
+                self._space.clear()
         self._news.set()
-        if len(self._events) >= WAITING_EVENTS:
-            self._space.clear()
 
     @property
     def full(self) -> bool:
-        """Whether ``room`` would wait."""
+        """Whether ``space`` would wait."""
         return not self._space.is_set()
 
-    async def room(self) -> None:
+    async def space(self) -> None:
         """Wait until the consumer has caught up."""
         if not self._space.is_set():
             await self._space.wait()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._ended
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -48,21 +65,26 @@ class Feed:
         self._news.set()
         self._space.set()
 
-    async def events(self) -> AsyncIterator[Observation]:
-        """Yield events until the end."""
+    async def events(self) -> AsyncIterator[K]:
+        """Yield events until the end, or until some were dropped after what was yielded."""
         while True:
             while self._events:
                 event = self._events.popleft()
-                if len(self._events) < WAITING_EVENTS // 2:
+                if len(self._events) < self._limit // 2:
                     self._space.set()
                 yield event
-            if self._ended:
+            if self._ended or self._missed:
                 return
             self._news.clear()
             await self._news.wait()
 
+    def missed(self) -> int:
+        """Return how many events were dropped after the last that was yielded, and take new ones again."""
+        missed, self._missed = self._missed, 0
+        return missed
+
     def abandon(self) -> None:
-        """The consumer is gone: keep nothing, hold nobody up."""
+        """The consumer is gone: keep nothing, hold up no producer."""
         self._abandoned = True
         self._events.clear()
         self._space.set()

@@ -18,7 +18,7 @@ from pluggent_hookspecs.messages import Message, Part, Role, Text, ToolCall, Ven
 
 _OF_HOST = re.compile(r"t\d+\.")
 """How the ids of operations begin, and so those of calls below others."""
-HALF = " (half a character was sent here)"
+LONE_SURROGATE = " (a lone surrogate was sent here)"
 """Stands behind arguments that cannot be written down, so that they are no JSON and are refused."""
 
 
@@ -107,7 +107,7 @@ def _clean_call(call: ToolCall) -> ToolCall:
     arguments = clean(call.arguments)
     if arguments != call.arguments:
         # Not to be mended in silence: a policy and the tool would see what the model did not write.
-        arguments += HALF
+        arguments += LONE_SURROGATE
     return ToolCall(clean(call.id), clean(call.name), arguments, _clean_extra(call.extra))
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the known name most like *word*, or ``""``.
 
-    >>> nearest("decide_toolcall", ["decide_tool_call", "observe"])
+    >>> did_you_mean("decide_toolcall", ["decide_tool_call", "observe"])
     "; did you mean 'decide_tool_call'?"
-    >>> nearest("zebra", ["decide_tool_call", "observe"])
+    >>> did_you_mean("zebra", ["decide_tool_call", "observe"])
     ''
     """
-    import difflib  # 1 ms, and only somebody who made a mistake waits for it
+    import difflib  # 1 ms, and only needed after a mistake
 
     close = difflib.get_close_matches(word, sorted(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""

@@ -33,7 +33,7 @@ class Threads:
         self._lock = threading.Lock()
         self._queue = SimpleQueue[_Call | None]()
         self._alive: set[threading.Thread] = set()
-        self._busy: set[threading.Thread] = set()  # inside somebody's function, perhaps for ever
+        self._busy: set[threading.Thread] = set()  # inside a foreign function, perhaps for ever
         self._idle = 0  # threads that wait and have not been promised a call
         self._waiting = 0  # calls that no thread has been promised to
         self._abandoned: dict[_Call, str] = {}
@@ -62,7 +62,7 @@ class Threads:
         return value  # type: ignore[no-any-return] # what function returned
 
     def running(self) -> tuple[str, ...]:
-        """Return the labels of calls that go on although nobody waits for them, oldest first."""
+        """Return the labels of abandoned calls that still run, oldest first."""
         with self._lock:
             return tuple(self._abandoned.values())
 
@@ -118,7 +118,7 @@ class Threads:
         goes_on = True
         while goes_on and (call := self._queue.get()) is not None:
             outcome = call.outcome() if self._begins(call, me) else None
-            # Before the answer: whoever gets it finds this thread free again.
+            # Before the answer: its receiver finds this thread free again.
             goes_on = self._is_done(call, me)
             if outcome is not None:
                 call.answer(*outcome)
@@ -180,7 +180,7 @@ class _Call:
             return None, error
 
     def answer(self, value: object, error: BaseException | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
             self.loop.call_soon_threadsafe(self._settle, value, error)
 
     def _settle(self, value: object, error: BaseException | None) -> None:

@@ -16,8 +16,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar, cast
 
-from pluggent_host.chains import Impl
-from pluggent_host.threads import Threads
+from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.threads import Threads
+from pluggent_host.hooks.chains import Impl
 
 log = logging.getLogger("pluggent.hooks")
 
@@ -46,15 +47,6 @@ class Answer(NamedTuple):
 NOTHING = Answer(None)
 """No opinion, given at once."""
 LATE = "was too late"
-
-
-def said(error: BaseException) -> str:
-    """Return what *error* says of itself; an error of a plugin's own class may not even do that."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 (a plugin's own __str__)
-        text = "(its text cannot be read)"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _raised(error: BaseException, started: float) -> Answer:
@@ -145,7 +137,7 @@ class Caller:
         return cast("T", value)
 
     def leave(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run *coroutine* in a task that nobody waits for, as long as the host is open."""
+        """Run *coroutine* in a background task, as long as the host is open."""
         if self._closed:
             coroutine.close()
             return
@@ -178,7 +170,7 @@ def _never_begun(awaitable: Awaitable[Any]) -> None:
 class _Running:
     """What runs in a task of its own, and who waits for it.
 
-    It wakes whoever waits before its task ends: asyncio.wait() would take another trip through
+    It wakes the caller before its task ends: asyncio.wait() would take another trip through
     the loop, in the way of every tool and every model call.
     """
 
@@ -189,7 +181,7 @@ class _Running:
         self._waiter: asyncio.Future[None] | None = None
 
     async def settled(self) -> tuple[Any, BaseException | None]:
-        # An exception that is no Exception would leave the task through the event loop itself.
+        # A BaseException that is not an Exception would leave the task through the event loop itself.
         try:
             return await self._awaitable, None
         except (asyncio.CancelledError, KeyboardInterrupt):
@@ -227,34 +219,3 @@ else:
 
     def _start(coroutine: Any) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(coroutine)
-
-
-def being_cancelled() -> bool:
-    """Whether somebody has cancelled the current task and it has not ended yet."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-async def uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run what a cancelled turn still has to do in a task that is not cancelled itself."""
-    task = asyncio.create_task(coroutine)
-    try:
-        await asyncio.wait((task,))
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    if not task.cancelled() and (error := task.exception()) is not None:
-        raise error
-
-
-async def to_its_end(awaitable: Awaitable[Any]) -> None:
-    """Wait until *awaitable* is done, even if the waiting is cancelled; the cancellation comes after."""
-    waiting = asyncio.ensure_future(awaitable)
-    cancelled: asyncio.CancelledError | None = None
-    while not waiting.done():
-        try:
-            await asyncio.wait((waiting,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled

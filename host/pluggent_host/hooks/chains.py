@@ -1,6 +1,6 @@
 """Frozen, ordered chains of hook implementations, one per hook, made when a host opens.
 
-What is decided here is order and nothing else; calling.py runs a chain. Order never
+What is decided here is order and nothing else; caller.py runs a chain. Order never
 depends on registration or on directories: band, then before/after inside it, then the
 operator's list, then plugin id.
 """
@@ -21,14 +21,9 @@ from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, Band, HookKind, ImplOptions
 from pluggent_hookspecs.observations import Vote
 
-from pluggent_host.catalog import APP
+from pluggent_host.common.ids import APP
 from pluggent_host.settings import HostSettings
 
-HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")
-"""Hooks that may change or refuse a whole reply: while one is active, a stream shows nothing before.
-
-One that is marked ``incremental`` leaves that to transform_delta of its plugin.
-"""
 _TO_FREEZE: tuple[Band, ...] = ("host-first", "normal", "late", "security", "host-last")
 _ONION: tuple[Band, ...] = ("host-first", "security", "normal", "late", "host-last")
 

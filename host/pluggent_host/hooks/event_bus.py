@@ -1,38 +1,133 @@
-"""Tells observers what happened, without ever delaying or failing a turn."""
+"""Where the events of a host go: to sinks, which keep records; to observers; to streams that an application reads.
+
+Records come first. Observers and streams never delay or fail a turn.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from time import perf_counter
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
 
+import attrs
+from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
-from pluggent_hookspecs.observations import DecisionMade, HookFailed, Observation
+from pluggent_hookspecs.observations import (
+    DecisionMade,
+    EventsDropped,
+    HookFailed,
+    ModelCalled,
+    ModelRetried,
+    Observation,
+    PluginStateChanged,
+    QuestionAnswered,
+    SessionClosed,
+    SessionOpened,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+)
 
-from pluggent_host.calling import Caller, said
-from pluggent_host.chains import Chain, Impl
+from pluggent_host.common.event_queue import EventQueue
+from pluggent_host.common.running import said
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.hooks.chains import Chain, Chains, Impl
+from pluggent_host.settings import HostSettings
+
+K = TypeVar("K")
 
 log = logging.getLogger("pluggent.observers")
 
 FAILURES_IN_A_ROW = 5
-WAITING_EVENTS = 1000
+OBSERVER_EVENTS = 1000
+"""How many events wait for an asynchronous observer before newer ones are dropped."""
+STREAM_EVENTS = 10_000
+"""How many events wait for the reader of a stream before newer ones are dropped."""
 OFF = " and is no longer told"
 
+RECORDED = (
+    DecisionMade, HookFailed, ModelCalled, ModelRetried, PluginStateChanged, QuestionAnswered, SessionClosed,
+    SessionOpened, ToolFinished, ToolStarted, TurnEnded, TurnStarted,
+)  # fmt: skip
+"""What sinks get; a decision on its own way, before anything is executed."""
 
-class ToldAlone:
-    """Where operations outside any session leave their traces: nobody but those who are told keeps them."""
 
-    def __init__(self, told: Callable[[Observation], None]) -> None:
-        self._told = told
+class EventBus:
+    """The events of one host, with its three kinds of subscribers."""
+
+    def __init__(self, chains: Chains, caller: Caller, settings: HostSettings) -> None:
+        timeouts, optional = settings.timeouts, frozenset(settings.grants.optional)
+        self.observers = Observers(chains["observe"], caller, timeouts.observe_s)
+        self.streams = EventStreams()
+        self.sinks = Sinks(chains["write_record"], optional, caller, timeouts.hook_s, self._emit_unrecorded)
+
+    def emit(self, event: Observation) -> None:
+        """Hand *event* to sinks, observers and streams."""
+        self.sinks.emit(event)
+        self._emit_unrecorded(event)
+
+    def _emit_unrecorded(self, event: Observation) -> None:
+        self.observers.emit(event)
+        self.streams.emit(event)
+
+
+class UnrecordedJournal:
+    """The journal of operations outside any session: there is no transcript, so only the bus has their events."""
+
+    def __init__(self, emit: Callable[[Observation], None]) -> None:
+        self._emit = emit
 
     def tell(self, event: Observation) -> None:
-        """Tell the host's observers."""
-        self._told(event)
+        """Emit *event*."""
+        self._emit(event)
 
     def record(self, decision: DecisionMade) -> None:
-        """Keep nothing: what is decided is told, too."""
+        """Keep nothing: decisions are emitted, too."""
+
+    def flush(self) -> None:
+        """Wait for nothing."""
+
+
+# ---- sinks ------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class Sinks:
+    """The sinks of one host. ``problems`` says which of them has lost something, and why."""
+
+    chain: Chain
+    optional: frozenset[str]
+    caller: Caller
+    hook_s: float
+    failed: Callable[[HookFailed], None]
+    problems: dict[str, str] = attrs.field(factory=dict[str, str])
+
+    def emit(self, event: Observation) -> None:
+        """Write *event*, unless it is a decision or of no interest to a record."""
+        if self.chain and isinstance(event, RECORDED) and not isinstance(event, DecisionMade):
+            self.write(event)
+
+    def write(self, event: Observation) -> str:
+        """Hand *event* to every sink; return why nothing may go on, empty if it may."""
+        for impl in self.chain:
+            answer = self.caller.call_now(impl, event, perf_counter() + self.hook_s)
+            problem = answer.problem or ("" if answer.value is None else "returned something; a sink returns nothing")
+            if problem:
+                self.problems[impl.plugin] = problem
+                scope = getattr(event, "scope", Scope())
+                self.failed(HookFailed(scope, impl.plugin, "write_record", problem))
+            else:
+                self.problems.pop(impl.plugin, None)
+        return "; ".join(f"'{plugin}' {why}" for plugin, why in self.problems.items() if plugin not in self.optional)
+
+
+# ---- observers --------------------------------------------------------------------------
 
 
 class Observers:
@@ -53,18 +148,13 @@ class Observers:
         self._closed = False
         self.dropped: Counter[str] = Counter()
 
-    @property
-    def anybody(self) -> bool:
-        """Whether somebody listens at all."""
-        return bool(self._inline or self._queued)
-
-    def tell(self, event: Observation) -> None:
-        """Hand *event* to everybody who subscribed to its type. Never raises, never waits."""
-        if self._closed:  # an observer is told nothing once its plugin is about to be closed
+    def emit(self, event: Observation) -> None:
+        """Hand *event* to each observer that subscribed to its type. Never raises, never waits."""
+        if self._closed:  # an observer gets nothing once its plugin is about to be closed
             return
         for impl in self._inline:
             if self._wants(impl, event):
-                self._tell_inline(impl, event)
+                self._call_inline(impl, event)
         for impl in self._queued:
             if self._wants(impl, event):
                 self._enqueue(impl, event)
@@ -85,7 +175,7 @@ class Observers:
     def _wants(self, impl: Impl, event: Observation) -> bool:
         return self._failures[impl] < FAILURES_IN_A_ROW and (not impl.events or isinstance(event, impl.events))
 
-    def _tell_inline(self, impl: Impl, event: Observation) -> None:
+    def _call_inline(self, impl: Impl, event: Observation) -> None:
         started = perf_counter()
         try:
             left_over = impl.function(event)
@@ -105,7 +195,7 @@ class Observers:
     def _enqueue(self, impl: Impl, event: Observation) -> None:
         queue = self._queues.get(impl)
         if queue is None:
-            queue = self._queues[impl] = asyncio.Queue(WAITING_EVENTS)
+            queue = self._queues[impl] = asyncio.Queue(OBSERVER_EVENTS)
             self._tasks.append(asyncio.create_task(self._drain(impl, queue), name=f"pluggent-observe-{impl.plugin}"))
         try:
             queue.put_nowait(event)
@@ -132,4 +222,110 @@ class Observers:
         off = self._failures[impl] == FAILURES_IN_A_ROW
         log.warning("observer %s %s%s", impl.plugin, problem, OFF if off else "")
         if off:
-            self.tell(HookFailed(Scope(), impl.plugin, "observe", problem + OFF))
+            self.emit(HookFailed(Scope(), impl.plugin, "observe", problem + OFF))
+
+
+# ---- streams ----------------------------------------------------------------------------
+
+
+class EventStream(Generic[K]):
+    """Events as they happen: an async context manager that is an async iterator.
+
+    It begins when it is entered, and ends with the host or the session. A consumer that falls
+    more than 10,000 events behind misses some, and gets an EventsDropped in their place.
+    """
+
+    def __init__(
+        self, streams: EventStreams, kinds: tuple[type[Any], ...], session: Scope | None, over: Callable[[], bool]
+    ) -> None:
+        self._streams = streams
+        self._over = over
+        self._kinds = (*kinds, EventsDropped) if kinds else ()
+        self._session = session
+        self._queue = EventQueue[K](STREAM_EVENTS, on_full="drop")
+        self._entered = False
+
+    def put(self, event: Observation) -> None:
+        """Take *event* if it is wanted; never waits."""
+        if self._session is not None and not _is_of(event, self._session):
+            return
+        if not self._kinds or isinstance(event, self._kinds):
+            self._queue.put(cast("K", event))
+        if self._session is not None and isinstance(event, SessionClosed):
+            self.end()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._queue.end()
+
+    async def __aenter__(self) -> Self:
+        if self._entered:
+            raise SessionError("a stream of events is used once; call events() again")
+        self._entered = True
+        self._streams.add(self)
+        if self._over():
+            self.end()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._streams.discard(self)
+        self.end()
+
+    async def __aiter__(self) -> AsyncIterator[K | EventsDropped]:
+        if not self._entered:
+            raise SessionError("enter the stream first: async with host.events() as events")
+        while True:
+            async for event in self._queue.events():
+                yield event
+            if missed := self._queue.missed():
+                yield EventsDropped(missed)
+            elif self._queue.ended:
+                return
+
+
+class EventStreams:
+    """All streams of events of one host."""
+
+    def __init__(self) -> None:
+        self._streams: set[EventStream[Any]] = set()
+        self._closed = False
+
+    def emit(self, event: Observation) -> None:
+        """Give *event* to every stream that wants it."""
+        for stream in self._streams:
+            stream.put(event)
+
+    def stream(
+        self, kinds: tuple[type[Any], ...], session: Scope | None = None, over: Callable[[], bool] = lambda: False
+    ) -> EventStream[Any]:
+        """Return a stream of events of these *kinds* (default: all), of one *session* if it is given.
+
+        *over* says whether that session is closed. Raises TypeError for kinds that are not classes.
+        """
+        if wrong := [kind for kind in kinds if not inspect.isclass(kind)]:
+            raise TypeError(f"events: expected classes of events, such as TurnEnded, got {wrong[0]!r}")
+        return EventStream(self, kinds, session, over)
+
+    def add(self, stream: EventStream[Any]) -> None:
+        """Let *stream* have what happens from now on; it ends at once where the host is closed."""
+        self._streams.add(stream)
+        if self._closed:
+            stream.end()
+
+    def discard(self, stream: EventStream[Any]) -> None:
+        """Give *stream* nothing more."""
+        self._streams.discard(stream)
+
+    def close(self) -> None:
+        """End every stream."""
+        self._closed = True
+        for stream in self._streams:
+            stream.end()
+
+
+def _is_of(event: Observation, session: Scope) -> bool:
+    """Say whether *event* is of that session, and not of one that another principal calls the same."""
+    scope = getattr(event, "scope", None)
+    return isinstance(scope, Scope) and scope.session_id == session.session_id and scope.principal == session.principal

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import attrs
 from pluggent_hookspecs import Json
@@ -16,10 +17,9 @@ from pluggent_hookspecs.events import ReserveEvent, SettleEvent
 from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import HookFailed, Observation
 
-from pluggent_host.calling import NOTHING, Answer, Caller, to_its_end
-from pluggent_host.chains import Chains, Impl
-from pluggent_host.coming import Coming
-from pluggent_host.operation import Cost, Payer
+from pluggent_host.common.running import to_its_end
+from pluggent_host.hooks.caller import NOTHING, Answer, Caller
+from pluggent_host.hooks.chains import Chains, Impl
 
 R = TypeVar("R")
 Held = list[tuple[str, Json]]
@@ -44,7 +44,7 @@ class Ledgers:
     chains: Chains
     caller: Caller
     hook_s: float
-    tell: Callable[[Observation], None]
+    emit: Callable[[Observation], None]
 
     async def around(self, cost: Cost, attempt: Callable[[], Awaitable[R]]) -> R:
         """Reserve with every ledger, make *attempt*, and settle with each that reserved. Raises RefusedError."""
@@ -87,7 +87,7 @@ class Ledgers:
             if _is_reservation(answer.value):
                 held.append((impl.plugin, answer.value))  # one that came too late, too
             if answer.problem:
-                self.tell(HookFailed(event.scope, impl.plugin, "reserve", answer.problem))
+                self.emit(HookFailed(event.scope, impl.plugin, "reserve", answer.problem))
                 failed = Deny(
                     "a policy failed, so this was not done", tell_user=f"policy '{impl.plugin}' {answer.problem}"
                 )
@@ -99,7 +99,7 @@ class Ledgers:
         self, impl: Impl, answer: Answer | None, event: ReserveEvent, deadline: float, held: Held
     ) -> Answer:
         """Return what *answer* comes to; None is that of an implementation which is yet to be called, in a thread."""
-        coming = Coming(lambda reservation: self._too_late(impl.plugin, event, reservation))
+        coming = LateReservation(lambda reservation: self._too_late(impl.plugin, event, reservation))
         if answer is None:
             noted = self.caller.call_now(coming.through(impl), event, deadline)
             awaited = noted.value
@@ -121,7 +121,7 @@ class Ledgers:
         return answered._replace(value=coming.give_up()) if answered.problem else answered
 
     def _too_late(self, plugin: str, event: ReserveEvent, reservation: Any) -> None:
-        """Settle what nobody waited for any more when it was reserved: nothing of it was used."""
+        """Settle a reservation that came too late: nothing of it was used."""
         if _is_reservation(reservation):
             over = (Usage(), "failed", 0.0, "it was reserved too late")
             self.caller.leave(self._settle(event, [(plugin, reservation)], over, None))
@@ -153,7 +153,7 @@ class Ledgers:
     def _settled(self, impl: Impl, answer: Answer, event: SettleEvent, payer: Payer | None) -> None:
         problem = answer.problem or _unusable(answer.value)
         if problem:
-            self.tell(HookFailed(event.reserved.scope, impl.plugin, "settle", problem))
+            self.emit(HookFailed(event.reserved.scope, impl.plugin, "settle", problem))
         elif answer.value is not None and payer is not None and payer.used.cost_usd is None:
             # What the vendor bills goes before it, and so does what a ledger before this one knew.
             price: float | None = answer.value.cost_usd
@@ -173,5 +173,72 @@ def _unusable(value: object) -> str:
         return f"returned {type(value).__name__}, not a Usage or None"
     price: Any = value.cost_usd
     if price is not None and not (isinstance(price, int | float) and math.isfinite(price) and price >= 0):
-        return f"returned a Usage with cost_usd={price!r}, which is no amount of money"
+        return f"returned a Usage with cost_usd={price!r}, which is not an amount of money"
     return ""
+
+
+class Payer(Protocol):
+    """What ledgers have to do with: an operation whose attempts cost something."""
+
+    @property
+    def used(self) -> Usage:
+        """What the last attempt used."""
+        ...
+
+    @property
+    def failure(self) -> str:
+        """Why the last attempt failed although it raised nothing, empty if it did not."""
+        ...
+
+    def refused(self, deny: Deny) -> None:
+        """A ledger refuses the next attempt."""
+        ...
+
+    def priced(self, cost_usd: float) -> None:
+        """A ledger knows what the last attempt did cost."""
+        ...
+
+
+class Cost(NamedTuple):
+    """One attempt as ledgers see it, and who pays for it."""
+
+    event: ReserveEvent
+    payer: Payer
+
+
+class LateReservation:
+    """One answer of one implementation. Whatever comes after it was given up goes to *late*, in the loop."""
+
+    def __init__(self, late: Callable[[Any], None]) -> None:
+        self._late = late
+        self._value: Any = None
+        self._given_up = False
+
+    def give_up(self) -> Any:
+        """Return what has come so far, None if nothing has; what comes from now on is late."""
+        self._given_up = True
+        return self._value
+
+    async def noted(self, awaitable: Awaitable[Any]) -> Any:
+        """Return what *awaitable* comes to, and take note of it."""
+        value = await awaitable
+        self._came(value)
+        return value
+
+    def through(self, impl: Impl) -> Impl:
+        """Return *impl*, which runs in a thread, so that note is taken of what it returns."""
+        loop, function = asyncio.get_running_loop(), impl.function
+
+        def noted(event: object) -> Any:
+            value = function(event)
+            # Before the thread is done: the caller finds the value noted.
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and with it the ledger
+                loop.call_soon_threadsafe(self._came, value)
+            return value
+
+        return attrs.evolve(impl, function=noted)
+
+    def _came(self, value: Any) -> None:
+        self._value = value
+        if self._given_up:
+            self._late(value)

@@ -9,13 +9,9 @@ import attrs
 from pluggent_hookspecs.decisions import ANSWERS, Allow, Ask, Decision, Deny, Respond
 from pluggent_hookspecs.observations import Vote
 
-from pluggent_host.calling import Answer
-from pluggent_host.catalog import APP
+from pluggent_host.common.ids import APP, DOUBT, HOST
+from pluggent_host.hooks.caller import Answer
 from pluggent_host.settings import Grants
-
-HOST = "host"
-DOUBT = "host:doubt"
-"""Who votes where nothing but a person will do: a call that may have happened, a prompt of a stranger's."""
 
 
 @attrs.frozen

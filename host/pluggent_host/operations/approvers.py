@@ -10,15 +10,15 @@ from pluggent_hookspecs.decisions import Approval, Deny
 from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import DecisionMade, HookFailed, Observation
 
-from pluggent_host.calling import Caller
-from pluggent_host.catalog import APP
-from pluggent_host.chains import Chains, Impl
-from pluggent_host.decided import Answer
-from pluggent_host.operation import Recorded, record_of
-from pluggent_host.quoting import quoted
+from pluggent_host.approvals.standing import capped, limits, may_approve, narrowest
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.ids import APP, HOST
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.hooks.chains import Chains, Impl
+from pluggent_host.hooks.votes import Verdict
+from pluggent_host.operations.operation import Recorded, record_of
+from pluggent_host.operations.outcomes import Answer
 from pluggent_host.settings import HostSettings
-from pluggent_host.standing import capped, limits, may_approve, narrowest
-from pluggent_host.verdicts import HOST, Verdict
 
 HOOK = "resolve_approval"
 
@@ -46,10 +46,10 @@ class Approvers:
         """Return the first answer, recorded. None: nobody was there, or may, or would answer."""
         if what.scope.dry_run or not self._chain:
             return None
-        most = narrowest(verdict.asks)
+        most = narrowest(what.scope, verdict.asks)
         question = ApprovalEvent(
             what.scope, what.name, what.digest(event), what.rendered(event),
-            tuple((plugin, quoted(ask.tell_user)) for plugin, ask in verdict.asks), what.capability(), most,
+            tuple((plugin, escape_all(ask.tell_user)) for plugin, ask in verdict.asks), what.capability(), most,
             limits(verdict.asks),
         )  # fmt: skip
         started = perf_counter()

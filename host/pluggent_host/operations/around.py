@@ -1,4 +1,7 @@
-"""The around hooks of one operation, laid around its execution like the skins of an onion."""
+"""The around hooks of one operation, laid around its execution like the skins of an onion, and its attempts.
+
+An attempt is reserved before, settled after, and never made under a stale decision.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 from pluggent_hookspecs import errors
 
-from pluggent_host.calling import LATE, Caller, Late, being_cancelled, said, to_its_end
-from pluggent_host.clock import Deadline
-from pluggent_host.operation import Attempt, Operation
+from pluggent_host.common.deadline import Deadline
+from pluggent_host.common.running import being_cancelled, said, to_its_end
+from pluggent_host.hooks.caller import LATE, Caller, Late
+from pluggent_host.hooks.ledgers import Ledgers, RefusedError
+from pluggent_host.operations.operation import Attempt, Operation
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -244,3 +249,48 @@ class Rest(Generic[R]):
         """Tell observers that another attempt follows in *wait_s* seconds."""
         if self._retries and not self.over:
             self._attempts.announce(self._operation, wait_s)
+
+
+@attrs.define(eq=False)
+class Attempting(Generic[E, R]):
+    """Makes attempts at one operation; every call of it is one more.
+
+    ``confirm`` decides again where a decision has grown old; ``unpaid`` makes the error, and
+    the record, of what a ledger refused.
+    """
+
+    operation: Operation[E, R]
+    event: E
+    attempts: Attempts
+    ledgers: Ledgers | None
+    confirm: Callable[[], Awaitable[None]]
+    unpaid: Callable[[RefusedError], errors.Denied]
+    _made: int = attrs.field(default=0, init=False)
+
+    async def __call__(self) -> R:
+        """Make the next attempt."""
+        self._made += 1
+        attempt, failure = self.attempts.begin(self.operation, self._made), ""
+        try:
+            return await self._attempt(attempt)
+        except Exception as error:
+            failure = str(error)
+            raise
+        finally:
+            self.attempts.end(failure)
+
+    async def _attempt(self, attempt: Attempt) -> R:
+        if attempt.number > 1:
+            await self.confirm()
+        if being_cancelled():
+            # A layer swallowed the cancellation: that is no consent.
+            raise asyncio.CancelledError
+        operation, ledgers = self.operation, self.ledgers
+        cost = None if ledgers is None else operation.cost(self.event, attempt.number)
+        if ledgers is None or cost is None:
+            return await operation.execute(self.event, attempt)
+        try:
+            return await ledgers.around(cost, lambda: operation.execute(self.event, attempt))
+        except RefusedError as refused:
+            cost.payer.refused(refused.deny)
+            raise self.unpaid(refused) from refused

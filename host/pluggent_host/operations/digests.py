@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 import attrs
+from pluggent_hookspecs.events import Scope
 
 E = TypeVar("E")
 
@@ -19,6 +20,18 @@ def framed(*parts: bytes) -> bytes:
     b'2:ab1:c'
     """
     return b"".join([b"%d:%b" % (len(part), part) for part in parts])
+
+
+def asked_by(scope: Scope) -> bytes:
+    """Return who asks in *scope* as the last part of a digest; nothing where that is nobody in particular.
+
+    >>> asked_by(Scope()), asked_by(Scope(principal="alice")), asked_by(Scope(principal="alice", claimed=True))
+    (b'', b'5:alice', b'5:alice7:claimed')
+    """
+    if not scope.principal and not scope.claimed:
+        return b""  # as before digests said who asks, so that what waits since then goes on
+    name = scope.principal.encode("utf-8", "surrogatepass")
+    return framed(name, b"claimed") if scope.claimed else framed(name)
 
 
 def with_digest(event: E, digest: str) -> E:

@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 import attrs
 from pluggent_hookspecs._frozen import Json, freeze, thaw
 
-from pluggent_host.arguments import ArgumentProblems, Checker, canonical, parse
-from pluggent_host.quoting import quoted
-from pluggent_host.wellformed import clean_json
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.sanitize import clean_json
+from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse
 
 MOST_FIELDS: Final = 50
 MOST_BYTES: Final = 16_384
@@ -63,20 +63,20 @@ class Field:
     @property
     def label(self) -> str:
         """How the person knows it; what a stranger wrote, escaped."""
-        return quoted(self.title or self.name)
+        return escape_all(self.title or self.name)
 
     def lines(self) -> Iterator[str]:
         """Yield what a person has to know of it, escaped, a line at a time."""
-        notes = [str(self.kind), *(f"{name} {quoted(str(thaw(value)))}" for name, value in self.bounds.items())]
+        notes = [str(self.kind), *(f"{name} {escape_all(str(thaw(value)))}" for name, value in self.bounds.items())]
         notes += [] if self.required else ["may be left out"]
-        notes += [f"default {quoted(self.shown(self.default))}"] if self.has_default else []
-        named = f" [{quoted(self.name)}]" if self.title and self.title != self.name else ""
+        notes += [f"default {escape_all(self.shown(self.default))}"] if self.has_default else []
+        named = f" [{escape_all(self.name)}]" if self.title and self.title != self.name else ""
         yield f"{self.label}{named}: {', '.join(notes)}"
         if self.description:
-            yield f"  {quoted(self.description)}"
+            yield f"  {escape_all(self.description)}"
         for number, option in enumerate(self.options, 1):
-            value = quoted(str(option.value))
-            yield f"  {number}. {quoted(option.title)}{'' if option.title == option.value else f' ({value})'}"
+            value = escape_all(str(option.value))
+            yield f"  {number}. {escape_all(option.title)}{'' if option.title == option.value else f' ({value})'}"
 
     def shown(self, value: Json) -> str:
         """Return *value* as a person would type it."""

@@ -7,21 +7,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 import attrs
-from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.events import InputEvent, OutputEvent, Scope
 from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.observations import Change
 
-from pluggent_host.digests import with_digest
-from pluggent_host.modelcalls import message_digest
-from pluggent_host.operation import Attempt, Hooks, Journal
-from pluggent_host.quoting import quoted
+from pluggent_host.common.escape import escape_all
+from pluggent_host.operations.digests import asked_by, with_digest
+from pluggent_host.operations.model_call import message_digest
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
 
 R = TypeVar("R")
 
 
-class _Edge:
+class _Edge(Operation[Any, Any]):
     """What both edges share: a message under a digest, decided by policies alone."""
 
     def __init__(self, journal: Journal, scope: Scope, id: str) -> None:
@@ -40,53 +38,8 @@ class _Edge:
 
     def freeze(self, event: Any) -> Any:
         head = f"{self.scope.session_id}\n{self.id}\n".encode()
-        return with_digest(event, hashlib.sha256(head + message_digest(event.message)).hexdigest())
-
-    def digest(self, event: Any) -> str:
-        return str(event.digest)
-
-    @property
-    def limit_s(self) -> float:
-        return float("inf")
-
-    def host_vote(self, event: Any) -> Decision | None:
-        return None
-
-    def doubt(self, event: Any) -> Ask | None:
-        return None
-
-    def may_respond(self, plugin: str) -> bool:
-        return False
-
-    def cost(self, event: Any, attempt: int) -> None:
-        """Cost nothing that a ledger keeps."""
-
-    async def reissued(self, changed: Any, model: str, number: int) -> Any:
-        raise ValueError("only a model call can be reissued")
-
-    def absorb(self, child: object, elapsed_s: float, error: str) -> None:
-        raise AssertionError("an edge is never reissued")
-
-    async def put(self, asked: object) -> None:
-        raise AssertionError("an edge is never reissued")
-
-    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
-        """Nobody is told of another attempt at this."""
-
-    def result_event(self, event: Any, result: Any) -> Any:
-        raise AssertionError("an edge has no result hooks")
-
-    def changed_result(self, event: Any, value: Any, plugin: str) -> Any:
-        raise AssertionError("an edge has no result hooks")
-
-    def result(self, event: Any) -> Any:
-        raise AssertionError("an edge has no result hooks")
-
-    def withheld(self, event: Any, deny: Deny) -> Any:
-        raise AssertionError("an edge has no result hooks")
-
-    def broken(self, event: Any, error: errors.PluggentError) -> Any:
-        raise error
+        said = message_digest(event.message)
+        return with_digest(event, hashlib.sha256(head + said + asked_by(event.scope)).hexdigest())
 
 
 class InputOperation(_Edge, Generic[R]):
@@ -115,7 +68,7 @@ class InputOperation(_Edge, Generic[R]):
     def rendered(self, event: InputEvent) -> str:
         others = [type(part).__name__.lower() for part in event.message.content if not isinstance(part, Text)]
         more = f" and: {', '.join(others)}" if others else ""
-        return f"start a turn with: {quoted(event.message.text)}{more}"
+        return f"start a turn with: {escape_all(event.message.text)}{more}"
 
     async def execute(self, event: InputEvent, attempt: Attempt) -> R:
         if self._begun:
@@ -148,7 +101,7 @@ class OutputOperation(_Edge):
         return self.source
 
     def rendered(self, event: OutputEvent) -> str:
-        return f"show ({quoted(self.source)}): {quoted(event.message.text)}"
+        return f"show ({escape_all(self.source)}): {escape_all(event.message.text)}"
 
     async def execute(self, event: OutputEvent, attempt: Attempt) -> Message:
         return event.message

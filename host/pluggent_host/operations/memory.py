@@ -9,24 +9,24 @@ from typing import Any, TypeVar, cast
 
 import attrs
 from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
 from pluggent_hookspecs.events import MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 from pluggent_hookspecs.observations import Change
 
-from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
-from pluggent_host.operation import Attempt, Hooks, Journal
-from pluggent_host.operations import Operations
-from pluggent_host.quoting import quoted
+from pluggent_host.common.escape import escape_all
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
+from pluggent_host.operations.outcomes import Answered, Decided, Denied, Ready, Settled
+from pluggent_host.operations.pipeline import Operations
 
 T = TypeVar("T")
-AskSomebody = Callable[[Asked[Any, Any]], Awaitable[Decided[Any, Any] | None]]
+Settle = Callable[[Decided[Any, Any]], Awaitable[Settled[Any, Any]]]
+"""Returns a decision, or what comes of it where a person has to agree."""
 OPERATION_S = 30.0
 """How long a store may take for one call."""
 
 
-class _MemoryOperation:
+class _MemoryOperation(Operation[Any, Any]):
     """What reading and writing share: a digest over the request, no answers by hooks."""
 
     def __init__(
@@ -43,24 +43,12 @@ class _MemoryOperation:
         text = f"{self.scope.session_id}\n{self.id}\n{self._capability}\n{attrs.evolve(event, digest='')!r}"
         return attrs.evolve(event, digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
 
-    def digest(self, event: Any) -> str:
-        return str(event.digest)
-
     def capability(self) -> str:
         return self._capability
 
     @property
     def limit_s(self) -> float:
         return OPERATION_S
-
-    def host_vote(self, event: Any) -> Decision | None:
-        return None
-
-    def doubt(self, event: Any) -> Ask | None:
-        return None
-
-    def may_respond(self, plugin: str) -> bool:
-        return False
 
     def response(self, value: object) -> Any:
         raise ValueError("memory is read or written, never answered in its place")
@@ -73,36 +61,6 @@ class _MemoryOperation:
             raise MemoryStoreError(
                 MemoryStoreErrorKind.UNAVAILABLE, f"{self._capability} did not answer within {OPERATION_S:g} s"
             ) from error
-
-    def cost(self, event: Any, attempt: int) -> None:
-        """Cost nothing that a ledger keeps."""
-
-    async def reissued(self, changed: Any, model: str, number: int) -> Any:
-        raise AssertionError("memory has no around hooks")
-
-    def absorb(self, child: object, elapsed_s: float, error: str) -> None:
-        raise AssertionError("memory has no around hooks")
-
-    async def put(self, asked: object) -> None:
-        raise AssertionError("memory has no around hooks")
-
-    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
-        """Nobody is told of another attempt at this."""
-
-    def result_event(self, event: Any, result: Any) -> Any:
-        raise AssertionError("a write has no result hooks")
-
-    def changed_result(self, event: Any, value: Any, plugin: str) -> Any:
-        raise AssertionError("a write has no result hooks")
-
-    def result(self, event: Any) -> Any:
-        raise AssertionError("a write has no result hooks")
-
-    def withheld(self, event: Any, deny: Deny) -> Any:
-        raise errors.Denied("policy", deny.tell_user, event.digest)
-
-    def broken(self, event: Any, error: errors.PluggentError) -> Any:
-        raise error
 
 
 class MemoryWriteOperation(_MemoryOperation):
@@ -128,7 +86,7 @@ class MemoryWriteOperation(_MemoryOperation):
 
     def rendered(self, event: MemoryWriteEvent) -> str:
         saved = [f"save {item.namespace}/{item.key}: {item.text}" for item in event.items]
-        return "\n".join(quoted(line) for line in [*saved, *(f"forget {ns}/{key}" for ns, key in event.delete)])
+        return "\n".join(escape_all(line) for line in [*saved, *(f"forget {ns}/{key}" for ns, key in event.delete)])
 
 
 class MemoryReadOperation(_MemoryOperation):
@@ -136,12 +94,6 @@ class MemoryReadOperation(_MemoryOperation):
 
     name = "memory_read"
     hooks = Hooks("", "decide_memory_read", "", "transform_memory_result")
-
-    def changed(self, event: MemoryReadEvent, value: Any, plugin: str) -> MemoryReadEvent:
-        raise AssertionError("a read is decided, not transformed")
-
-    def diff(self, before: MemoryReadEvent, after: MemoryReadEvent) -> Change:
-        raise AssertionError("a read is decided, not transformed")
 
     def result_event(self, event: MemoryReadEvent, result: tuple[MemoryItem, ...]) -> MemoryResultEvent:
         return MemoryResultEvent(event.scope, event.store, event.namespace, result)
@@ -158,7 +110,7 @@ class MemoryReadOperation(_MemoryOperation):
 
     def rendered(self, event: MemoryReadEvent) -> str:
         what = event.key if event.key is not None else event.text if event.text is not None else "a list"
-        return quoted(f"read memory {event.store}, namespace {event.namespace}: {what}")
+        return escape_all(f"read memory {event.store}, namespace {event.namespace}: {what}")
 
 
 def _items(value: object) -> tuple[MemoryItem, ...] | None:
@@ -181,14 +133,14 @@ class Memory:
         journal: Journal,
         scope: Scope,
         numbers: Iterator[int],
-        ask: AskSomebody,
+        settle: Settle,
     ) -> None:
         self.__open = open_store
         self.__operations = operations
         self.__journal = journal
         self.__scope = scope
         self.__numbers = numbers
-        self.__ask = ask
+        self.__settle = settle
 
     async def save(self, items: Sequence[MemoryItem]) -> tuple[MemoryItem, ...]:
         """Insert or replace all *items*, or none; return them as stored."""
@@ -267,13 +219,9 @@ class Memory:
         return f"{self.__scope.parent_id or self.__scope.turn_id or 'memory'}.m{next(self.__numbers)}"
 
     async def __do(self, operation: Any) -> Any:
-        decided = await self.__operations.decide(operation)
-        if isinstance(decided, Asked):
-            decided = await self.__ask(decided) or decided
+        decided = await self.__settle(await self.__operations.decide(operation))
         match decided:
             case Denied(by=by, deny=deny):
                 raise errors.Denied(by, deny.tell_user, operation.digest(decided.event))
-            case Asked():
-                raise errors.Denied("host", "a person has to approve this, and nobody was there", "")
             case Ready() | Answered():
                 return await self.__operations.perform(decided)

@@ -9,34 +9,37 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, get_args
 
 import attrs
 import msgspec
 from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Ask, Decision, Deny
+from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, ModelResponseEvent, ReserveEvent, Scope
-from pluggent_hookspecs.messages import Message, Usage
+from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.models import (
     Delta,
     ModelRequest,
     ModelResponse,
     Provider,
+    ReasoningDelta,
+    RefusalDelta,
     Reply,
+    TextDelta,
 )
-from pluggent_hookspecs.observations import Change, ModelRetried
+from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
 
-from pluggent_host.calling import being_cancelled, said
-from pluggent_host.capabilities import Model
-from pluggent_host.digests import with_digest
-from pluggent_host.estimating import input_tokens, used_so_far
-from pluggent_host.functions import definition_digest
-from pluggent_host.operation import Attempt, Cost, Hooks, Journal
-from pluggent_host.quoting import quoted
-from pluggent_host.replies import Called, checked, seen_in
-from pluggent_host.toolset import Toolset
-from pluggent_host.wellformed import clean_message
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.sanitize import clean_message
+from pluggent_host.hooks.ledgers import Cost
+from pluggent_host.operations.digests import asked_by, with_digest
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
+from pluggent_host.operations.token_estimate import input_tokens, used_so_far
+from pluggent_host.plugins.lookup import Model
+from pluggent_host.tools.function_tool import definition_digest
+from pluggent_host.tools.toolset import Toolset
 
 HOOKS = Hooks(
     "transform_model_request",
@@ -78,7 +81,7 @@ def _digest(message: Message) -> bytes:
 
 
 FindModel = Callable[[str], Awaitable[Model]]
-AskSomebody = Callable[[Any], Awaitable[Any]]
+Settle = Callable[[Any], Awaitable[Any]]
 
 
 class ShowDeltas(Protocol):
@@ -103,7 +106,7 @@ class ShowDeltas(Protocol):
         ...
 
 
-class ModelCallOperation:
+class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
     """One call of one model. ``spent`` is what it used, however it ended."""
 
     name = "model_call"
@@ -115,7 +118,7 @@ class ModelCallOperation:
     def __init__(
         self, journal: Journal, scope: Scope, provider: Provider, capability: str, request: ModelRequest,
         offered: Toolset, round: int, attempt_s: Callable[[], float], deltas: ShowDeltas | None,
-        find: FindModel, ask: AskSomebody, id: str = "",
+        find: FindModel, settle: Settle, id: str = "",
     ) -> None:  # fmt: skip
         self.journal = journal
         self.scope = scope
@@ -127,7 +130,7 @@ class ModelCallOperation:
         self._attempt_s = attempt_s
         self._deltas = deltas
         self._find = find
-        self._ask = ask
+        self._settle = settle
         self.called = f"{provider.name}/{request.model}"
         self.children: list[Called] = []
         self.attempts = 0
@@ -173,10 +176,8 @@ class ModelCallOperation:
         ]
         digest = hashlib.sha256(_encoder.encode(head))
         digest.update(b"".join([message.memo(message_digest, message_digest) for message in request.messages]))
+        digest.update(asked_by(event.scope))
         return with_digest(event, digest.hexdigest())
-
-    def digest(self, event: ModelRequestEvent) -> str:
-        return event.digest
 
     def capability(self) -> str:
         return self._capability
@@ -185,21 +186,12 @@ class ModelCallOperation:
     def limit_s(self) -> float:
         return self._attempt_s()
 
-    def host_vote(self, event: ModelRequestEvent) -> Decision | None:
-        return None
-
-    def doubt(self, event: ModelRequestEvent) -> Ask | None:
-        return None
-
-    def may_respond(self, plugin: str) -> bool:
-        return False
-
     def rendered(self, event: ModelRequestEvent) -> str:
         request = event.request
         last = request.messages[-1].text if request.messages else ""
         return (
-            f"ask {quoted(request.model)} at {quoted(event.target)}: {len(request.messages)} messages,"
-            f" the last: {quoted(last)}"
+            f"ask {escape_all(request.model)} at {escape_all(event.target)}: {len(request.messages)} messages,"
+            f" the last: {escape_all(last)}"
         )
 
     async def reissued(self, changed: Any, model: str, number: int) -> ModelCallOperation:
@@ -216,7 +208,7 @@ class ModelCallOperation:
             provider, capability, request = found.provider, found.capability, attrs.evolve(request, model=found.name)
         return type(self)(
             self.journal, self.scope, provider, capability, request, offered, self.event.round,
-            self._attempt_s, self._deltas, self._find, self._ask, f"{self.id}.r{number}",
+            self._attempt_s, self._deltas, self._find, self._settle, f"{self.id}.r{number}",
         )  # fmt: skip
 
     def refused(self, deny: Deny) -> None:
@@ -233,8 +225,8 @@ class ModelCallOperation:
         most = request.parameters.max_output_tokens
         return Cost(ReserveEvent(self.scope, self.name, self.id, attempt, self._capability, name, sent, most), self)
 
-    async def put(self, asked: Any) -> Any:
-        return await self._ask(asked)
+    async def settle(self, decided: Any) -> Any:
+        return await self._settle(decided)
 
     def retried(self, attempt: int, wait_s: float, failure: str) -> None:
         self.journal.tell(ModelRetried(self.scope, self.called, attempt, wait_s, failure))
@@ -359,9 +351,6 @@ class ModelCallOperation:
         self.ends_turn = self.ends_turn or deny.ends_turn
         raise errors.Denied("decide_model_response", deny.tell_user, event.digest, tell_model=deny.tell_model)
 
-    def broken(self, event: ModelRequestEvent, error: errors.PluggentError) -> ModelResponse:
-        raise error
-
 
 def _reply_of(value: object, problem: str) -> ModelResponse:
     """Return *value*, which a plugin gave. Raises ValueError unless it is a reply of the assistant."""
@@ -393,3 +382,65 @@ async def _closing(stream: Any) -> AsyncGenerator[AsyncIterator[Sequence[Delta]]
     finally:
         if (close := getattr(stream, "aclose", None)) is not None:
             await close()
+
+
+@attrs.frozen
+class Called:
+    """What one call of a model, reissued for another, came to."""
+
+    model: str
+    usage: Usage
+    elapsed_s: float
+    error: str
+    finish: str = ""
+
+    def event(self, scope: Scope, round: int) -> ModelCalled:
+        """Return what observers are told of it."""
+        return ModelCalled(scope, self.model, round, self.usage, self.elapsed_s, self.finish, self.error)
+
+
+def checked(response: object) -> ModelResponse:
+    """Return *response*. Raises TypeError if it is no reply of an assistant, through and through."""
+    if not isinstance(response, ModelResponse):
+        raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
+    message = response.message
+    if not _is_from_assistant(message):
+        raise TypeError("its reply is not a message of the assistant")
+    for part in message.content:
+        _check_part(part)
+    for call in message.tool_calls:
+        _check_call(call)
+    return response
+
+
+def _is_from_assistant(message: object) -> bool:
+    return isinstance(message, Message) and message.role is Role.ASSISTANT
+
+
+def _check_part(part: object) -> None:
+    if not isinstance(part, _PARTS):
+        raise TypeError(f"its reply has a content part of type {type(part).__name__}")
+    if isinstance(part, Text | Refusal | Reasoning) and type(part.text) is not str:
+        raise TypeError("its reply has a text that is none")
+
+
+def _check_call(call: object) -> None:
+    if not isinstance(call, ToolCall):
+        raise TypeError(f"its reply has a tool call of type {type(call).__name__}")
+    if any(type(field) is not str for field in (call.id, call.name, call.arguments)):
+        raise TypeError("its reply has a tool call whose id, name or arguments are not text")
+
+
+_PARTS = get_args(Part)
+
+
+def seen_in(batch: Sequence[Delta]) -> tuple[str, str]:
+    """Return the text, refusals included, and the reasoning of one batch."""
+    text: list[str] = []
+    reasoning: list[str] = []
+    for delta in batch:
+        if type(delta) is TextDelta or type(delta) is RefusalDelta:
+            text.append(delta.text)
+        elif type(delta) is ReasoningDelta:
+            reasoning.append(delta.text)
+    return "".join(text), "".join(reasoning)

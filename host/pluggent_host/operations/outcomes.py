@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, TypeVar, final
 
 import attrs
 from pluggent_hookspecs.decisions import Approval, Ask, Deny
 
-from pluggent_host.operation import Operation, Recorded
-from pluggent_host.quoting import quoted
-from pluggent_host.verdicts import Verdict
+from pluggent_host.common.escape import escape_all
+from pluggent_host.hooks.votes import Verdict
+from pluggent_host.operations.operation import Operation, Recorded
 
 E = TypeVar("E")
 R = TypeVar("R")
 
 MADE_BY_DECIDE: Final = object()
+UNANSWERED: Final = "this needs a person's approval, and nobody was there to give it"
+Asks = tuple[tuple[str, Ask], ...]
+"""Who asks, and what; empty for a decision without an ask."""
 
 
 @attrs.frozen
@@ -32,6 +35,7 @@ class Ready(Generic[E, R]):
     """The right to execute one frozen request once. Made by ``Operations`` alone."""
 
     __slots__ = ("approval", "approved", "decided_at", "event", "operation", "used")
+    asks: ClassVar[Asks] = ()
 
     def __init__(
         self,
@@ -59,6 +63,21 @@ class Denied(Generic[E, R]):
     event: E
     by: str
     deny: Deny
+    asks: ClassVar[Asks] = ()
+
+
+@attrs.frozen
+class Unanswered(Denied[E, R]):
+    """Denied because a person had to agree and no approver answered. ``why`` is what they were to agree to."""
+
+    why: str
+
+
+def unanswered(asked: Asked[E, R]) -> Unanswered[E, R]:
+    """Return the denial of *asked*, which no approver has answered."""
+    why = asked.verdict.reason
+    deny = Deny(UNANSWERED, tell_user=f"{why}: {UNANSWERED}")
+    return Unanswered(asked.operation, asked.event, asked.verdict.by, deny, why)
 
 
 @attrs.frozen
@@ -67,7 +86,7 @@ class Asked(Generic[E, R]):
 
     operation: Operation[E, R]
     event: E
-    asks: tuple[tuple[str, Ask], ...]
+    asks: Asks
     verdict: Verdict
 
 
@@ -79,9 +98,12 @@ class Answered(Generic[E, R]):
     event: E
     by: str
     value: object
+    asks: ClassVar[Asks] = ()
 
 
-Decided = Ready[E, R] | Denied[E, R] | Asked[E, R] | Answered[E, R]
+Settled = Ready[E, R] | Denied[E, R] | Answered[E, R]
+"""A decision in which nobody has to be asked any more."""
+Decided = Settled[E, R] | Asked[E, R]
 
 
 class Release:
@@ -102,4 +124,4 @@ class Release:
         return str(event.digest)
 
     def rendered(self, event: Any) -> str:
-        return f"{self._operation.rendered(self._event)}\nits result is to be released: {quoted(repr(event))}"
+        return f"{self._operation.rendered(self._event)}\nits result is to be released: {escape_all(repr(event))}"

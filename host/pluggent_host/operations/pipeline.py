@@ -15,26 +15,36 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
 
-from pluggent_host.approvers import Approvers
-from pluggent_host.attempting import Attempting
-from pluggent_host.calling import NOTHING, Caller, being_cancelled
-from pluggent_host.catalog import APP
-from pluggent_host.chains import Chains
-from pluggent_host.decided import MADE_BY_DECIDE, Answered, Asked, Decided, Denied, Ready, Release
-from pluggent_host.digests import with_digest
-from pluggent_host.ledgers import Ledgers, RefusedError
-from pluggent_host.onion import Around, Attempts, Layer
-from pluggent_host.operation import Attempt, Operation, Recorded, record_of
+from pluggent_host.common.ids import APP, HOST
+from pluggent_host.common.running import being_cancelled
+from pluggent_host.hooks.caller import NOTHING, Caller
+from pluggent_host.hooks.chains import Chains
+from pluggent_host.hooks.event_bus import Sinks
+from pluggent_host.hooks.ledgers import Ledgers, RefusedError
+from pluggent_host.hooks.votes import Verdict, ballot, combine
+from pluggent_host.operations.approvers import Approvers
+from pluggent_host.operations.around import Around, Attempting, Attempts, Layer
+from pluggent_host.operations.digests import with_digest
+from pluggent_host.operations.operation import Attempt, Operation, Recorded, record_of
+from pluggent_host.operations.outcomes import (
+    MADE_BY_DECIDE,
+    Answered,
+    Asked,
+    Decided,
+    Denied,
+    Ready,
+    Release,
+    Settled,
+    unanswered,
+)
 from pluggent_host.settings import HostSettings
-from pluggent_host.sinks import Sinks
-from pluggent_host.verdicts import HOST, Verdict, ballot, combine
 
 log = logging.getLogger("pluggent.operations")
 
@@ -53,7 +63,8 @@ class Operations:
     def __init__(
         self, chains: Chains, caller: Caller, settings: HostSettings, tell: Callable[[Observation], None], sinks: Sinks
     ) -> None:
-        self._chains = chains
+        self._identities = chains.identities
+        self._chain = chains.by_hook.get
         self._caller = caller
         self._settings = settings
         self._tell = tell
@@ -76,8 +87,8 @@ class Operations:
         """Let every policy vote on a request that was frozen before, in another process maybe."""
         return await self._vote(operation, event, (), perf_counter())
 
-    def approved(self, asked: Asked[E, R], by: str, reason: str) -> Decided[E, R]:
-        """Go on with what a person has agreed to, who was asked before; the record says so."""
+    def approved(self, asked: Asked[E, R], by: str, reason: str) -> Settled[E, R]:
+        """Record a stored approval and return the decision that it grants."""
         operation, event = asked.operation, asked.event
         record = record_of(operation, event, "approved", by, reason, (), (), perf_counter())
         if (unrecorded := self._write(operation, record)) is not None:
@@ -88,10 +99,10 @@ class Operations:
 
     def identities(self, asks: Iterable[tuple[str, Ask]]) -> tuple[str, ...]:
         """Return what stands for the version and the settings of each plugin that asks."""
-        return tuple(self._chains.identities.get(plugin, "") for plugin, _ in asks)
+        return tuple(self._identities.get(plugin, "") for plugin, _ in asks)
 
     def refused(self, operation: Operation[E, R], event: E, by: str, reason: str) -> Denied[E, R]:
-        """Do not go on with what a person has refused, who was asked before; the record says so."""
+        """Record a stored refusal and return the denial that it means."""
         self._write(operation, record_of(operation, event, "refused", by, reason, (), (), perf_counter()))
         why = f"{': ' if reason else ''}{reason}"
         return Denied(operation, event, by, Deny(f"a person refused this{why}", tell_user=f"refused by {by}{why}"))
@@ -109,7 +120,7 @@ class Operations:
         event = operation.event
         changes: list[Change] = []
         hook = operation.hooks.transform
-        chain = self._chains[hook] if hook else ()
+        chain = self._chain(hook, ())
         if not chain:
             return event, ()
         for impl in chain:
@@ -157,7 +168,7 @@ class Operations:
     ) -> list[tuple[Decision | None, Vote]]:
         caller = self._caller
         ballots: list[tuple[Decision | None, Vote]] = []
-        for impl in self._chains[hook] if hook else ():
+        for impl in self._chain(hook, ()):
             answer = caller.call_now(impl, event, deadline)
             if answer is NOTHING:
                 ballots.append(impl.abstains)
@@ -187,7 +198,15 @@ class Operations:
 
     # ---- a person in between -------------------------------------------------------------
 
-    async def ask(self, asked: Asked[E, R]) -> Decided[E, R] | None:
+    async def settle(self, decided: Decided[E, R]) -> Settled[E, R]:
+        """Return *decided*, or what the approvers say if a person has to agree. Outside of turns: see Consent."""
+        return decided if not isinstance(decided, Asked) else await self.ask(decided) or unanswered(decided)
+
+    def settle_unasked(self, decided: Decided[E, R]) -> Settled[E, R]:
+        """Return *decided*, denied if a person would have to agree: nobody is asked about this."""
+        return unanswered(decided) if isinstance(decided, Asked) else decided
+
+    async def ask(self, asked: Asked[E, R]) -> Settled[E, R] | None:
         """Put *asked* to the approvers in order. None: nobody was there to answer."""
         operation, event = asked.operation, asked.event
         started = perf_counter()
@@ -199,14 +218,14 @@ class Operations:
         if asked.verdict.respond is not None:
             return Answered(operation, event, answer.by, asked.verdict.respond.value)
         ready = Ready(MADE_BY_DECIDE, operation, event, asked.asks, answer)
-        return ready if perf_counter() - started <= STALE_S else await self._still(ready)
+        return ready if perf_counter() - started <= STALE_S else await self.confirm_approved(ready)
 
-    async def _still(self, ready: Ready[E, R]) -> Decided[E, R]:
-        """Decide again after a person has thought for long: policies may have changed meanwhile."""
-        decided = await self.confirm(ready)
+    async def confirm_approved(self, before: Ready[E, R] | Answered[E, R]) -> Settled[E, R]:
+        """Let every policy vote again on what a person has approved; what they ask beyond it denies it."""
+        decided = await self.confirm(before)
         if isinstance(decided, Asked):
             deny = Deny("a policy asks about something else now; the approval does not cover it")
-            return Denied(ready.operation, ready.event, decided.verdict.by, deny)
+            return Denied(before.operation, before.event, decided.verdict.by, deny)
         return decided
 
     # ---- the second half -----------------------------------------------------------------
@@ -217,6 +236,8 @@ class Operations:
             # A hook swallowed the cancellation: that is no consent.
             raise asyncio.CancelledError
         operation, event = ready.operation, ready.event
+        if (written := operation.journal.flush()) is not None:
+            await written
         if isinstance(ready, Answered):
             result = operation.response(ready.value)
         else:
@@ -233,8 +254,8 @@ class Operations:
     async def finish(self, operation: Operation[E, R], event: E, result: R) -> R:
         """Run the result hooks on *result*; return what may be used of it."""
         hooks = operation.hooks
-        transforms = self._chains[hooks.transform_result] if hooks.transform_result else ()
-        deciders = self._chains[hooks.decide_result] if hooks.decide_result else ()
+        transforms = self._chain(hooks.transform_result, ())
+        deciders = self._chain(hooks.decide_result, ())
         if not transforms and not deciders:
             return result
         seen = operation.result_event(event, result)
@@ -269,7 +290,7 @@ class Operations:
         return operation.withheld(event, deny) if deny is not None else operation.result(seen)
 
     def _layers(self, operation: Operation[E, R]) -> tuple[Layer, ...]:
-        chain = self._chains[operation.hooks.around] if operation.hooks.around else ()
+        chain = self._chain(operation.hooks.around, ())
         if not chain:
             return ()
         return tuple(
@@ -290,22 +311,20 @@ class Operations:
             child = await operation.reissued(changed, model, attempts.reissue())
         except ValueError as error:
             raise errors.SessionError(f"reissue: {error}") from error
-        decided = await self.decide(child)
-        if isinstance(decided, Asked):
-            decided = cast("Decided[E, R]", await operation.put(decided) or decided)
-        match decided:
+        # A kind that asks no person leaves an ask as it is, which is denied here.
+        settled = self.settle_unasked(await operation.settle(await self.decide(child)))
+        match settled:
             case Denied(by=by, deny=deny):
-                raise errors.Denied(by, deny.tell_user, child.digest(decided.event))
-            case Asked(verdict=verdict):
-                reason = f"{verdict.reason}: a person has to approve this first, and nobody was there to ask"
-                raise errors.Denied(verdict.by, reason, child.digest(decided.event))
+                raise errors.Denied(by, deny.tell_user, child.digest(settled.event))
             case Answered(value=value):
                 return child.response(value)
             case Ready():
-                decided.used = True
+                settled.used = True
+        if (written := child.journal.flush()) is not None:
+            await written
         started, failure = perf_counter(), ""
         try:
-            return await self._around(decided, below, attempts)
+            return await self._around(settled, below, attempts)
         except BaseException as error:
             failure = str(error) or type(error).__name__
             raise

@@ -5,23 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from time import perf_counter
-from typing import Any, cast
+from typing import cast
 
 import attrs
-from pluggent_hookspecs import errors
 from pluggent_hookspecs._frozen import Json, thaw
-from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.events import QuestionEvent, Scope
-from pluggent_hookspecs.observations import Change, HookFailed
+from pluggent_hookspecs.observations import HookFailed
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
 
-from pluggent_host.arguments import ArgumentProblems, canonical
-from pluggent_host.catalog import APP
-from pluggent_host.conversation import Services
-from pluggent_host.forms import MOST_BYTES, Form, form_of, plain_object
-from pluggent_host.operation import Attempt, Hooks, Journal
-from pluggent_host.quoting import quoted
-from pluggent_host.wellformed import clean, clean_json
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.ids import APP
+from pluggent_host.common.sanitize import clean, clean_json
+from pluggent_host.operations.digests import asked_by, framed
+from pluggent_host.operations.forms import MOST_BYTES, Form, form_of, plain_object
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
+from pluggent_host.operations.services import Services
+from pluggent_host.tools.arguments import ArgumentProblems, canonical
 
 HOOK = "answer_question"
 
@@ -48,12 +47,11 @@ def question_of(message: object, schema: object, source: object) -> Question:
     return Question(clean(message), clean(source), given, form_of(given))
 
 
-class QuestionOperation:
+class QuestionOperation(Operation[QuestionEvent, Elicited]):
     """One question. ``by`` is who answered it."""
 
     name = "question"
     hooks = Hooks("", "decide_question")
-    limit_s = float("inf")
 
     def __init__(
         self, journal: Journal, scope: Scope, services: Services, capability: str, question: Question, id: str
@@ -70,31 +68,19 @@ class QuestionOperation:
 
     def freeze(self, event: QuestionEvent) -> QuestionEvent:
         parts = (self.scope.session_id, self.id, event.capability, event.source, event.message)
-        framed = b"".join(b"%d:%b" % (len(part), part) for part in map(str.encode, parts))
-        return attrs.evolve(event, digest=hashlib.sha256(framed + canonical(thaw(event.schema))).hexdigest())
-
-    def digest(self, event: QuestionEvent) -> str:
-        return event.digest
+        asked = framed(*map(str.encode, parts)) + canonical(thaw(event.schema)) + asked_by(event.scope)
+        return attrs.evolve(event, digest=hashlib.sha256(asked).hexdigest())
 
     def capability(self) -> str:
         return self._capability
 
     def rendered(self, event: QuestionEvent) -> str:
         """Return all that a person is told: who asks, what, and for which data; everything of theirs is marked."""
-        who = f"'{quoted(event.source)}', by way of {quoted(event.capability)}," if event.source else ""
-        lines = [f"{who or quoted(event.capability)} asks you:"]
-        lines += [f"  | {quoted(line)}" for line in event.message.split("\n")]
+        who = f"'{escape_all(event.source)}', by way of {escape_all(event.capability)}," if event.source else ""
+        lines = [f"{who or escape_all(event.capability)} asks you:"]
+        lines += [f"  | {escape_all(line)}" for line in event.message.split("\n")]
         lines += [f"  {line}" for field in self._question.form.fields for line in field.lines()]
         return "\n".join(lines)
-
-    def host_vote(self, event: QuestionEvent) -> Decision | None:
-        return None
-
-    def doubt(self, event: QuestionEvent) -> Ask | None:
-        return None
-
-    def may_respond(self, plugin: str) -> bool:
-        return False
 
     def response(self, value: object) -> Elicited:
         raise ValueError("only a person answers a question")
@@ -133,41 +119,3 @@ class QuestionOperation:
                     return None, f"answered with something that does not fit at {', '.join(sorted(places)) or '$'}"
             case _:
                 return None, f"answered {type(value).__name__}, not Accepted, Declined, Cancelled or None"
-
-    # ---- what a question has not ---------------------------------------------------------
-
-    def changed(self, event: Any, value: Any, plugin: str) -> Any:
-        raise AssertionError("a question is decided, not transformed")
-
-    def diff(self, before: Any, after: Any) -> Change:
-        raise AssertionError("a question is decided, not transformed")
-
-    def cost(self, event: Any, attempt: int) -> None:
-        """Cost nothing that a ledger keeps."""
-
-    async def reissued(self, changed: Any, model: str, number: int) -> Any:
-        raise AssertionError("a question has no around hooks")
-
-    def absorb(self, child: object, elapsed_s: float, error: str) -> None:
-        raise AssertionError("a question has no around hooks")
-
-    async def put(self, asked: object) -> None:
-        raise AssertionError("a question has no around hooks")
-
-    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
-        """Nobody is told of another attempt at this."""
-
-    def result_event(self, event: Any, result: Any) -> Any:
-        raise AssertionError("an answer has no result hooks")
-
-    def changed_result(self, event: Any, value: Any, plugin: str) -> Any:
-        raise AssertionError("an answer has no result hooks")
-
-    def result(self, event: Any) -> Any:
-        raise AssertionError("an answer has no result hooks")
-
-    def withheld(self, event: Any, deny: Deny) -> Any:
-        raise AssertionError("an answer has no result hooks")
-
-    def broken(self, event: Any, error: errors.PluggentError) -> Any:
-        raise error

@@ -25,7 +25,7 @@ from pluggent_hookspecs.messages import (
 from pluggent_hookspecs.models import ModelRequest
 from pluggent_hookspecs.tools import ToolSpec
 
-from pluggent_host.arguments import canonical
+from pluggent_host.tools.arguments import canonical
 
 BYTES_A_TOKEN = 4
 IMAGE_TOKENS = 1_600

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, Protocol, cast
 
@@ -18,22 +18,24 @@ from pluggent_hookspecs.decisions import Allow, Ask, Decision, Deny
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ReserveEvent, Scope, ToolCallEvent, ToolResultEvent
 from pluggent_hookspecs.messages import Usage
-from pluggent_hookspecs.observations import Change
+from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
-from pluggent_host.arguments import ArgumentProblems
-from pluggent_host.calling import Caller, Late, being_cancelled, said
-from pluggent_host.clock import Deadline
-from pluggent_host.confinement import Protected, stays_inside
-from pluggent_host.digests import framed, with_digest
-from pluggent_host.functions import FunctionTool
-from pluggent_host.operation import Attempt, Cost, Hooks, Journal
-from pluggent_host.quoting import quoted
-from pluggent_host.results import as_output
-from pluggent_host.threads import Threads
-from pluggent_host.toolset import BoundTool
-from pluggent_host.transcript import UNSURE
-from pluggent_host.wellformed import clean
+from pluggent_host.common.deadline import Deadline
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.sanitize import clean
+from pluggent_host.common.threads import Threads
+from pluggent_host.hooks.caller import Caller, Late
+from pluggent_host.hooks.ledgers import Cost
+from pluggent_host.operations.digests import asked_by, framed, with_digest
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
+from pluggent_host.tools.arguments import ArgumentProblems
+from pluggent_host.tools.function_tool import FunctionTool
+from pluggent_host.tools.results import as_output
+from pluggent_host.tools.toolset import BoundTool
+from pluggent_host.tools.workspace_guard import Protected, stays_inside
+from pluggent_host.transcript.doubts import UNSURE
 
 log = logging.getLogger("pluggent.tools")
 
@@ -56,25 +58,21 @@ class CallContext(ToolContext, Protocol):
     def end(self) -> None: ...
 
 
-class Runner(Protocol):
-    """What running a call needs of the host."""
+@attrs.frozen(eq=False)
+class CallRunner:
+    """What running the calls of a turn needs of the host. ``protected`` are folders of the host's own.
 
-    @property
-    def caller(self) -> Caller: ...
-    @property
-    def threads(self) -> Threads: ...
-    @property
-    def protected(self) -> Protected:
-        """Folders of the host's own."""
-        ...
+    ``doubts`` returns why this very call must not simply run again, empty if nothing speaks against it.
+    """
 
-    def context(self, call: ToolCallOperation, clock: Deadline) -> CallContext: ...
-    def doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
-        """Return why this very call must not simply run again, empty if nothing speaks against it."""
-        ...
+    caller: Caller
+    threads: Threads
+    protected: Protected
+    context: Callable[[ToolCallOperation, Deadline], CallContext]
+    doubts: Callable[[ToolCallOperation, ToolCallEvent], str]
 
 
-class ToolCallOperation:
+class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
     """One call of one tool.
 
     After the fact ``kind`` says how it failed, None if it did not; ``unsure`` that it may have
@@ -85,7 +83,7 @@ class ToolCallOperation:
     hooks = HOOKS
 
     def __init__(
-        self, runner: Runner, journal: Journal, scope: Scope, tool: BoundTool,
+        self, runner: CallRunner, journal: Journal, scope: Scope, tool: BoundTool,
         call_id: str, arguments_json: bytes, round: int, index: int, timeout_s: float, id: str = "",
     ) -> None:  # fmt: skip
         self._runner = runner
@@ -133,10 +131,7 @@ class ToolCallOperation:
             event.arguments_json,
         )
         self._frozen = event.arguments_json
-        return with_digest(event, hashlib.sha256(parts).hexdigest())
-
-    def digest(self, event: ToolCallEvent) -> str:
-        return event.digest
+        return with_digest(event, hashlib.sha256(parts + asked_by(event.scope)).hexdigest())
 
     def capability(self) -> str:
         return self.tool.capability
@@ -146,7 +141,7 @@ class ToolCallOperation:
         return self.timeout_s
 
     def fingerprint(self, event: ToolCallEvent) -> str:
-        """What this call is, whoever makes it: capability and arguments."""
+        """What this call is, whichever call it is below: capability and arguments."""
         return hashlib.sha256(event.capability.encode() + b"\0" + event.arguments_json).hexdigest()
 
     def host_vote(self, event: ToolCallEvent) -> Decision | None:
@@ -176,8 +171,8 @@ class ToolCallOperation:
             else "not declared"
         )
         return (
-            f"call {quoted(event.tool.name)}  ({quoted(event.capability)}, effects: {quoted(effects)})\n"
-            + "\n".join(quoted(line) for line in arguments.split("\n"))
+            f"call {escape_all(event.tool.name)}  ({escape_all(event.capability)}, effects: {escape_all(effects)})\n"
+            + "\n".join(escape_all(line) for line in arguments.split("\n"))
         )
 
     used = Usage()
@@ -205,15 +200,6 @@ class ToolCallOperation:
 
     async def reissued(self, changed: Any, model: str, number: int) -> ToolCallOperation:
         raise ValueError("only a model call can be reissued; other arguments are for transform_tool_call")
-
-    def absorb(self, child: object, elapsed_s: float, error: str) -> None:
-        raise AssertionError("a tool call is never reissued")
-
-    async def put(self, asked: object) -> None:
-        raise AssertionError("a tool call is never reissued")
-
-    def retried(self, attempt: int, wait_s: float, failure: str) -> None:
-        """Nobody is told of another attempt at this."""
 
     # ---- running -------------------------------------------------------------------------
 
@@ -284,6 +270,17 @@ class ToolCallOperation:
         return await caller.bounded(tool.call(json.loads(self._frozen), context), clock.left, stopping_s=STOPPING_S)
 
     # ---- the result ----------------------------------------------------------------------
+
+    def finished(self, name: str, output: ToolOutput, seen: ToolOutput | None) -> ToolFinished:
+        """Return the event of the end of this call of *name*; of *output*, *seen* may be seen (None: nothing)."""
+        # What is for the person goes to him through the output policies, not past them.
+        told = ToolOutput(is_error=output.is_error) if seen is None else seen
+        if told.for_user or told.media:
+            told = attrs.evolve(told, for_user=None, media=())
+        return ToolFinished(
+            self.scope, self.event.call_id, name, self.capability(), told, self.elapsed_s, self.ran, self.outcome,
+            withheld=seen is None,
+        )  # fmt: skip
 
     def response(self, value: object) -> ToolOutput:
         output = as_output(value)

@@ -8,36 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pluggent_host.discovery import CONTRACT, GROUPS, Discovery, Distribution, Problem, normalised
-from pluggent_host.nearest import nearest
-from pluggent_host.settings import NOTHING, Selection
-from pluggent_host.versions import version_fits
-
-BUILT_IN = frozenset(
-    {
-        "pluggent-anthropic",
-        "pluggent-audit",
-        "pluggent-budget",
-        "pluggent-mcp",
-        "pluggent-memory-inmemory",
-        "pluggent-offline",
-        "pluggent-openai",
-        "pluggent-permissions",
-        "pluggent-plan-json",
-        "pluggent-redact",
-        "pluggent-retry",
-    }
-)
-"""What ``safe`` mode leaves running."""
-
-FIRST_PARTY = BUILT_IN | {"pluggent-guard", "pluggent-office-hours", "pluggent-weather"}
-"""Distributions of this workspace: they keep a short name that somebody else claims too."""
+from pluggent_host.common.ids import APP, plugin_of
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.discovery import CONTRACT, GROUPS, Discovery, Distribution, Problem, normalised
+from pluggent_host.plugins.versions import version_fits
+from pluggent_host.settings import NOTHING, Selection, SystemList
 
 RESERVED = frozenset({"application", "expiry", "host"})
 """Names by which records call the host itself and the people before it: no distribution can be called so."""
-
-APP = "app:"
-"""Ids of plugins given in application code begin with this; no distribution's name can."""
 
 LONGEST_NAME = 64
 """Characters that every vendor allows in the name of a tool."""
@@ -46,8 +24,9 @@ LONGEST_NAME = 64
 class PluginRecord(NamedTuple):
     """One entry point: whose it is and what may be done with it.
 
-    ``state`` is one of disallowed, blocked, shadowed, incompatible, available; the host goes on
-    to active, failed and closed. ``reason`` is one line, ``mend`` what to run or write about it.
+    ``state`` is one of disallowed, blocked, shadowed, incompatible, skipped (it lies in the project),
+    available; the host goes on to active, failed and closed. ``reason`` is one line, ``mend`` what
+    to run or write about it. ``role`` is one of discovery's ROLES for a first-party plugin.
     """
 
     id: str
@@ -60,19 +39,36 @@ class PluginRecord(NamedTuple):
     reason: str
     mend: str
     distribution: Distribution
+    role: str = ""
 
     @property
     def capability(self) -> str:
         """The full id, such as ``acme-tools:provider/foo``."""
         return f"{self.id}:{self.kind}/{self.name}"
 
+    @property
+    def is_first_party(self) -> bool:
+        """Whether pluggent's own distribution names it: it keeps a short name that another one claims too."""
+        return bool(self.role)
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether ``safe`` mode leaves it running: first party, and not a sample."""
+        return self.role not in ("", "sample")
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the copy that its id means, not one that is shadowed or lies in the project."""
+        return not (self.distribution.shadowed_by or self.distribution.left_out)
+
 
 class Catalog(NamedTuple):
-    """Every record, by plugin id and entry name. ``problems`` are those of the search."""
+    """Every record, by plugin id and entry name. ``problems`` and ``first_party`` are those of the search."""
 
     records: tuple[PluginRecord, ...]
     aliases: Mapping[str, str] = NOTHING
     problems: tuple[Problem, ...] = ()
+    first_party: Mapping[str, str] = NOTHING
 
     def by_kind(self, kind: str) -> tuple[PluginRecord, ...]:
         """Return all records of *kind*, whatever their state."""
@@ -82,6 +78,11 @@ class Catalog(NamedTuple):
         """Return the records of *kind* that may be loaded."""
         return tuple(record for record in self.by_kind(kind) if record.state == "available")
 
+    def is_ready(self, id: str) -> bool:
+        """Say whether plugin *id* has no hooks, so that it is loaded when it is needed, and may be."""
+        mine = [record for record in self.records if record.id == id]
+        return all(record.kind != "hooks" for record in mine) and any(record.state == "available" for record in mine)
+
     def find(self, kind: str, name: str) -> PluginRecord:
         """Return the record of *kind* that *name* means: an entry name, a plugin id, or a full id.
 
@@ -89,7 +90,8 @@ class Catalog(NamedTuple):
         Raises NameTaken if two claim the name, PluginIncompatible or ConfigError, with what to do,
         if what bears it may not run, and ConfigError with the nearest name if nothing does.
         """
-        known = [record for record in self.by_kind(kind) if record.state != "shadowed"]
+        every = [record for record in self.by_kind(kind) if record.state != "shadowed"]
+        known = [record for record in every if not record.distribution.left_out]
         alias = self.aliases.get(f"{kind}/{name}")
         if alias is not None:
             bearers = [record for record in known if record.id == _owner(alias) and record.name == name]
@@ -101,6 +103,9 @@ class Catalog(NamedTuple):
         if len(usable) > 1:
             raise _taken(kind, name, usable)
         if not usable:
+            # A copy in the project takes no name from what is installed, but explains what is missing.
+            left_out = [each for each in every if each.distribution.left_out]
+            bearers = bearers or [each for each in left_out if name in (each.name, each.id, each.capability)]
             raise _unusable(kind, name, bearers) if bearers else _missing(kind, name, alias, known)
         return usable[0]
 
@@ -116,53 +121,74 @@ def catalog(
     """Decide about everything in *discovery*. *required* plugins run in ``safe`` mode too.
 
     Block wins over everything. Raises ConfigError naming every entry of allow, block and
-    aliases that no installed plugin bears.
+    aliases that no installed plugin bears; for one that is *required* assembly.py says so.
     """
-    installed = {item.name for item in discovery.distributions}
-    problems = [*_unknown("allow", selection.allow, installed), *_unknown("block", selection.block, installed)]
+    running = {item.name for item in discovery.distributions}
+    installed = running | {item.name for item in discovery.left_out}
+    required = frozenset(map(normalised, required))
+    allowed = [name for name in selection.allow if normalised(name) not in required]
+    problems = [*_unknown("allow", allowed, installed), *_unknown("block", selection.block, installed)]
     problems += _unknown("aliases", [id for id in aliases.values() if not id.startswith(APP)], installed)
     if problems:
-        from pluggent_hookspecs.errors import ConfigError  # only somebody with a mistake waits for it
+        from pluggent_hookspecs.errors import ConfigError  # only needed after a mistake
 
         raise ConfigError("selection", problems)
     records = [
-        PluginRecord(item.name, item.version, entry.group, GROUPS[entry.group], entry.name, entry.value, *why, item)
-        for item in discovery.distributions
-        for why in [_state(item, selection, contract_version, required)]
+        PluginRecord(
+            item.name, item.version, entry.group, GROUPS[entry.group], entry.name, entry.value, *why, item, role
+        )
+        for item in (*discovery.distributions, *discovery.left_out)
+        for role in [discovery.first_party.get(item.name, "")]
+        for why in [_state(item, selection, contract_version, required, running, role)]
         for entry in item.entry_points
     ]
     records.sort(key=lambda record: (record.id, record.name, record.kind, record.distribution.location))
-    blocked = {record.id for record in records if record.state == "blocked"}
+    blocked = {record.id for record in records if record.state == "blocked" and not record.distribution.agreed}
     found = tuple(item._replace(fatal=item.fatal and item.plugin not in blocked) for item in discovery.problems)
-    return Catalog(tuple(records), MappingProxyType(dict(aliases)), found)
+    return Catalog(tuple(records), MappingProxyType(dict(aliases)), found, discovery.first_party)
 
 
-def plugin_of(capability: str) -> str:
-    """Return the plugin id in a capability id, or the id itself.
-
-    >>> plugin_of("acme-tools:tool/search"), plugin_of("app:notes:tool/add"), plugin_of("app:notes")
-    ('acme-tools', 'app:notes', 'app:notes')
-    """
-    app = APP if capability.startswith(APP) else ""
-    return app + capability[len(app) :].partition(":")[0]
+def is_left_out(selection: Selection, item: Distribution) -> bool:
+    """Say whether the allow list of the system's settings leaves *item* out, which is that operator's word."""
+    return isinstance(selection.allow, SystemList) and not _listed(item, selection.allow.whole)
 
 
 # ---- states -----------------------------------------------------------------------------
 
 
-def _state(item: Distribution, selection: Selection, contract: str, required: Collection[str]) -> tuple[str, str, str]:
+def _state(
+    item: Distribution, selection: Selection, contract: str, required: Collection[str], running: Collection[str],
+    role: str,
+) -> tuple[str, str, str]:  # fmt: skip
     name = item.name
     if _listed(item, selection.block):
         return "blocked", "blocked by [selection] block", f"take '{name}' out of [selection] block"
+    if item.agreed:
+        return "blocked", f"{_where(item)}, and you agreed that it is left out", f"pluggent trust --plugin {name}"
     if name in RESERVED:
         return "incompatible", f"'{name}' is what records call pluggent's own part", f"pip uninstall {name}"
     if item.shadowed_by:
         return "shadowed", f"{item.shadowed_by} comes first on sys.path", f"remove {item.location}"
-    if selection.mode == "allow" and not _listed(item, selection.allow):
+    listed_only = selection.mode == "allow" or isinstance(selection.allow, SystemList)
+    if listed_only and not _listed(item, selection.allow):
         reason = f"[selection] allow does not list {name} {item.version}"
         return "disallowed", reason, f'add "{name}" to [selection] allow'
-    if selection.mode == "safe" and name not in BUILT_IN and name not in required:
+    if selection.mode == "safe" and role in ("", "sample") and name not in required:
         return "disallowed", "safe mode runs built-in plugins only", 'set [selection] mode = "all"'
+    if item.left_out:
+        return _skipped(item, is_second=name in running)
+    return _fitting(item, selection, contract)
+
+
+def _skipped(item: Distribution, *, is_second: bool) -> tuple[str, str, str]:
+    leave = f"or pluggent trust --revoke --plugin {item.name} to leave it out"
+    if is_second:
+        return "skipped", f"{_where(item)}, and {item.name} is installed elsewhere", f"remove {item.location}, {leave}"
+    return "skipped", _where(item), f"pluggent trust --plugin {item.name}, {leave}"
+
+
+def _fitting(item: Distribution, selection: Selection, contract: str) -> tuple[str, str, str]:
+    name = item.name
     try:
         fits = selection.any_version or version_fits(contract, item.contract)
     except ValueError as error:
@@ -171,6 +197,10 @@ def _state(item: Distribution, selection: Selection, contract: str, required: Co
         reason = f"needs {CONTRACT} {item.contract}, this host has {contract}"
         return "incompatible", reason, f"pip install --upgrade {name}"
     return "available", "", ""
+
+
+def _where(item: Distribution) -> str:
+    return f"{item.left_out} lies in the project (the working directory), which is not a source of plugins"
 
 
 def _listed(item: Distribution, names: Iterable[str]) -> bool:
@@ -192,7 +222,7 @@ def _unknown(place: str, names: Iterable[str], installed: Collection[str]) -> It
     for listed in names:
         name, _, pin = listed.replace(" ", "").partition("==")
         if normalised(name) not in installed:
-            yield f"{place}: no plugin '{listed}' is installed{nearest(normalised(name), installed)}"
+            yield f"{place}: no plugin '{listed}' is installed{did_you_mean(normalised(name), installed)}"
         try:
             version_fits("0", f"=={pin}" if pin else "")
         except ValueError:
@@ -207,12 +237,12 @@ def _claimants(known: Sequence[PluginRecord], name: str) -> list[PluginRecord]:
     named = [record for record in known if record.name == name]
     owners = {record.id for record in named}
     claimants = [*named, *(record for record in known if record.id == normalised(name) and record.id not in owners)]
-    first_party = [record for record in claimants if record.id in FIRST_PARTY]
+    first_party = [record for record in claimants if record.is_first_party]
     return [record for record in first_party if record.name == name] or first_party or claimants
 
 
 def _taken(kind: str, name: str, usable: Sequence[PluginRecord]) -> Exception:
-    from pluggent_hookspecs.errors import NameTaken  # only somebody with a mistake waits for it
+    from pluggent_hookspecs.errors import NameTaken  # only needed after a mistake
 
     first, *others = usable
     also = " and ".join(f"{item.capability} ({_shown(item)})" for item in others)
@@ -243,7 +273,9 @@ def _missing(kind: str, name: str, alias: str | None, known: Sequence[PluginReco
     words = [word for record in known for word in (record.name, record.id, record.capability)]
     usable = sorted({record.name for record in known if record.state == "available"})
     offered = f" Installed: {', '.join(usable)}" if usable else ""
-    return ConfigError(f"{kind} '{name}'", [f"no installed plugin offers it{nearest(name, words) or '.'}{offered}"])
+    return ConfigError(
+        f"{kind} '{name}'", [f"no installed plugin offers it{did_you_mean(name, words) or '.'}{offered}"]
+    )
 
 
 def _shown(record: PluginRecord) -> str:
@@ -254,7 +286,9 @@ def _owner(alias: str) -> str:
     return alias if alias.startswith(APP) else normalised(alias)
 
 
-def tool_names(tools: Iterable[tuple[str, str]], aliases: Mapping[str, str] = NOTHING) -> Mapping[str, str]:
+def tool_names(
+    tools: Iterable[tuple[str, str]], aliases: Mapping[str, str] = NOTHING, first_party: Collection[str] = ()
+) -> Mapping[str, str]:
     """Return {name the model sees: capability id} for (capability id, short name) pairs.
 
     The short name where it is unique, aliased, or claimed by one first-party plugin (application
@@ -274,7 +308,7 @@ def tool_names(tools: Iterable[tuple[str, str]], aliases: Mapping[str, str] = NO
     names: dict[str, str] = {}
     for pair in pairs:
         *wanted, last = forms[pair]
-        name = next((form for form in wanted if _winner(form, claims[form], forms, aliases) == pair), last)
+        name = next((form for form in wanted if _winner(form, claims[form], forms, aliases, first_party) == pair), last)
         names[name] = pair[0]
     return MappingProxyType(dict(sorted(names.items())))
 
@@ -291,6 +325,7 @@ def _winner(
     claimants: Sequence[tuple[str, str]],
     forms: Mapping[tuple[str, str], tuple[str, str, str]],
     aliases: Mapping[str, str],
+    first_party: Collection[str],
 ) -> tuple[str, str] | None:
     if any(forms[pair][2] == name for pair in claimants):
         return None
@@ -298,7 +333,7 @@ def _winner(
     if wanted is not None:
         claimants = [pair for pair in claimants if forms[pair][0] == name and plugin_of(pair[0]) == _owner(wanted)]
     elif len(claimants) > 1:
-        claimants = [pair for pair in claimants if pair[0].startswith(APP) or plugin_of(pair[0]) in FIRST_PARTY]
+        claimants = [pair for pair in claimants if pair[0].startswith(APP) or plugin_of(pair[0]) in first_party]
     return claimants[0] if len(claimants) == 1 else None
 
 

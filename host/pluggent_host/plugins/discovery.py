@@ -7,18 +7,19 @@ the matches alone. What may run is decided in catalog.py, not here.
 
 # Every start pays for this file: a __future__ import would make NamedTuple compile each annotation,
 # and pathlib costs 4 ms to import and several times os.path's time for each file:
-# ruff: noqa: PTH110, PTH112, PTH113, PTH119, PTH123, PTH208
+# ruff: noqa: PTH110, PTH112, PTH113, PTH119, PTH120, PTH123, PTH208
 
 import codecs
 import os
-import site
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pluggent_host.nearest import nearest
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.project import in_project, is_editable, real, roots
+from pluggent_host.settings import NOTHING
 
 CONTRACT = "pluggent-hookspecs"
 """The distribution whose version a plugin asks for."""
@@ -28,6 +29,7 @@ GROUPS: Mapping[str, str] = MappingProxyType(
         "pluggent.providers": "provider",
         "pluggent.tools": "tools",
         "pluggent.memory": "memory",
+        "pluggent.sessions": "session",
         "pluggent.parsers": "parser",
         "pluggent.hooks": "hooks",
         "pluggent.commands": "command",
@@ -35,6 +37,12 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 )
 """Every entry-point group, and the kind of its entries in capability ids."""
 
+ROOT, HOST = "pluggent", "pluggent-host"
+"""The distribution that says which plugins are first party, and that of this code, in whose folder it counts."""
+ROLES = ("builtin", "sample", "security", "retriers")
+"""What it may say of one: the last two are built in and are granted what the grant of that name is about."""
+
+_FIRST_PARTY = "pluggent.first_party"
 _HOOKS = "pluggent.hooks"
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -52,7 +60,9 @@ class Distribution(NamedTuple):
 
     ``name`` is normalised (PEP 503), ``location`` its dist-info folder, ``contract`` what it asks
     of pluggent-hookspecs (``""`` if it does not say). ``shadowed_by`` is the location of the copy
-    earlier on sys.path that is imported instead of this one.
+    earlier on sys.path that is imported instead of this one. ``left_out`` is the folder of the
+    project in which it lies, for one that must not run from there; ``agreed`` says that the
+    operator agreed to that.
     """
 
     name: str
@@ -63,6 +73,13 @@ class Distribution(NamedTuple):
     contract: str = ""
     summary: str = ""
     shadowed_by: str = ""
+    left_out: str = ""
+    agreed: bool = False
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether it offers a plugin with hooks."""
+        return any(entry.group == _HOOKS for entry in self.entry_points)
 
 
 class Problem(NamedTuple):
@@ -80,32 +97,51 @@ class Problem(NamedTuple):
 class Discovery(NamedTuple):
     """What one search found, ordered by distribution and entry name, never by directory.
 
-    ``skipped`` are folders of sys.path that were left out because they lie in the project.
+    ``skipped`` are folders of sys.path that lie in the project, ``left_out`` the distributions in
+    them, none of which is among ``distributions``. ``first_party`` maps plugin ids to one of ROLES.
     """
 
     distributions: tuple[Distribution, ...]
     problems: tuple[Problem, ...] = ()
     skipped: tuple[str, ...] = ()
+    left_out: tuple[Distribution, ...] = ()
+    first_party: Mapping[str, str] = NOTHING
 
 
-def discover(path: Sequence[str] | None = None, *, project: str | None = None, trusted: bool = False) -> Discovery:
+def discover(
+    path: Sequence[str] | None = None,
+    *,
+    project: str | None = None,
+    trusted: bool | Callable[[Distribution], bool] = False,
+    only: str = "",
+) -> Discovery:
     """Return every distribution on *path* (default ``sys.path``) that offers something to us.
 
-    The working directory, *project* and what lies below them are left out unless *trusted*: a
-    cloned repository is no plugin. The running interpreter's own site-packages are searched
-    wherever they lie. Never raises: what cannot be read is a problem.
+    What lies in the working directory, in *project* or below them is left out unless it is *trusted*,
+    altogether or one by one: a cloned repository is not a plugin. The running interpreter's own
+    site-packages, and the folder that holds the host, are searched wherever they lie. *only* is the
+    normalised name of the one distribution to look for, which takes a fraction of the time. Never
+    raises: what cannot be read is a problem.
     """
-    roots = () if trusted else _roots(project)
-    kept, skipped = _searched(sys.path if path is None else path, roots)
-    search = _Search()
-    for folder in kept:
+    here = () if trusted is True else roots(project)
+    searched = sys.path if path is None else path
+    places = _places([entry for entry in searched if _may_hold(entry, only)] if only else searched, here)
+    search = _Search(here, trusted if callable(trusted) else _nothing, only)
+    for folder, inside in places.items():
         if os.path.isdir(folder):
-            search.folder(folder)
-    files = [entry for entry in kept if os.path.isfile(entry)]
+            search.folder(folder, inside=inside)
+    files = [place for place in places if os.path.isfile(place)]
     finders = [finder for finder in sys.meta_path if _finds_distributions(finder)]
     if files or finders:
-        search.elsewhere(files, finders, kept, roots)
-    return Discovery(tuple(sorted(search.found)), tuple(sorted(set(search.problems))), skipped)
+        search.elsewhere(files, finders, [place for place, inside in places.items() if not inside])
+    skipped = tuple(place for place, inside in places.items() if inside and os.path.exists(place))
+    first_party = search.first_party()
+    problems = tuple(sorted(set(search.problems)))
+    return Discovery(tuple(sorted(search.found)), problems, skipped, search.missed(), first_party)
+
+
+def _nothing(_: Distribution) -> bool:
+    return False
 
 
 def normalised(name: str) -> str:
@@ -120,47 +156,20 @@ def normalised(name: str) -> str:
 # ---- where to look ----------------------------------------------------------------------
 
 
-def _roots(project: str | None) -> tuple[str, ...]:
-    """Return the folders below which nothing is a plugin, as real paths."""
-    return tuple(filter(None, (_real(""), _real(project) if project else "")))
-
-
-def _real(path: str) -> str:
-    """Return *path* without links, the working directory for ``""``, and ``""`` for what cannot be a path."""
+def _may_hold(entry: str, name: str) -> bool:
     try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):  # the working directory was deleted; a null character
-        return ""
+        return any(_name_of_folder(each) == name for each in os.listdir(entry) if each.endswith("-info"))
+    except OSError:
+        return True  # a file, or what cannot be listed: the search says so
 
 
-def _searched(path: Iterable[object], roots: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    kept: dict[str, None] = {}
-    skipped: dict[str, None] = {}
+def _places(path: Iterable[object], roots: Sequence[str]) -> dict[str, bool]:
+    """Return each entry of *path* once, as a real path, and whether it lies in the project."""
+    places: dict[str, bool] = {}
     for entry in path:
-        if isinstance(entry, str) and (real := _real(entry)):
-            (skipped if _in_project(real, roots) else kept)[real] = None
-    return list(kept), tuple(entry for entry in skipped if os.path.exists(entry))
-
-
-def _in_project(real: str, roots: Sequence[str]) -> bool:
-    return any(_below(real, root) for root in roots) and not _own(real, roots)
-
-
-def _below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _own(real: str, roots: Sequence[str]) -> bool:
-    """Say whether *real* belongs to the running interpreter, which may be ./.venv.
-
-    A project may itself lie below a prefix such as /usr or /opt/conda; that makes nothing in it ours.
-    sysconfig's purelib and platlib are among these places; importing it costs 1.5 ms.
-    """
-    for place in map(os.path.realpath, (*site.getsitepackages(), site.getusersitepackages())):
-        if real == place or (_below(real, place) and not any(_below(root, place) for root in roots)):
-            return True
-    prefixes = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.exec_prefix)}
-    return any(_below(real, prefix) and not any(_below(root, prefix) for root in roots) for prefix in prefixes)
+        if isinstance(entry, str) and (place := real(entry)):
+            places.setdefault(place, in_project(place, roots))
+    return places
 
 
 # ---- what is there ----------------------------------------------------------------------
@@ -169,58 +178,84 @@ def _own(real: str, roots: Sequence[str]) -> bool:
 class _Search:
     """One walk along the path: who came first under which name, and what went wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, roots: Sequence[str], trusts: Callable[[Distribution], bool], only: str) -> None:
+        self._roots = roots
+        self._only = only
+        self._trusts = trusts
+        self._left_out: list[Distribution] = []
         self.found: list[Distribution] = []
         self.problems: list[Problem] = []
         self._first: dict[str, tuple[str, bool]] = {}
+        self._roles: dict[str, Mapping[str, str]] = {}
+        self._twice: set[str] = set()
 
-    def folder(self, folder: str) -> None:
+    def folder(self, folder: str, *, inside: bool) -> None:
+        """Look into *folder*; *inside* says that it lies in the project."""
         try:
             names = sorted(
                 name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info", "EGG-INFO"))
             )
         except OSError as error:
             # A policy may be in there, and Python can import from a folder that it cannot list.
-            self.problems.append(Problem(folder, f"cannot be listed: {error.strerror}", fatal=True))
+            self.problems.append(Problem(folder, f"cannot be listed: {error.strerror}", fatal=not inside))
             return
         for name in names:
             if name.startswith("~") or (name == "EGG-INFO" and not folder.endswith(".egg")):
                 continue  # what an interrupted pip left behind
+            if self._only and name != "EGG-INFO" and _name_of_folder(name) != self._only:
+                continue
             location = f"{folder}/{name}"
             data = self._read(f"{location}/entry_points.txt")
             if data and b"pluggent." in data:
-                self.distribution(location, data, partial(self._member, location))
-            else:
+                self.distribution(location, data, partial(self._member, location), folder if inside else "")
+            elif not inside:
                 self._claim(_name_of_folder(name if name != "EGG-INFO" else os.path.basename(folder)), location)
 
-    def elsewhere(
-        self, files: Sequence[str], finders: Iterable[Any], path: Sequence[str], roots: Sequence[str]
-    ) -> None:
+    def elsewhere(self, files: Sequence[str], finders: Iterable[Any], path: Sequence[str]) -> None:
         """Ask the backport about zip files, and foreign finders about what they serve."""
         import importlib_metadata  # 36 ms, for the rare sys.path with zips or finders
 
         metadata: Any = importlib_metadata
         for file in files:
-            self._foreign(file, partial(metadata.distributions, path=[file]), roots)
+            self._foreign(file, partial(metadata.distributions, path=[file]))
         for finder in finders:
-            self._foreign(
-                repr(finder),
-                partial(finder.find_distributions, metadata.DistributionFinder.Context(path=list(path))),
-                roots,
-            )
+            context = metadata.DistributionFinder.Context(path=list(path))
+            self._foreign(repr(finder), partial(finder.find_distributions, context))
 
-    def _foreign(self, source: str, find: Callable[[], Iterable[Any]], roots: Sequence[str]) -> None:
+    def _foreign(self, source: str, find: Callable[[], Iterable[Any]]) -> None:
         try:
             for item in find():
                 text: str = item.read_text("entry_points.txt") or ""
-                if "pluggent." in text and not _in_project(_real(str(item.locate_file(""))), roots):
+                if "pluggent." in text:
+                    place = real(str(item.locate_file("")))
                     location = str(getattr(item, "_path", item.locate_file("")))
-                    self.distribution(location, text.encode(), partial(_text_of, item))
+                    left_out = place if in_project(place, self._roots) else ""
+                    self.distribution(location, text.encode(), partial(_text_of, item), left_out)
         except Exception as error:  # noqa: BLE001 (a foreign finder and its files may raise anything)
             self.problems.append(Problem(source, f"cannot be searched: {type(error).__name__}: {error}"))
 
-    def distribution(self, location: str, data: bytes, read: Callable[[str], bytes]) -> None:
-        """Record the distribution at *location*; *data* are its entry points, *read* its other files."""
+    def missed(self) -> tuple[Distribution, ...]:
+        """Return what was left out, but for the sources of an editable installation: that runs from there."""
+        return tuple(sorted(item for item in self._left_out if not any(_is_source(item, run) for run in self.found)))
+
+    def first_party(self) -> Mapping[str, str]:
+        """Return what the one ``pluggent`` says that lies in the folder of the one ``pluggent-host``.
+
+        Anything else on the path may say so too, and first-party hooks run without being accepted.
+        """
+        (root, _), (host, _) = (self._first.get(name, ("", False)) for name in (ROOT, HOST))
+        roles = self._roles.get(root, NOTHING)
+        if roles and os.path.dirname(root) != os.path.dirname(host):
+            text = f"[{_FIRST_PARTY}] counts only in the folder of {HOST}, so no plugin is first party"
+            self.problems.append(Problem(f"{root}/entry_points.txt", text))
+            return NOTHING
+        return NOTHING if self._twice else roles
+
+    def distribution(self, location: str, data: bytes, read: Callable[[str], bytes], left_out: str) -> None:
+        """Record the distribution at *location*; *data* are its entry points, *read* its other files.
+
+        *left_out* is the folder of the project in which it lies, ``""`` for one that lies elsewhere.
+        """
         try:
             entry_points = self._entry_points(f"{location}/entry_points.txt", data.decode())
             fields = _headers((read("METADATA") or read("PKG-INFO")).decode())
@@ -230,26 +265,34 @@ class _Search:
             requires = fields.get("requires-dist") or read("requires.txt").decode().partition("[")[0].splitlines()
             contract = _contract(requires)
         except ValueError as error:  # UnicodeDecodeError is one too
-            text = f"is no valid metadata: {error}. Reinstall the package"
+            text = f"is not valid metadata: {error}. Reinstall the package"
             self.problems.append(Problem(location, text, fatal=_HOOKS.encode() in data))
             return
-        name = normalised(shown)
-        claimed = self._claim(name, location, hooks=any(entry.group == _HOOKS for entry in entry_points))
+        summary = fields.get("summary", [""])[0]
+        item = Distribution(normalised(shown), shown, version, location, entry_points, contract, summary)
+        if left_out and not self._trusts(item):
+            self._left_out += [item._replace(left_out=left_out)] if entry_points else []
+            return
+        if _FIRST_PARTY.encode() in data:
+            self._roles[location] = self._named(item.name, f"{location}/entry_points.txt", data.decode())
+        claimed = self._claim(item.name, location, hooks=item.has_hooks)
         if claimed is not None and entry_points:
-            summary = fields.get("summary", [""])[0]
-            self.found.append(Distribution(name, shown, version, location, entry_points, contract, summary, claimed))
+            self.found.append(item._replace(shadowed_by=claimed))
 
     def _claim(self, name: str, location: str, *, hooks: bool = False) -> str | None:
         """Return ``""`` for the first of a name, the first's location for a later one, None for its twin."""
         first, first_hooks = self._first.setdefault(name, (location, hooks))
         if first == location:
             return ""
-        if not (hooks or first_hooks):
+        vouches = name in (ROOT, HOST)
+        if not (hooks or first_hooks or vouches):
             return first
-        if _editable(first, location) or _editable(location, first):
+        if is_editable(first, location) or is_editable(location, first):
             return None
-        text = f"'{name}' is installed twice, and has hooks; the other copy is {location}. Remove one of them"
+        why = "says which plugins are first party" if vouches else "has hooks"
+        text = f"'{name}' is installed twice, and {why}; the other copy is {location}. Remove one of them"
         self.problems.append(Problem(first, text, name, fatal=True))
+        self._twice.update({name} if vouches else ())
         return first
 
     def _member(self, location: str, file: str) -> bytes:
@@ -269,6 +312,8 @@ class _Search:
     def _entry_points(self, path: str, text: str) -> tuple[EntryPoint, ...]:
         good: dict[tuple[str, str], EntryPoint] = {}
         for group, line in _lines(text):
+            if group == _FIRST_PARTY:
+                continue  # counts in one distribution alone: see first_party()
             name, _, value = (part.strip() for part in line.partition("="))
             problem = _wrong(group, name, value)
             if not problem and (name, group) in good:
@@ -281,6 +326,27 @@ class _Search:
             else:
                 good[name, group] = EntryPoint(group, name, value)
         return tuple(good[key] for key in sorted(good))
+
+    def _named(self, distribution: str, path: str, text: str) -> Mapping[str, str]:
+        """Return {plugin id: its role} as the first-party group in *text* has them."""
+        if distribution != ROOT:
+            self.problems.append(Problem(path, f"[{_FIRST_PARTY}] counts only in the distribution {ROOT}"))
+            return NOTHING
+        roles: dict[str, str] = {}
+        for group, line in _lines(text):
+            name, _, role = (part.strip() for part in line.partition("="))
+            if group == _FIRST_PARTY and role in ROLES:
+                roles[normalised(name)] = role
+            elif group == _FIRST_PARTY:
+                problem = f"[{group}] {name} = {role}: expected one of {', '.join(ROLES)}"
+                self.problems.append(Problem(path, problem))
+        return MappingProxyType(roles)
+
+
+def _is_source(item: Distribution, run: Distribution) -> bool:
+    """Say whether *run* is the editable installation of *item*, with all of its hooks."""
+    hooks = {entry for entry in item.entry_points if entry.group == _HOOKS}
+    return item.name == run.name and hooks <= set(run.entry_points) and is_editable(run.location, item.location)
 
 
 def _text_of(item: Any, file: str) -> bytes:
@@ -300,24 +366,6 @@ def _name_of_folder(folder: str) -> str:
     return normalised(name or stem)
 
 
-def _editable(place: str, other: str) -> bool:
-    """Say whether *place* is an editable installation of the folder where *other* lies: one thing, seen twice."""
-    try:
-        with open(f"{place}/direct_url.json", "rb") as file:
-            data = file.read()
-    except OSError:
-        return False
-    import json  # 1.5 ms, and only for a name that was found twice
-    from urllib.parse import unquote  # the same
-
-    try:
-        origin = json.loads(data)
-        folder = unquote(str(origin["url"]).removeprefix("file://"))
-        return bool(origin["dir_info"]["editable"]) and _below(other, os.path.realpath(folder))
-    except (ValueError, KeyError, TypeError):
-        return False
-
-
 # ---- the formats ------------------------------------------------------------------------
 
 
@@ -334,9 +382,9 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 def _wrong(group: str, name: str, value: str) -> str:
     if group not in GROUPS:
-        return f"[{group}] is no group of this host{nearest(group, GROUPS)}"
+        return f"[{group}] is not a group of this host{did_you_mean(group, GROUPS)}"
     if not name or not _NAME_CHARACTERS.issuperset(name):
-        return f"[{group}] '{name}' is no name: use letters, digits, '.', '_' and '-'"
+        return f"[{group}] '{name}' is not a name: use letters, digits, '.', '_' and '-'"
     if not all(part.isidentifier() for part in value.replace(":", ".", 1).split(".")):
         return f"[{group}] {name} = {value}: expected module:attribute"
     return ""

@@ -1,16 +1,19 @@
 """Turns a record into a checked plugin object in a pluggy manager, or says why it cannot be.
 
-The checks themselves are in checking.py, a plugin's settings in plugin_settings.py.
+The checks themselves are in validation.py, a plugin's settings in options.py.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 import inspect
+import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import attrs
@@ -20,10 +23,11 @@ from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import PROJECT
 
-from pluggent_host.catalog import PluginRecord
-from pluggent_host.checking import RefusalError, register_checked, say
-from pluggent_host.nearest import nearest
-from pluggent_host.plugin_settings import settings_for
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host.plugins.options import settings_for
+from pluggent_host.plugins.project import is_foreign, roots
+from pluggent_host.plugins.validation import RefusalError, register_checked, say
 
 _ABSENT = object()
 
@@ -40,7 +44,7 @@ class Loaded:
 
 class _Manager(pluggy.PluginManager):
     def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
-        # Private names are nobody's hooks, and pluggy 1.6 would run every public property.
+        # Private names are not hooks, and pluggy 1.6 would run every public property.
         return super().parse_hookimpl_opts(plugin, name) if name in HOOKS else None
 
 
@@ -70,6 +74,13 @@ def load(
     return Loaded(record, plugin, import_ms, hooks)
 
 
+def make(record: PluginRecord, settings: Mapping[str, Any]) -> Any:
+    """Import *record* and return its plugin, registered nowhere. Raises as ``load``."""
+    target, arguments, _ = _prepared(record, settings)
+    with _blame(record)("cannot be made by"):
+        return _made(cast("Callable[..., object]", target), arguments)
+
+
 def check_settings(record: PluginRecord, settings: Mapping[str, Any] | object | None) -> None:
     """Import *record* and structure its *settings* as ``load`` does, and make no plugin. Raises as ``load``."""
     _prepared(record, settings)
@@ -79,7 +90,7 @@ def _prepared(record: PluginRecord, settings: object) -> tuple[object, tuple[obj
     """Return what *record* names, the arguments to make the plugin with, and how long importing took."""
     started = time.perf_counter()
     with _blame(record)("could not be imported from"):
-        target = _imported(record.value)
+        target = _imported(record)
     import_ms = (time.perf_counter() - started) * 1000
     with _blame(record)("cannot be made by"):
         names_settings = _settings_class(target)
@@ -136,8 +147,13 @@ def _load_error(record: PluginRecord, entry: str, doing: str, cause: BaseExcepti
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         own = record.value.partition(":")[0]
         missing = own == cause.name or own.startswith(f"{cause.name}.")
-        name = cause.name.partition(".")[0].replace("_", "-")
-        mend = f"Reinstall it (pip install --force-reinstall {record.id})" if missing else f"pip install {name}"
+        # What is imported may be installed under another name: re2 comes with google-re2.
+        top = cause.name.partition(".")[0]
+        mend = (
+            f"Reinstall it (pip install --force-reinstall {record.id})"
+            if missing
+            else f"Install the package that provides '{top}'"
+        )
     problem = f"{doing} {entry}: {_because(cause)} {mend}, or leave it out: pluggent --without {record.id}"
     return PluginLoadError(record.id, f"{record.distribution.shown_name} {record.version}", problem)
 
@@ -145,7 +161,7 @@ def _load_error(record: PluginRecord, entry: str, doing: str, cause: BaseExcepti
 def _because(error: BaseException) -> str:
     said: list[str] = []
     cause: BaseException | None = error
-    while cause is not None and len(said) < 5:  # noqa: PLR2004 (further causes help nobody)
+    while cause is not None and len(said) < 5:  # noqa: PLR2004 (further causes do not help)
         said.append(say(cause) if isinstance(cause, RefusalError) else f"{type(cause).__name__}: {say(cause)}")
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     sentence = ", because of ".join(said)
@@ -155,19 +171,51 @@ def _because(error: BaseException) -> str:
 # ---- making -----------------------------------------------------------------------------
 
 
-def _imported(value: str) -> object:
-    module, _, path = value.partition(":")
-    target: object = importlib.import_module(module)
+def _imported(record: PluginRecord) -> object:
+    module, _, path = record.value.partition(":")
+    target: object = _module(module, record.distribution.location)
     for name in path.split(".") if path else ():
         known = dir(target)
         target = getattr(target, name, _ABSENT)
         if target is _ABSENT:
-            raise RefusalError(f"there is no '{name}' in it{nearest(name, known)}")
+            raise RefusalError(f"there is no '{name}' in it{did_you_mean(name, known)}")
     return target
 
 
+def _module(name: str, location: str) -> ModuleType:
+    """Import *name*, and first each package around it, unless the project has another one in its place.
+
+    *location* is the dist-info folder of the distribution that names it.
+    """
+    here, parts = roots(), name.split(".")
+    for end in range(1, len(parts)):
+        _check_origin(".".join(parts[:end]), location, here)
+        importlib.import_module(".".join(parts[:end]))
+    _check_origin(name, location, here)
+    return importlib.import_module(name)
+
+
+def _check_origin(module: str, location: str, here: Sequence[str]) -> None:
+    origin = _origin(module) if here else ""
+    if origin and is_foreign(origin, module, location, here):
+        raise RefusalError(
+            f"its module '{module}' would come from {origin}, in the project (the working directory), but it is"
+            f" installed in {Path(location).parent}. Take that folder off PYTHONPATH and sys.path or start in"
+            " another one, or install it from there: pip install -e."
+        )
+
+
+def _origin(module: str) -> str:
+    """Return the file that *module* is, or would be, imported from; "" if it has none."""
+    loaded = sys.modules.get(module)
+    spec = getattr(loaded, "__spec__", None) if loaded else importlib.util.find_spec(module)
+    if spec is None:
+        return str(getattr(loaded, "__file__", None) or "")
+    return str(spec.origin) if spec.has_location and spec.origin else ""
+
+
 def _settings_class(target: object) -> type | None:
-    """Return the class that *target* names as ``Settings``; refuse what is no factory."""
+    """Return the class that *target* names as ``Settings``; refuse what is not a factory."""
     if inspect.ismodule(target):
         return None
     if not callable(target):
@@ -176,7 +224,7 @@ def _settings_class(target: object) -> type | None:
     if names is not None and not (
         inspect.isclass(names) and (attrs.has(names) or hasattr(names, "__dataclass_fields__"))
     ):
-        raise RefusalError("its Settings is no attrs class and no dataclass")
+        raise RefusalError("its Settings is neither an attrs class nor a dataclass")
     parameters = inspect.signature(target).parameters.values()
     needed = [item.name for item in parameters if item.default is item.empty and item.kind not in _VARIADIC]
     if names is None and needed:

@@ -1,4 +1,4 @@
-"""Finds the provider, memory store or parser that a name means, and loads its plugin if need be."""
+"""Finds the provider, memory store, store of sessions or parser that a name means, and loads its plugin if need be."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pluggent_hookspecs.errors import ConfigError, NameTaken, PluggentError
 from pluggent_hookspecs.memory import MemoryStore
 from pluggent_hookspecs.models import Provider
 from pluggent_hookspecs.plans import PlanParser
+from pluggent_hookspecs.sessions import SessionStore
 
-from pluggent_host.catalog import PluginRecord
-from pluggent_host.nearest import nearest
-from pluggent_host.pluginset import Offer, PluginSet
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host.plugins.registry import Offer, PluginSet
 from pluggent_host.settings import HostSettings
 
 
@@ -39,7 +40,9 @@ class Capabilities:
         if name not in self._models:
             provider, slash, own = name.partition("/")
             if not (provider and slash and own):
-                raise ConfigError("model", [f"{name!r} is no model: write provider/model, such as openai/gpt-5-mini"])
+                raise ConfigError(
+                    "model", [f"{name!r} is not a model: write provider/model, such as openai/gpt-5-mini"]
+                )
             offer, thing = await self._find("provider", provider)
             self._models[name] = Model(thing, f"{offer.plugin}:provider/{thing.name}", own)
         return self._models[name]
@@ -77,6 +80,11 @@ class Capabilities:
         offer, thing = await self._find("memory", name)
         return f"{offer.plugin}:memory/{thing.name}", thing
 
+    async def sessions(self, name: str) -> SessionStore:
+        """Return the store of sessions *name*."""
+        store: SessionStore = (await self._find("session", name))[1]
+        return store
+
     async def parser(self, name: str) -> PlanParser:
         """Return the plan parser *name*."""
         parser: PlanParser = (await self._find("parser", name))[1]
@@ -85,8 +93,10 @@ class Capabilities:
     async def _find(self, kind: str, name: str) -> tuple[Offer, Any]:
         known = self._plugins.catalog.available(kind)
         records: tuple[PluginRecord, ...] = ()
-        if not any(name in (record.name, record.id) for record in self._plugins.catalog.by_kind(kind)):
-            # A plugin with settings may provide more names than its entry point has, if nobody bears them.
+        if not any(
+            name in (record.name, record.id) for record in self._plugins.catalog.by_kind(kind) if record.is_first
+        ):
+            # A plugin with settings may provide more names than its entry point has, if no other plugin has them.
             records = tuple(record for record in known if record.id in self._settings.plugins)
         offers = [(offer, _called(name, offer.things)) for offer in await self._plugins.offers(kind, records)]
         found = [(offer, thing) for offer, thing in offers if thing is not None]
@@ -96,18 +106,19 @@ class Capabilities:
         if found:
             return found[0]
         in_code = [thing.name for offer in await self._plugins.offers(kind, ()) for thing in offer.things]
-        if in_code and not any(name in (record.name, record.id) for record in self._plugins.catalog.by_kind(kind)):
+        if in_code and not any(
+            name in (record.name, record.id) for record in self._plugins.catalog.by_kind(kind) if record.is_first
+        ):
             have = [*in_code, *(record.name for record in known)]
-            others = nearest(name, have) or f"; there are: {', '.join(have)}"
+            others = did_you_mean(name, have) or f"; there are: {', '.join(have)}"
             raise ConfigError(kind, [f"there is no {kind} {name!r}{others}"])
         record = self._plugins.catalog.find(kind, name)
         offer = await self._plugins.offer(record)
         thing = _called(name, offer.things) or _called(record.name, offer.things)
         if thing is None:
             have = [thing.name for thing in offer.things]
-            problem = (
-                f"plugin '{offer.plugin}' provides {', '.join(have) or 'nothing'}, not {name!r}{nearest(name, have)}"
-            )
+            provided = ", ".join(have) or "nothing"
+            problem = f"plugin '{offer.plugin}' provides {provided}, not {name!r}{did_you_mean(name, have)}"
             raise ConfigError(kind, [problem])
         return offer, thing
 

@@ -15,9 +15,9 @@ import attrs
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.secrets import Secret
 
-from pluggent_host.checking import say
-from pluggent_host.nearest import nearest
-from pluggent_host.origins import Section
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.validation import say
+from pluggent_host.settings import Section
 
 if TYPE_CHECKING:  # cattrs costs 70 ms, and most plugins are given no settings
     from cattrs import Converter
@@ -186,7 +186,7 @@ def _problems(error: BaseException, where: str, wanted: object = None) -> Iterat
             yield from _problems(inner, where)
     elif isinstance(error, errors.ForbiddenExtraKeysError):
         known = list(inspect.signature(error.cl).parameters)
-        yield from (f"{where}.{name}: unknown{nearest(name, known)}" for name in sorted(error.extra_fields))
+        yield from (f"{where}.{name}: unknown{did_you_mean(name, known)}" for name in sorted(error.extra_fields))
     else:
         literal = getattr(wanted, "__args__", ()) if " not in literal " in str(error) else ()
         union = f"expected {wanted}" if " not part of " in str(error) else ""  # cattrs' text repeats the value

@@ -14,22 +14,24 @@ import attrs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginLoadError
 from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.observations import Observation, PluginStateChanged
-from pluggent_hookspecs.plugins import Opens
+from pluggent_hookspecs.plugins import Opens, PluginContext
 
-from pluggent_host.calling import said
-from pluggent_host.catalog import APP, BUILT_IN, Catalog, PluginRecord
-from pluggent_host.lifetime import Lifetime
-from pluggent_host.loading import load, new_manager, register, registered_name
-from pluggent_host.nearest import nearest
+from pluggent_host.common.ids import APP
+from pluggent_host.common.running import said
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.catalog import Catalog, PluginRecord, is_left_out
+from pluggent_host.plugins.discovery import normalised
+from pluggent_host.plugins.loader import load, new_manager, register, registered_name
 from pluggent_host.settings import HostSettings
 
 log = logging.getLogger("pluggent.plugins")
 
-ALL_KINDS = ("hooks", "provider", "tools", "memory", "parser", "command")
+ALL_KINDS = ("hooks", "provider", "tools", "memory", "session", "parser", "command")
 _PROVIDE = {
     "provider": "provide_providers",
     "tools": "provide_tools",
     "memory": "provide_memory",
+    "session": "provide_sessions",
     "parser": "provide_parsers",
     "command": "provide_commands",
 }
@@ -76,7 +78,7 @@ class PluginSet:
         self._lifetimes: list[tuple[str, Lifetime]] = []
         self.tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]] = _no_tools
         self.model_named: Callable[[str], Awaitable[object]] = _no_models
-        self.tell: Callable[[Observation], None] = lambda _: None
+        self.emit: Callable[[Observation], None] = lambda _: None
 
     # ---- hooks ---------------------------------------------------------------------------
 
@@ -95,15 +97,22 @@ class PluginSet:
         """Load every hook plugin that may run.
 
         Raises PluginLoadError or ConfigError for the first that cannot be, unless the operator
-        marked it optional: a policy must not vanish.
+        marked it optional: a policy must not vanish. What the allow list of the system's settings
+        leaves out is not loaded, and named in the log.
         """
+        required = frozenset(map(normalised, self._settings.required))
+        left_out: list[str] = []
         for record in self.catalog.by_kind("hooks"):
-            if record.state in ("blocked", "shadowed"):
-                continue
+            if record.state in ("blocked", "shadowed") or record.distribution.left_out:
+                continue  # look_around() has refused what must not be left out
             if record.state == "disallowed" and self._settings.selection.mode == "safe":
                 continue  # safe mode keeps what is required and nothing else of third parties
-            if record.state == "disallowed" and record.id in BUILT_IN and record.id not in self._settings.required:
+            if record.state == "disallowed" and record.is_built_in and record.id not in required:
                 continue  # came with the host, and the operator's list of what may run leaves it out
+            outside = is_left_out(self._settings.selection, record.distribution) and record.id not in required
+            if record.state == "disallowed" and outside:
+                left_out.append(record.id)
+                continue
             try:
                 if record.state != "available":
                     raise PluginLoadError(
@@ -116,6 +125,10 @@ class PluginSet:
                 if record.id not in self._settings.grants.optional:
                     raise
 
+        if left_out:
+            names = ", ".join(left_out)
+            log.warning("not loaded, because selection.allow of the system's settings does not list them: %s", names)
+
     async def open_hooks(self) -> None:
         """Enter the lifetime of every hook plugin, in order of id."""
         for name, plugin in sorted(self.manager.list_name_plugin()):
@@ -126,6 +139,10 @@ class PluginSet:
                 if name not in self._settings.grants.optional:
                     raise
                 self.manager.unregister(plugin)
+
+    def is_active(self, id: str) -> bool:
+        """Say whether the installed plugin *id* has hooks that run."""
+        return not id.startswith(APP) and self.states.get(id, ("", ""))[0] == "active"
 
     def hooks_of(self, name: str) -> frozenset[str]:
         """Return the hooks that the plugin registered as *name* implements."""
@@ -239,7 +256,7 @@ class PluginSet:
 
     def _become(self, name: str, state: str, reason: str = "") -> None:
         self.states[name] = (state, reason)
-        self.tell(PluginStateChanged(name, state, reason))
+        self.emit(PluginStateChanged(name, state, reason))
 
 
 async def _no_models(name: str) -> None:
@@ -263,5 +280,75 @@ def named(pattern: str, known: Mapping[str, str]) -> tuple[str, ...]:
         raise ConfigError("rules", [f"{pattern!r} means {' and '.join(sorted(found))}; write one of the two"])
     if not found:
         others = [*known, *known.values()]
-        raise ConfigError("rules", [f"{pattern!r} matches no tool{nearest(pattern, others)}"])
+        raise ConfigError("rules", [f"{pattern!r} matches no tool{did_you_mean(pattern, others)}"])
     return tuple(sorted(found))
+
+
+# ---- lifetimes --------------------------------------------------------------------------
+
+
+STOPPING_S = 0.5
+"""How long a plugin that was given up may take to notice."""
+
+
+class Lifetime:
+    """Enters ``plugin.open(context)`` of one plugin and leaves it again, each under a deadline.
+
+    In one task, because what a plugin opens (a cancel scope, a task group) has to be left where it was
+    entered; in its own, because a plugin that ignores being cancelled must not hold up the host.
+    """
+
+    def __init__(self, plugin: Opens, context: PluginContext) -> None:
+        self._plugin = plugin
+        self._context = context
+        self._entered = asyncio.Event()
+        self._leave = asyncio.Event()
+        self._task: asyncio.Task[BaseException | None] | None = None
+
+    async def enter(self, limit_s: float) -> BaseException | None:
+        """Return None once the plugin is open, else what went wrong; it is closed then."""
+        task = self._task = asyncio.create_task(self._live(), name=f"pluggent-plugin-{self._context.plugin}")
+        entered = asyncio.create_task(self._entered.wait())
+        try:
+            await asyncio.wait((task, entered), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self._give_up(task)
+            raise
+        finally:
+            entered.cancel()
+        if self._entered.is_set() and not task.done():
+            return None
+        return await self._ended(task, f"it did not open within {limit_s:g} s")
+
+    async def leave(self, limit_s: float) -> BaseException | None:
+        """Return None once the plugin is closed, else what went wrong."""
+        task = self._task
+        if task is None:
+            return None
+        self._leave.set()
+        await asyncio.wait((task,), timeout=limit_s)
+        return await self._ended(task, f"it did not close within {limit_s:g} s")
+
+    async def _live(self) -> BaseException | None:
+        try:
+            async with self._plugin.open(self._context):
+                self._entered.set()
+                await self._leave.wait()
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 (a SystemExit of a plugin would end the program)
+            return error
+        return None
+
+    async def _ended(self, task: asyncio.Task[BaseException | None], late: str) -> BaseException | None:
+        if not task.done():
+            await self._give_up(task)
+            return TimeoutError(late)
+        if task.cancelled():
+            return asyncio.CancelledError("it cancelled itself")
+        return task.result()
+
+    async def _give_up(self, task: asyncio.Task[BaseException | None]) -> None:
+        self._leave.set()  # one that ignores the cancellation and opens too late leaves at once
+        task.cancel()
+        await asyncio.wait((task,), timeout=STOPPING_S)

@@ -2,7 +2,7 @@
 
 pluggy loses hooks in silence: an unmarked method, an object with __call__, a proxy. Every public
 name that is a hook's, or carries a marker, is compared with what is registered; a difference
-refuses the plugin. Who may claim which band, and in what order, is chains.py's.
+refuses the plugin. Who may claim which band, and in what order, is hooks/chains.py's.
 """
 
 from __future__ import annotations
@@ -18,14 +18,19 @@ from pluggent_hookspecs import hooks as hookspecs
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, PROJECT, HookKind, ImplOptions
 
-from pluggent_host.chains import HOLDING
-from pluggent_host.nearest import nearest
+from pluggent_host.common.suggest import did_you_mean
 
+HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")
+"""Hooks that may change or refuse a whole reply: while one is active, a stream shows nothing before.
+
+One that is marked ``incremental`` leaves that to transform_delta of its plugin.
+"""
 _PROVIDES: Mapping[str, str] = types.MappingProxyType(
     {
         "provider": "provide_providers",
         "tools": "provide_tools",
         "memory": "provide_memory",
+        "session": "provide_sessions",
         "parser": "provide_parsers",
         "command": "provide_commands",
     }
@@ -102,7 +107,7 @@ def _hooks_of(kinds: frozenset[str]) -> list[str]:
     return [
         name
         for name, info in HOOKS.items()
-        if name in capabilities or ("hooks" in kinds and info.fired and info.kind is not HookKind.PROVIDE)
+        if name in capabilities or ("hooks" in kinds and info.kind is not HookKind.PROVIDE)
     ]
 
 
@@ -131,9 +136,7 @@ def _wrong(plugin: object, hook: str, kinds: frozenset[str]) -> Iterator[str]:
         yield unmarked
         return
     info = HOOKS[hook]
-    if not info.fired:
-        yield "this host does not fire this hook, so it would guard nothing: leave it out"
-    elif hook not in _hooks_of(kinds):
+    if hook not in _hooks_of(kinds):
         yield f"it does not belong to kind {' or '.join(sorted(kinds))}, which has {', '.join(_hooks_of(kinds))}"
     yield from _wrong_form(value, info)
 
@@ -199,7 +202,7 @@ def _incomplete(plugin: object, found: Sequence[str]) -> Iterator[str]:
         if hook not in HOLDING:
             yield f"{hook}: incremental is for {', '.join(HOLDING)}"
         elif window < 1:
-            yield f"{hook}: incremental={window} is no number of characters"
+            yield f"{hook}: incremental={window} is not a number of characters"
     if marked and "transform_delta" not in found:
         yield f"{', '.join(marked)}: incremental needs transform_delta, which says what may be shown meanwhile"
     if "transform_delta" in found and not marked:
@@ -212,12 +215,14 @@ def _incomplete(plugin: object, found: Sequence[str]) -> Iterator[str]:
 
 
 def _strays(plugin: object) -> Iterator[str]:
-    """Yield every marked attribute whose name is no hook's."""
+    """Yield every marked attribute that is not called like a hook."""
     for name in dir(plugin):
         if name in HOOKS or name.startswith("__") or not _marks(inspect.getattr_static(plugin, name, None)):
             continue
         private = name.startswith("_")
-        yield f"{name}: " + ("a private name is no hook" if private else f"there is no such hook{nearest(name, HOOKS)}")
+        yield f"{name}: " + (
+            "a private name is not a hook" if private else f"there is no such hook{did_you_mean(name, HOOKS)}"
+        )
 
 
 def _marks(static: Any) -> bool:

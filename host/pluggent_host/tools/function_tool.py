@@ -1,7 +1,7 @@
 """Makes tools of functions, and calls them with what was decided about.
 
 What a call runs with is decoded from the frozen bytes and nothing else; see FunctionTool.bind.
-What a function takes is read in signatures.py.
+What a function takes is read in schema.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, cast
 import msgspec
 from pluggent_hookspecs import TOOL_MARK, Json, ToolContext, ToolMark, ToolSpec, tool
 
-from pluggent_host.arguments import ArgumentProblems, Checker, canonical, sorted_json
-from pluggent_host.signatures import Signature, read_signature
+from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, sorted_json
+from pluggent_host.tools.schema import Signature, read_signature
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHARED = (
@@ -44,7 +44,7 @@ def function_tool(function: Callable[..., Any], *, default_effects: frozenset[st
     ('Add two numbers.', b'{"a":2,"b":1}')
     """
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        raise TypeError(f"{function!r} is no function: a tool is made of a function or a bound method")
+        raise TypeError(f"{function!r} is not a function: a tool is made of a function or a bound method")
     mark = cast("ToolMark", getattr(function, TOOL_MARK, None) or getattr(tool(lambda: None), TOOL_MARK))
     name = mark.name or function.__name__
     if not _NAME.fullmatch(name):

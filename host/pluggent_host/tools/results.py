@@ -10,8 +10,8 @@ import attrs
 import msgspec
 from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput, VendorPart
 
-from pluggent_host.arguments import canonical
-from pluggent_host.wellformed import clean, clean_part
+from pluggent_host.common.sanitize import clean, clean_part
+from pluggent_host.tools.arguments import canonical
 
 MEDIA_BYTES = 8_388_608
 """How much media one result may carry by default, in bytes of base64."""
@@ -88,7 +88,7 @@ def _checked(output: ToolOutput) -> ToolOutput:
         return _unusable("a ToolOutput whose for_model is neither text nor parts", "give text or a tuple of parts")
     for_user = output.for_user
     if not isinstance(cast("object", for_user), str | None):
-        return _unusable("a ToolOutput whose for_user is no text", "give text or None")
+        return _unusable("a ToolOutput whose for_user is not text", "give text or None")
     if _as_media(output.media) is None:
         return _unusable("a ToolOutput whose media are no parts", "give a tuple of parts")
     if output.data is not None and (problem := _problem_of(output.data)):

@@ -1,6 +1,6 @@
 """Reads what a function takes: the schema from its annotations, the words from its docstring.
 
-What becomes of a call is no question here; see functions.py.
+For the calls see function_tool.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import attrs
 import msgspec
 from pluggent_hookspecs import Json, Param, ToolContext, thaw
 
-from pluggent_host.arguments import canonical
+from pluggent_host.tools.arguments import canonical
 
 if sys.version_info >= (3, 14):
     from annotationlib import Format

@@ -12,15 +12,16 @@ import attrs
 from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
 from pluggent_hookspecs.tools import Tool
 
-from pluggent_host.arguments import ArgumentProblems
-from pluggent_host.calling import Caller
-from pluggent_host.catalog import APP, PluginRecord, plugin_of, tool_names
-from pluggent_host.functions import definition_digest, function_tool
-from pluggent_host.nearest import nearest
-from pluggent_host.pluginset import Offer, PluginSet, named
+from pluggent_host.common.ids import APP, plugin_of
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.plugins.catalog import PluginRecord, tool_names
+from pluggent_host.plugins.registry import Offer, PluginSet, named
 from pluggent_host.settings import HostSettings
-from pluggent_host.sources import Found, Shelf, Source, doubled, fits
-from pluggent_host.toolset import BoundTool, Toolset, bind, kept_names
+from pluggent_host.tools.arguments import ArgumentProblems
+from pluggent_host.tools.function_tool import definition_digest, function_tool
+from pluggent_host.tools.sources import Found, Shelf, Source, doubled, fits
+from pluggent_host.tools.toolset import BoundTool, Toolset, bind, kept_names
 
 log = logging.getLogger("pluggent.tools")
 
@@ -120,7 +121,7 @@ class Toolbox:
         if name == "*":
             return await self._all(catalog.available("tools"), "*", opening=opening)
         records = catalog.by_kind("tools")
-        if ":tool/" not in name and any(name in (record.name, record.id) for record in records):
+        if ":tool/" not in name and any(name in (record.name, record.id) for record in records if record.is_first):
             offer = await self._plugins.offer(catalog.find("tools", name))
             return await self._shelf(offer).tools(opening=opening)
         everything = await self._all(self._records(name), _short(name), opening=opening)
@@ -135,7 +136,7 @@ class Toolbox:
         known = [item.capability if ":" in name else item.tool.spec.name for item in everything]
         known += [record.name for record in records]
         have = f"; installed: {', '.join(sorted(set(known)))}" if known else "; none is installed"
-        raise ConfigError("tools", [f"there is no tool {name!r}{nearest(name, known) or have}"])
+        raise ConfigError("tools", [f"there is no tool {name!r}{did_you_mean(name, known) or have}"])
 
     def _records(self, pattern: str) -> tuple[PluginRecord, ...]:
         """Return the installed plugins that may have a tool of that name."""
@@ -176,13 +177,16 @@ class Toolbox:
             shelves = [shelf for _, shelf in self._shelves.values() if shelf.plugin == plugin_of(key)]
             known = [item.capability for shelf in shelves for item in shelf.found]
             if shelves and key not in known and not any(shelf.may_gain(_short(key)) for shelf in shelves):
-                problems.append(f"'{key}' is no tool of it{nearest(key, known)}")
+                problems.append(f"'{key}' is not one of its tools{did_you_mean(key, known)}")
         if problems:
             raise ConfigError("effects", problems)
 
     def _bound(self, found: Iterable[Found], before: Toolset) -> Toolset:
         items = {item.capability: item for item in found}
-        names = tool_names(((id, item.tool.spec.name) for id, item in items.items()), self._settings.aliases)
+        first_party = self._plugins.catalog.first_party
+        names = tool_names(
+            ((id, item.tool.spec.name) for id, item in items.items()), self._settings.aliases, first_party
+        )
         bound: list[BoundTool] = []
         for name, capability in kept_names(names, before).items():
             item, old = items[capability], before.get(name)
@@ -199,7 +203,7 @@ class Toolbox:
         return bind(
             item.tool, name=name, capability=item.capability, plugin=item.plugin,
             operator_effects=self._settings.effects.get(item.capability),
-            # What a source brings was not written by the application, whoever gave the source.
+            # What a source brings was not written by the application, even where the application gave the source.
             trusted=item.plugin.startswith(APP) and item.source is None and not self._settings.strict,
             still=None if item.source is None else partial(self._still_has, item),
         )  # fmt: skip

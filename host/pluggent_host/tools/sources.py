@@ -13,9 +13,10 @@ from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_hookspecs.tools import Tool, ToolSource
 
-from pluggent_host.arguments import ArgumentProblems, Checker
-from pluggent_host.calling import Caller, Late, being_cancelled, said
-from pluggent_host.functions import FunctionTool, definition_digest, function_tool
+from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.hooks.caller import Caller, Late
+from pluggent_host.tools.arguments import ArgumentProblems, Checker
+from pluggent_host.tools.function_tool import FunctionTool, definition_digest, function_tool
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from pluggent_hookspecs._frozen import Json, thaw
 from pluggent_hookspecs.decisions import Allow, Ask, Decision
 from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolOutput, ToolSpec
 
-from pluggent_host.arguments import ArgumentProblems, Checker, canonical, parse
-from pluggent_host.catalog import LONGEST_NAME
-from pluggent_host.functions import FunctionTool, definition_digest
+from pluggent_host.plugins.catalog import LONGEST_NAME
+from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse
+from pluggent_host.tools.function_tool import FunctionTool, definition_digest
 
 HARMLESS = READ_ONLY | {Effect.MEMORY}
 FILES = frozenset({Effect.FILESYSTEM_READ, Effect.FILESYSTEM_WRITE, Effect.DESTRUCTIVE})
@@ -67,7 +67,7 @@ class BoundTool:
         return self.changes and not self.spec.concurrent
 
     def misfits(self, output: ToolOutput) -> str:
-        """Return why the data of *output* is none that the tool may return; empty if it is, or if nobody said."""
+        """Validate the data of *output* against the tool's result schema; "" if it is valid, or none is declared."""
         if self.results is None or output.is_error or output.data is None:
             return ""
         return "; ".join(self.results.problems(thaw(output.data)))
@@ -171,7 +171,7 @@ class Tools(Protocol):
 
     @property
     def current(self) -> Toolset:
-        """What was there when somebody looked last."""
+        """What was there at the last look."""
         ...
 
     async def latest(self) -> Toolset:

@@ -47,7 +47,7 @@ class Protected:
     def holds(self, arguments_json: bytes, workspace: str, parameters: Mapping[str, Json] = EMPTY) -> str:
         """Return which private place a text of the arguments leads to, read as a path; empty if none does.
 
-        The names of *parameters*, the tool's schema, are no such texts: whoever calls it does not choose them.
+        The names of *parameters*, the tool's schema, are not such texts: the caller does not choose them.
         """
         if not self.private:
             return ""

@@ -20,7 +20,7 @@ import msgspec
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 from pluggent_hookspecs import Json, Message, ModelResponse, Respond, ToolOutput, freeze_object, thaw
 
-from pluggent_host.arguments import canonical
+from pluggent_host.tools.arguments import canonical
 
 T = TypeVar("T")
 

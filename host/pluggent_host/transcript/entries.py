@@ -1,37 +1,34 @@
 """What of a session is durable, and how a conversation is rebuilt from it.
 
-Entries are appended and never changed. Here they are a list in memory; transcript_file.py
-keeps the same entries on disk.
+Entries are appended and never changed; logs.py has them as the lines of a log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_host.pausing import Paused, Resolved, Resumed, Waiting, message_of
-from pluggent_host.standing import Standing
-from pluggent_host.step import Outcome
+from pluggent_host.approvals.pending import Paused, Resolved, Resumed, Waiting
+from pluggent_host.approvals.standing import Standing
+from pluggent_host.tools.outcome import Outcome
+from pluggent_host.transcript.codec import from_json
+from pluggent_host.transcript.doubts import Doubts
 
 FORMAT = 1
 BY_HOST = "host"
 """Who said what nobody else did: requests for an answer of the right form."""
 WARNING = "host's warning"
 """Who said what one request ended with, and what is no part of the conversation: warnings before limits."""
-UNSURE = frozenset({str(ToolErrorKind.OUTCOME_UNKNOWN), str(ToolErrorKind.TIMEOUT), str(ToolErrorKind.CANCELLED)})
-"""Outcomes after which a dispatched call may have happened or not."""
-SURE = frozenset({"", str(ToolErrorKind.FAILED), str(ToolErrorKind.RESULT), str(ToolErrorKind.WITHHELD)})
-"""Outcomes of a call that ran to its end: what was in doubt about it is settled."""
 
 
 @attrs.frozen
 class SessionBegan:
-    """The first entry of every transcript."""
+    """The first entry of every transcript. The session belongs to ``principal``; ``claimed`` as in Scope."""
 
     session_id: str
     created_s: float
@@ -39,6 +36,16 @@ class SessionBegan:
     system: str = ""
     version: int = FORMAT
     metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    principal: str = ""
+    claimed: bool = False
+
+
+@attrs.frozen
+class SessionAdopted:
+    """The session, which belonged to nobody, belongs to ``principal`` from here on."""
+
+    principal: str
+    at_s: float
 
 
 @attrs.frozen
@@ -145,6 +152,7 @@ class Undone:
 
 Entry: TypeAlias = (
     SessionBegan
+    | SessionAdopted
     | Given
     | TurnBegan
     | Said
@@ -170,7 +178,8 @@ class Rebuilt:
     ``waiting`` is the turn that waits for a person, if one does: its calls stay open. ``void`` says
     why one that waited does not any more: its pause does not count, so it is closed, too.
     ``standing`` are approvals for the rest of the session, ``unsure`` the fingerprints of calls
-    that may or may not have happened.
+    that may or may not have happened; ``doubts`` says so of those that come, too. ``principal`` is
+    whose the session is, empty if it has no owner.
     """
 
     began: bool = False
@@ -185,25 +194,32 @@ class Rebuilt:
     waiting: Waiting | None = None
     standing: tuple[Standing, ...] = ()
     void: str = ""
+    principal: str = ""
+    claimed: bool = False
+    doubts: Doubts = attrs.field(factory=Doubts, eq=False)
 
 
 class Transcript(Protocol):
     """Where entries go."""
 
     def append(self, *entries: Entry) -> None:
-        """Hand *entries* to the operating system, all or none. Raises SessionError."""
+        """Keep *entries*, all or none; what is not kept yet is so when ``flush`` is done. Raises SessionError."""
         ...
 
-    def sync(self) -> None:
-        """Force everything appended to the disk. Blocks; called from a thread."""
+    def flush(self) -> Awaitable[None] | None:
+        """Return what to wait for until everything appended outlives this process; None if it does already."""
+        ...
+
+    async def sync(self, run: Callable[[Callable[[], Any]], Awaitable[Any]]) -> None:
+        """Force everything appended to what survives a loss of power; *run* runs what blocks in a thread."""
         ...
 
     def entries(self) -> tuple[Entry, ...]:
         """Return everything appended so far."""
         ...
 
-    def close(self) -> None:
-        """Give up the writer's lock. Safe twice."""
+    async def aclose(self) -> None:
+        """Write what is not written yet and give up the writer's lease. Safe twice."""
         ...
 
 
@@ -227,14 +243,13 @@ class _Book:
         self.usage = Usage()
         self.model = self.system = self.turn_id = ""
         self.metadata: Mapping[str, str] = {}
+        self.principal, self.claimed = "", False
         self.open: tuple[ToolCall, ...] = ()
         self.results: dict[str, Message] = {}
-        self.dispatched: dict[str, str] = {}
-        self.unsure: set[str] = set()
+        self.doubts = Doubts()
         self.told: dict[str, Outcome] = {}
         self.below: set[str] = set()
         """Fingerprints of effects below calls of the last reply, since it was paused."""
-        self.allowed: set[str] = set()
         self.over = True
         self.began = False
         self.began_s = 0.0
@@ -251,11 +266,18 @@ class _Book:
         self.starts: dict[str, int] = {}
         """Where in the messages those of a turn begin."""
 
-    def read(self, entry: Entry) -> None:  # noqa: C901, PLR0912, PLR0915 (a case an entry)
+    def read(self, entry: Entry) -> None:
+        self._read(entry)
+        follow(self.doubts, entry)
+
+    def _read(self, entry: Entry) -> None:  # noqa: C901, PLR0912, PLR0915 (a case an entry)
         match entry:
             case SessionBegan(created_s=created_s, model=model, system=system, metadata=metadata):
                 self.began, self.model, self.system, self.metadata = True, model, system, metadata
                 self.began_s = created_s
+                self.principal, self.claimed = entry.principal, entry.claimed
+            case SessionAdopted(principal=principal):
+                self.principal = self.principal or principal
             case Given(messages):
                 self.messages += messages
             case TurnBegan(turn_id):
@@ -271,7 +293,6 @@ class _Book:
                 self.messages.append(message)
                 self.open = message.tool_calls if message.role is Role.ASSISTANT else ()
             case Dispatched(calls=calls):
-                self.dispatched |= {call_id: fingerprint for call_id, _, fingerprint in calls}
                 self._use_up({call_id for call_id, _, _ in calls})
             case Settled():
                 self._settle(entry)
@@ -298,7 +319,8 @@ class _Book:
                 self.turn_id = ""  # what stands behind it belongs to no turn
                 self.starts = {turn: start for turn, start in self.starts.items() if start < len(self.messages)}
             case Decided(decision):
-                self.allowed |= {decision.call_id} if decision.verdict in _GO else set()
+                # An earlier version did not write whose the session is, but who acted in it.
+                self.principal = self.principal or decision.scope.principal
                 if decision.operation == "model_call" and decision.verdict == "approved":
                     # It may have been sent from here on: the same answer once more is none, a later one is.
                     given = self.resolved.pop(decision.digest, None)
@@ -318,13 +340,9 @@ class _Book:
     def _settle(self, entry: Settled) -> None:
         self.results[entry.call_id] = entry.message
         self.told |= {} if entry.told is None else {entry.call_id: entry.told}
-        fingerprint = self.dispatched.pop(entry.call_id, "")
+        fingerprint = self.doubts.fingerprint(entry.call_id)
         if fingerprint and entry.call_id not in {call.id for call in self.open}:
             self.below.add(fingerprint)
-        if fingerprint and entry.outcome in UNSURE:
-            self.unsure.add(fingerprint)
-        elif fingerprint and entry.outcome in SURE:
-            self.unsure.discard(fingerprint)
 
     def _use_up(self, calls: Collection[str]) -> None:
         """An approval is good for one run of its call, whatever becomes of that."""
@@ -339,26 +357,22 @@ class _Book:
             return None
         # What was about to run when the process ended may have happened, and what had happened below a
         # call that has no result must not happen again when that call is run anew.
-        self.unsure |= set(self.dispatched.values()) | self.below
+        self.doubts.interrupt()
+        self.doubts.add(self.below)
         return Waiting(self.paused, said, dict(self.results), dict(self.resolved), dict(self.told))
 
     def _flush(self) -> list[Settled]:
         void, self.void, self.paused = self.void, "", None
         closing: list[Settled] = []
+        self.doubts.interrupt()
         for call in self.open:
             result = self.results.pop(call.id, None)
             if result is None:
-                known = call.id in self.dispatched
-                self.unsure |= {self.dispatched.pop(call.id)} if known else set()
-                begun = call.id in self.allowed
-                entry = close_call(self.turn_id, call, dispatched=known, begun=begun, void=bool(void))
+                entry = close_call(self.turn_id, call, self.doubts.interrupted(call.id), void=bool(void))
                 closing.append(entry)
                 result = entry.message
             self.messages.append(result)
-        # What is left was dispatched below another call and never heard of again.
-        self.unsure |= set(self.dispatched.values())
-        self.dispatched.clear()
-        self.allowed.clear()
+        self.doubts.close()
         self.open = ()
         return closing
 
@@ -370,24 +384,58 @@ class _Book:
             closing.append(TurnOver(self.turn_id, why, detail))
         return Rebuilt(
             self.began, tuple(self.messages), self.turns, self.usage, self.model, self.system, self.metadata,
-            tuple(closing), frozenset(self.unsure), waiting, tuple(self.standing), void,
+            tuple(closing), self.doubts.fingerprints, waiting, tuple(self.standing), void,
+            self.principal, self.claimed, self.doubts,
         )  # fmt: skip
 
 
-def close_call(
-    turn_id: str, call: ToolCall, *, dispatched: bool = False, begun: bool = False, void: bool = False
-) -> Settled:
+def follow(doubts: Doubts, entry: Entry) -> None:
+    """Let *doubts* know of *entry*, which has just been written or read."""
+    note = _NOTES.get(type(entry))  # a match statement takes three times as long, for every entry of a call
+    if note is not None:
+        note(doubts, entry)
+
+
+def _note_decided(doubts: Doubts, entry: Decided) -> None:
+    decision = entry.decision
+    if decision.call_id and decision.verdict in _GO:
+        doubts.allow(decision.call_id)
+
+
+def _note_said(doubts: Doubts, entry: Said) -> None:
+    if entry.message.role is not Role.TOOL and entry.by != WARNING:
+        doubts.close()
+
+
+_NOTES: Mapping[type[Any], Callable[[Doubts, Any], None]] = {
+    Decided: _note_decided,
+    Dispatched: lambda doubts, entry: doubts.dispatch(entry.calls),
+    Settled: lambda doubts, entry: doubts.settle(entry.call_id, entry.outcome),
+    Paused: lambda doubts, entry: doubts.wait([each.call_id for each in entry.pending]),
+    Resumed: lambda doubts, _: doubts.interrupt(),
+    Said: _note_said,
+    TurnBegan: lambda doubts, _: doubts.close(),
+    TurnOver: lambda doubts, _: doubts.close(),
+    Undone: lambda doubts, _: doubts.close(),
+}
+
+
+INTERRUPTED = "This call was interrupted while it ran. Whether it took effect is unknown; it was not repeated."
+BEGUN = "This call was interrupted. It may have run in part."
+
+
+def close_call(turn_id: str, call: ToolCall, interrupted: str | None = None, *, void: bool = False) -> Settled:
     """Return the one result of a call that will never have a proper one.
 
-    ``dispatched``: it has effects and was about to run; ``begun``: it had been allowed, and
-    whatever it called in its turn may have happened; ``void``: it waited in a pause that does not count.
+    ``interrupted``: its fingerprint where it was dispatched, so that it may have taken effect; empty where it had only
+    been allowed, so that what it called may have happened; None where it had not begun. ``void``: it waited in a pause
+    that does not count.
     """
     kind = ToolErrorKind.CANCELLED
-    if dispatched:
-        kind = ToolErrorKind.OUTCOME_UNKNOWN
-        text = "This call was interrupted while it ran. Whether it took effect is unknown; it was not repeated."
-    elif begun:
-        text = "This call was interrupted. It may have run in part."
+    if interrupted:
+        kind, text = ToolErrorKind.OUTCOME_UNKNOWN, INTERRUPTED
+    elif interrupted is not None:
+        text = BEGUN
     elif void:
         kind = ToolErrorKind.DENIED
         text = (
@@ -398,3 +446,14 @@ def close_call(
         kind = ToolErrorKind.NOT_RUN
         text = "This call was not run: the turn ended before."
     return Settled(turn_id, call.id, Message.tool(call, text, is_error=True), str(kind))
+
+
+def message_of(paused: Paused) -> Message | None:
+    """Return what somebody wants to say, where that is what waits."""
+    for each in paused.pending:
+        if each.kind == "input":
+            try:
+                return from_json(each.arguments_json, Message)
+            except ValueError:
+                return None
+    return None

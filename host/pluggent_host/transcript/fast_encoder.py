@@ -15,8 +15,8 @@ from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Part, Role, Text
 from pluggent_hookspecs.observations import DecisionMade, Vote
 
-from pluggent_host.codec import line_of, to_plain
-from pluggent_host.transcript import Decided, Entry, Settled
+from pluggent_host.transcript.codec import line_of, to_plain
+from pluggent_host.transcript.entries import Decided, Entry, Settled
 
 _encode = msgspec.json.Encoder().encode
 

@@ -8,8 +8,8 @@ import attrs
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role
 
-from pluggent_host.pausing import Waiting
-from pluggent_host.transcript import Decided, Dispatched, Entry, Said, Settled, Undone
+from pluggent_host.approvals.pending import Waiting
+from pluggent_host.transcript.entries import Decided, Dispatched, Entry, Said, Settled, Undone
 
 _NOT_RUN = frozenset({str(ToolErrorKind.NOT_RUN), str(ToolErrorKind.SKIPPED), str(ToolErrorKind.DENIED)})
 

@@ -1,30 +1,41 @@
-"""The loop of one turn: asks step.py what is next, and does it through operations."""
+"""The loop of one turn: asks step.py what is next, and does it through operations. And one call without a model."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from time import time
-from typing import Any, TypeVar, assert_never
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import perf_counter, time
+from typing import Any, assert_never
 
 import attrs
-from pluggent_hookspecs.errors import Denied as Refused
-from pluggent_hookspecs.events import InputEvent, ModelRequestEvent
-from pluggent_hookspecs.messages import Message
+from pluggent_hookspecs import errors
+from pluggent_hookspecs._frozen import Json, thaw
+from pluggent_hookspecs.decisions import Deny
+from pluggent_hookspecs.errors import HookError, ProviderError, ProviderErrorKind
+from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, Scope, ToolSelectionEvent
+from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
-from pluggent_hookspecs.observations import TextShown, TurnEnded, TurnStarted
+from pluggent_hookspecs.observations import HookFailed, TextShown, TurnEnded, TurnStarted
+from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.batch import BatchRun, run_batch
-from pluggent_host.conversation import began
-from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
-from pluggent_host.deltas import thoughts, visible
-from pluggent_host.edges import InputOperation
-from pluggent_host.holding import Hold, pending_of
-from pluggent_host.model_round import ask_model
-from pluggent_host.modelcalls import ModelCallOperation
-from pluggent_host.pausing import Paused, Pending
-from pluggent_host.selecting import select_tools
-from pluggent_host.showing import unasked
-from pluggent_host.step import (
+from pluggent_host.approvals.pending import Paused, Pending, Waiting
+from pluggent_host.common.running import said, uncancelled
+from pluggent_host.common.sanitize import clean, clean_message, with_distinct_ids
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.hooks.chains import Chain
+from pluggent_host.operations.input_output import InputOperation
+from pluggent_host.operations.model_call import ModelCallOperation
+from pluggent_host.operations.operation import Journal
+from pluggent_host.operations.outcomes import Answered, Asked, Denied, Ready, Settled, unanswered
+from pluggent_host.operations.services import Services
+from pluggent_host.tools.toolset import Toolset
+from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, Spending, TurnOver, close_call
+from pluggent_host.turns.consent import Hold, Waits, pending_of
+from pluggent_host.turns.parts import TurnParts, turn_parts
+from pluggent_host.turns.record import Agent, Conversation, began
+from pluggent_host.turns.result import TurnResult, broken_by
+from pluggent_host.turns.step import (
     EVENTS,
     AskModel,
     Done,
@@ -39,66 +50,83 @@ from pluggent_host.step import (
     Why,
     step,
 )
-from pluggent_host.transcript import (
-    BY_HOST,
-    WARNING,
-    Said,
-    TurnOver,
-    close_call,
-)
-from pluggent_host.turn_books import Books
-from pluggent_host.turn_result import TurnResult, broken_by
-from pluggent_host.wellformed import clean_message, with_distinct_ids
+from pluggent_host.turns.streaming import thoughts, visible
+from pluggent_host.turns.tool_batch import BatchRun, run_batch
+from pluggent_host.turns.tool_context import call_runner
 
-E = TypeVar("E")
-R = TypeVar("R")
-T = TypeVar("T")
+WITHHELD = "The result of this call was withheld: {}"
 
 
-class Turn(Books):
-    """One turn of one session. Used once."""
+class Turn:
+    """One turn of one session, new or, with ``waiting``, from where it paused. Used once."""
+
+    def __init__(self, parts: TurnParts, waiting: Waiting | None = None) -> None:
+        self.parts = parts
+        self.scope = parts.scope
+        self.operations = parts.operations
+        self.conversation = parts.conversation
+        self.record = parts.record
+        self.meter = parts.meter
+        self.consent = parts.consent
+        self.gate = parts.gate
+        self.runner = call_runner(parts)
+        self.offered = parts.agent.tools
+        self.said = Message.user("")
+        self.reply: Message | None = None
+        self.round = 0
+        self.ended = False
+        self._so_far = ""
+        self._value: tuple[Any, ...] = ()
+        self._batch: BatchRun | None = None
+        self._held: Hold | None = None
+        if waiting is not None:
+            paused = waiting.paused
+            self.said, self.round, self._so_far = waiting.said, paused.round, paused.so_far
+            if paused.stage == "tool_call":
+                self.reply = self.conversation.messages[-1]
 
     # ---- the turn ------------------------------------------------------------------------
 
     async def run(self, message: Message) -> TurnResult[Any]:
         """Run the whole turn. Raises ProviderError and HookError; policies and limits are results."""
         # Its number is taken from here on, whatever comes of it: keys of effects are made of it.
-        self.append(began(self.scope, self._services))
+        self.record.append(began(self.scope, self.parts.services))
         operation: InputOperation[TurnResult[Any] | Message] = InputOperation(
-            self, self.scope, clean_message(message), self.start
+            self.record, self.scope, clean_message(message), self.start
         )
         try:
-            decided = await self.operations.decide(operation)
-            return await self.begun(await self.consent(decided) if isinstance(decided, Asked) else decided)
+            return await self.begun(await self.consent.settle(await self.operations.decide(operation)))
         except BaseException as error:
             ended = self.broken(error)
             if ended is None:
                 raise
             return ended
 
-    async def begun(self, decided: Decided[InputEvent, TurnResult[Any] | Message]) -> TurnResult[Any]:
-        """Run the turn as it was *decided* about what is said, or wait for a person to agree to that."""
-        match decided:
+    async def begun(
+        self, settled: Settled[InputEvent, TurnResult[Any] | Message] | Waits[InputEvent, TurnResult[Any] | Message]
+    ) -> TurnResult[Any]:
+        """Start the turn from the decision on its input; pause if the input needs approval."""
+        match settled:
             case Denied(deny=deny):
                 return self.over(Done(Why.DENIED, deny.tell_user))
-            case Asked(event=event):
-                pending = pending_of(decided, self.operations.identities(decided.asks))
-                self.said = event.message
+            case Waits(asked):
+                pending = pending_of(asked, self.operations.identities(asked.asks))
+                self.said = asked.event.message
                 if pending is None:
-                    return self.over(Done(Why.DENIED, unasked(decided).deny.tell_user))
-                return self._pause(State(self.limits), (pending,))
+                    return self.over(Done(Why.DENIED, unanswered(asked).deny.tell_user))
+                return self._pause(State(self.meter.limits), (pending,))
             case Ready() | Answered():
-                result: TurnResult[Any] | Message = await self.operations.perform(decided)
+                result: TurnResult[Any] | Message = await self.operations.perform(settled)
                 if not isinstance(result, Message):
                     return result
-                self._begin(decided.event.message)
+                self._begin(settled.event.message)
                 return await self.answered(result)
 
     def broken(self, error: BaseException) -> TurnResult[Any] | None:
         """End the turn because of *error*, unless it has ended before; return its result if that is a denial."""
         if self.ended:
             return None
-        if isinstance(error, Refused):
+        if isinstance(error, errors.Denied):
             return self.over(Done(Why.DENIED, error.reason))
         self.over(broken_by(error))
         return None
@@ -106,7 +134,7 @@ class Turn(Books):
     async def start(self, event: InputEvent) -> TurnResult[Any]:
         """Take in what was said, and go on from there."""
         self._begin(event.message)
-        return await self.drive(State(self.limits), Started())
+        return await self.drive(State(self.meter.limits), Started())
 
     async def drive(self, state: State, event: Event | Awaitable[Event]) -> TurnResult[Any]:
         """Go on from *state* with *event* until the turn is over, or waits for a person."""
@@ -123,25 +151,28 @@ class Turn(Books):
         return self.over(effect)
 
     def _wait(self, state: State) -> TurnResult[Any]:
-        if self.held is not None:
-            return self._pause(state, (self.held.pending,), before=self.held.before, warning=self.held.warning)
-        assert self.batch is not None
-        settled = self.batch.settled
-        return self._pause(state, self.batch.pending, self.batch.messages, outcomes=settled.outcomes, now=settled.asks)
+        if self._held is not None:
+            return self._pause(state, (self._held.pending,), before=self._held.before, warning=self._held.warning)
+        assert self._batch is not None
+        settled = self._batch.settled
+        return self._pause(
+            state, self._batch.pending, self._batch.messages, outcomes=settled.outcomes, now=settled.asks
+        )
 
     def _pause(
         self, state: State, pending: tuple[Pending, ...], results: Sequence[Message] = (), *, now: int = 1, **more: Any
     ) -> TurnResult[Any]:
-        terms = attrs.evolve(self._agent.terms(self.scope), agreed=self.agreed)
+        terms = attrs.evolve(self.parts.agent.terms(self.scope), agreed=self.consent.agreed)
         # Asked again when the turn goes on, the questions of *now* count then.
         paused = Paused(
-            self.scope.turn_id, time(), self.round, pending, state.progress(), usage=self.usage,
-            elapsed_s=self.spent().elapsed_s, refused=tuple(self.refused), counted=self.quota.counted(),
-            so_far=self.so_far, terms=terms, asks=max(0, self.asks - now), **more,
+            self.scope.turn_id, time(), self.round, pending, state.progress(), usage=self.meter.usage,
+            elapsed_s=self.meter.spent().elapsed_s, refused=tuple(self.consent.refused),
+            counted=self.meter.quota.counted(), so_far=self._so_far, terms=terms,
+            asks=max(0, self.meter.asks - now), **more,
         )  # fmt: skip
-        self.conversation.wait(paused, self.said, results, self._agent.form)
+        self.conversation.wait(paused, self.said, results, self.parts.agent.form)
         try:
-            self.append(paused)
+            self.record.append(paused)
         except BaseException:
             self.conversation.close_waiting()  # what is written nowhere does not wait
             raise
@@ -156,54 +187,58 @@ class Turn(Books):
     async def answered(self, answer: Message) -> TurnResult[Any]:
         """End the turn with what a policy, or a layer around it, answered in its place."""
         if not await self.say(answer):
-            return self.over(Done(Why.DENIED, self.out.last_note))
+            return self.over(Done(Why.DENIED, self.gate.last_note))
         problems = "; ".join(self._read_output(answer))
         return self.over(Done(Why.INVALID_OUTPUT, problems) if problems else Done(Why.COMPLETED))
 
     def _begin(self, message: Message) -> None:
         self.said = message
-        self.append(Said(self.scope.turn_id, message))
+        self.record.append(Said(self.scope.turn_id, message))
         self.conversation.add(message)
-        self.tell(TurnStarted(self.scope, message))
+        self.record.tell(TurnStarted(self.scope, message))
 
     async def _do(self, effect: AskModel | RunTools) -> Event:
         match effect:
             case AskModel(round, notice, warning):
                 told = Message.user(notice or warning)
                 if notice or warning:
-                    self.append(Said(self.scope.turn_id, told, BY_HOST if notice else WARNING))
+                    self.record.append(Said(self.scope.turn_id, told, BY_HOST if notice else WARNING))
                 if notice:
-                    self.add(told)
+                    self.record.add(told)
                 return await self._ask_model(round, "" if notice else warning)
             case RunTools(_, round):
                 assert self.reply is not None
-                return self.after(await run_batch(self, self.offered, self.reply.tool_calls, round), round)
+                return self.after(
+                    await run_batch(self.parts, self.runner, self.offered, self.reply.tool_calls, round), round
+                )
             case _:
                 assert_never(effect)
 
     def after(self, run: BatchRun, round: int) -> Event:
         """Return what the next step has to know of *run*, the batch of the reply of *round*."""
-        self.batch, self.round = run, round
-        return attrs.evolve(run.settled, spent=self.spent())
+        self._batch, self.round = run, round
+        return attrs.evolve(run.settled, spent=self.meter.spent())
 
     def _close(self, done: Done) -> None:
         calls = self.reply.tool_calls if self.reply is not None and done.close else ()
         closing = [close_call(self.scope.turn_id, call) for call in calls if call.id in done.close]
-        self.add(*(entry.message for entry in closing))
-        self.append(*closing)
+        self.record.add(*(entry.message for entry in closing))
+        self.record.append(*closing)
 
     def over(self, done: Done) -> TurnResult[Any]:
-        self.append(TurnOver(self.scope.turn_id, done.why, done.detail, self.usage))
+        """End the turn; what waited of it, if it was paused, has its one result."""
+        self.conversation.close_waiting()
+        self.record.append(TurnOver(self.scope.turn_id, done.why, done.detail, self.meter.usage))
         self.ended = True
         return self.result(done)
 
     def result(self, done: Done) -> TurnResult[Any]:
         """Tell that the turn is over, and return what it came to."""
         answered = done.why in (Why.COMPLETED, Why.INVALID_OUTPUT)
-        text = self.so_far + visible(self.reply) if answered and self.reply else "\n".join(self.out.notes)
-        self.tell(TurnEnded(self.scope, done.why, text, self.usage, done.detail))
+        text = self._so_far + visible(self.reply) if answered and self.reply else "\n".join(self.gate.notes)
+        self.record.tell(TurnEnded(self.scope, done.why, text, self.meter.usage, done.detail))
         result: TurnResult[Any] = TurnResult(
-            text, done.why, self.usage, self.scope.turn_id, self.reply, done.detail, done.limit
+            text, done.why, self.meter.usage, self.scope.turn_id, self.reply, done.detail, done.limit
         )
         if not self._value or done.why is not Why.COMPLETED:
             return result
@@ -213,62 +248,134 @@ class Turn(Books):
 
     async def _ask_model(self, round: int, warning: str = "") -> Event:
         operation = await self.request(round, warning)
-        response = await ask_model(self, operation)
-        if isinstance(response, Asked):
-            return self.hold(response, operation.freeze(operation.event).digest, warning)
+        response = await self.ask_model(operation)
+        if isinstance(response, Waits):
+            return self.hold(response.asked, operation.freeze(operation.event).digest, warning)
         return await self.replied(operation, response)
 
     def hold(self, asked: Asked[ModelRequestEvent, ModelResponse], before: str, warning: str) -> Event:
         """Keep the request until a person has agreed to it; for *before* and *warning* see Paused."""
         pending = pending_of(asked, self.operations.identities(asked.asks))
         if pending is None:
-            return Stopped(Why.DENIED, unasked(asked).deny.tell_user)
-        self.held, self.round = Hold(pending, before, warning), asked.event.round
+            return Stopped(Why.DENIED, unanswered(asked).deny.tell_user)
+        self._held, self.round = Hold(pending, before, warning), asked.event.round
         return Held()
 
     async def request(self, round: int, warning: str) -> ModelCallOperation:
         """Return the request of *round*, with the tools that are offered now."""
-        agent = self._agent
-        chain, hook_s = self._services.chains["select_tools"], self._services.settings.timeouts.hook_s
+        agent, services = self.parts.agent, self.parts.services
+        chain, hook_s = services.chains["select_tools"], services.settings.timeouts.hook_s
         tools = await agent.offer.latest()
-        offered = await select_tools(chain, self.caller, hook_s, self, self.scope, tools)
+        offered = await select_tools(chain, services.caller, hook_s, self.record, self.scope, tools)
         system = (agent.system,) if agent.system is not None else ()
         warned = (Message.user(warning),) if warning else ()
         request = ModelRequest(
             agent.model.name, (*system, *self.conversation.messages, *warned), offered.specs, agent.parameters
         )
         return ModelCallOperation(
-            self, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
-            lambda: self.left_s(self._services.settings.timeouts.model_s), self._deltas, self._services.model, self.put,
+            self.record, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
+            lambda: self.meter.left_s(services.settings.timeouts.model_s), self.parts.deltas,
+            services.model, self.consent.settle_now,
         )  # fmt: skip
 
     async def replied(self, operation: ModelCallOperation, response: ModelResponse | Stopped) -> Event:
         """Take in the reply to *operation*."""
-        self.held = None
+        self._held = None
         if isinstance(response, Stopped):
             return response
         self.offered = operation.offered
         message = with_distinct_ids(clean_message(response.message), operation.event.round)
         if not await self.say(message):
-            return Stopped(Why.DENIED, self.out.last_note)
+            return Stopped(Why.DENIED, self.gate.last_note)
         reply = self.reply
         assert reply is not None
         paused = response.finish_reason is FinishReason.PAUSED and not reply.tool_calls
         if paused:
-            self.so_far += visible(reply)
+            self._so_far += visible(reply)
         elif reply.tool_calls:
-            self.so_far = ""
+            self._so_far = ""
         problems = () if paused or reply.tool_calls else self._read_output(reply)
         calls = tuple((call.id, f"{call.name} {call.arguments}") for call in reply.tool_calls)
-        return Replied(calls, self.spent(), paused, problems)
+        return Replied(calls, self.meter.spent(), paused, problems)
 
     def _read_output(self, reply: Message) -> tuple[str, ...]:
         """Read *reply* in the form that was asked for; return what is wrong with it."""
-        if self._agent.form is None:
+        if self.parts.agent.form is None:
             return ()
-        self._value, problems = self._agent.form.of_reply(reply, self.so_far)
-        self.so_far = "" if problems else self.so_far
+        self._value, problems = self.parts.agent.form.of_reply(reply, self._so_far)
+        self._so_far = "" if problems else self._so_far
         return problems
+
+    async def ask_model(
+        self, operation: ModelCallOperation, frozen: ModelRequestEvent | None = None
+    ) -> ModelResponse | Stopped | Waits[ModelRequestEvent, ModelResponse]:
+        """Return the reply, why the turn cannot go on, or the request if it waits for a person.
+
+        *frozen* is the request where it was made before. Raises ProviderError and HookError.
+        """
+        operations = self.operations
+        decided = await (
+            operations.decide(operation) if frozen is None else operations.decide_frozen(operation, frozen)
+        )
+        settled = await self.consent.settle(decided)
+        match settled:
+            case Waits():
+                return settled
+            case Denied(deny=deny):
+                return Stopped(Why.DENIED, deny.tell_user)
+            case Ready() | Answered():
+                return await self._made(operation, settled)
+
+    async def _made(
+        self,
+        operation: ModelCallOperation,
+        decided: Ready[ModelRequestEvent, ModelResponse] | Answered[ModelRequestEvent, ModelResponse],
+    ) -> ModelResponse | Stopped:
+        started, error, finish = perf_counter(), "", ""
+        try:
+            response = await self.operations.perform(decided)
+            finish = response.finish_reason
+            return response
+        except errors.Denied as denied:
+            error = denied.reason
+            self.gate.take_back("denied by a policy")
+            return Stopped(Why.DENIED, denied.reason)
+        except ProviderError as failure:
+            error = str(failure)
+            await self._keep_partial(operation)
+            if failure.kind is ProviderErrorKind.TIMEOUT and self.meter.is_out_of_time():
+                return self._no_time()
+            raise
+        except errors.PluggentError as failure:
+            error = str(failure)
+            self.gate.take_back("a policy failed")
+            if self.meter.is_out_of_time():  # a layer that waits to try again is given up with the turn
+                return self._no_time()
+            raise
+        except asyncio.CancelledError:
+            error = "cancelled"
+            await uncancelled(self._keep_partial(operation))
+            raise
+        finally:
+            for each in operation.calls(perf_counter() - started, finish, error):
+                self.meter.spend(each.usage)
+                self.record.append(Spending(self.scope.turn_id, each.model, each.usage, each.error))
+                self.record.tell(each.event(self.scope, decided.event.round))
+
+    def _no_time(self) -> Stopped:
+        return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.meter.limits.wall_s:g})", "wall_s")
+
+    async def _keep_partial(self, operation: ModelCallOperation) -> None:
+        """Keep what had come of a broken stream, if the result hooks let it pass."""
+        partial = operation.partial() if operation.partial is not None else None
+        if partial is None or not visible(partial):
+            self.gate.take_back("the reply broke off")
+            return
+        try:
+            response = await self.operations.finish(operation, operation.event, ModelResponse(partial))
+            await self.say(clean_message(attrs.evolve(response.message, tool_calls=())))
+        except errors.PluggentError:
+            self.gate.notes.append("the partial reply was withheld by a policy")
 
     # ---- what the person sees ------------------------------------------------------------
 
@@ -276,15 +383,73 @@ class Turn(Books):
         """Let a reply pass the output policies, show it, and take it into the conversation."""
         seen = message
         if message.content:
-            out = await self.out.released(message, "reply")
+            out = await self.gate.release(message, "reply")
             if out is None:
                 return False
             seen = attrs.evolve(out, tool_calls=message.tool_calls)
-        if self._deltas is not None:
-            self._deltas.settle(visible(seen), thoughts(seen))
+        if self.parts.deltas is not None:
+            self.parts.deltas.settle(visible(seen), thoughts(seen))
         elif visible(seen):
-            self.tell(TextShown(self.scope, visible(seen)))
-        self.append(Said(self.scope.turn_id, seen))
+            self.record.tell(TextShown(self.scope, visible(seen)))
+        self.record.append(Said(self.scope.turn_id, seen))
         self.conversation.add(seen)
         self.reply = seen
         return True
+
+
+# ---- one call without a model --------------------------------------------------------------
+
+
+async def call_directly(
+    services: Services,
+    conversation: Conversation,
+    agent: Agent,
+    scope: Scope,
+    name: str,
+    arguments: str | Mapping[str, Json],
+    book: Callable[[Usage], None],
+) -> ToolOutput:
+    """Run one call as a batch of one and return its output, failures and denials included; *book* what it used.
+
+    No model's text follows that could be withheld, so the output itself has passed the output policies.
+    """
+    text = arguments if isinstance(arguments, str) else json.dumps(thaw(arguments), ensure_ascii=False)
+    turn = turn_parts(services, conversation, agent, scope, direct=True)
+    turn.record.append(began(scope, services))
+    try:
+        offered = await agent.offer.latest()
+        run = await run_batch(turn, call_runner(turn), offered, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0)
+    finally:
+        book(turn.meter.usage)
+        turn.record.append(TurnOver(scope.turn_id, "direct", usage=turn.meter.usage))
+    return _released(run.outputs[0], turn.gate.passed)
+
+
+def _released(output: ToolOutput, passed: ToolOutput | Deny | None) -> ToolOutput:
+    match passed:
+        case None:
+            return output
+        case Deny(tell_user=why):
+            return attrs.evolve(output, for_model=clean(WITHHELD.format(why)), data=None, is_error=True)
+        case ToolOutput(for_model=text, data=data):
+            return attrs.evolve(output, for_model=text, data=data)
+
+
+async def select_tools(
+    chain: Chain, caller: Caller, hook_s: float, journal: Journal, scope: Scope, tools: Toolset
+) -> Toolset:
+    """Return what of *tools* is offered to the model now. Raises HookError."""
+    deadline = perf_counter() + hook_s
+    for impl in chain:
+        event = ToolSelectionEvent(scope, tools.specs, {name: tool.capability for name, tool in tools.items()})
+        answer = await caller.call(impl, event, deadline)
+        problem = answer.problem
+        if not problem and answer.value is not None:
+            try:
+                tools = tools.narrowed(tuple(answer.value))
+            except Exception as error:  # noqa: BLE001 (an iterator of the plugin's may raise anything)
+                problem = said(error)
+        if problem:
+            journal.tell(HookFailed(scope, impl.plugin, "select_tools", problem))
+            raise HookError(impl.plugin, "select_tools", problem)
+    return tools

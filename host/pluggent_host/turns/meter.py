@@ -1,17 +1,72 @@
-"""How often each tool has been called in one turn, and what else is limited for it alone."""
+"""What one turn has used and may still use: time, tokens, questions to people, calls of each tool."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from time import perf_counter
 from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.messages import Usage
 
-from pluggent_host.nearest import nearest
+from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.settings import Limits, ToolLimits
-from pluggent_host.toolset import BoundTool, Toolset
+from pluggent_host.tools.toolset import BoundTool, Toolset
+from pluggent_host.turns.step import Spent
+
+
+class Meter:
+    """What one turn has used. ``effects`` counts the calls that may have changed something, nested ones included.
+
+    ``asks`` counts the questions put to a person; while one thinks, the turn's clock stands still.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.quota = Quota(limits)
+        self.usage = Usage()
+        self.asks = 0
+        self.effects = 0
+        self._started = perf_counter()
+        self._thinking_s = 0.0
+
+    def restore(self, elapsed_s: float, usage: Usage, asks: int, counted: Mapping[str, int]) -> None:
+        """Go on from what the turn had used before it paused."""
+        self._started -= elapsed_s
+        self.usage, self.asks = usage, asks
+        self.quota.restore(counted)
+
+    def spend(self, usage: Usage) -> None:
+        self.usage += usage
+
+    def spent(self) -> Spent:
+        return Spent(perf_counter() - self._started - self._thinking_s, self.usage)
+
+    def left_s(self, most: float) -> float:
+        """Seconds that one wait may take: *most*, capped by what is left of the turn."""
+        if self.limits.wall_s is None:
+            return most
+        return max(0.001, min(most, self.limits.wall_s - self.spent().elapsed_s))
+
+    def is_out_of_time(self) -> bool:
+        return self.limits.wall_s is not None and self.spent().elapsed_s >= self.limits.wall_s
+
+    def may_ask(self) -> bool:
+        """Say whether this turn may put another question to a person."""
+        return self.asks < self.limits.asks
+
+    @contextmanager
+    def person(self) -> Generator[None]:
+        """Count a question to a person, and stop the turn's clock until it is answered."""
+        started = perf_counter()
+        self.asks += 1
+        try:
+            yield
+        finally:
+            self._thinking_s += perf_counter() - started
 
 
 @attrs.frozen
@@ -84,5 +139,5 @@ def check_names(names: Iterable[str], tools: Toolset, setting: str = "limits.per
     known = [*tools, *capabilities]
     missed = [name for name in names if ":tool/" not in name and name not in tools]
     if missed:
-        problems = [f"'{name}' is no tool of this session{nearest(name, known)}" for name in missed]
+        problems = [f"'{name}' is no tool of this session{did_you_mean(name, known)}" for name in missed]
         raise ConfigError(setting, problems)

@@ -11,11 +11,11 @@ from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Part, Role, Text
 from pluggent_hookspecs.models import ModelParameters
 
-from pluggent_host.conversation import Agent
-from pluggent_host.limiting import GivenLimits, check_limits, limited
-from pluggent_host.outputs import output_form
-from pluggent_host.pausing import Waiting
-from pluggent_host.quota import check_names
+from pluggent_host.approvals.pending import Waiting
+from pluggent_host.settings import GivenLimits, check_limits, limited
+from pluggent_host.turns.meter import check_names
+from pluggent_host.turns.record import Agent
+from pluggent_host.turns.structured_output import OutputForm, output_form
 
 Content = str | Part | Sequence[str | Part] | Message
 MAX_METADATA = 4096
@@ -83,10 +83,11 @@ class How:
         )
 
 
-def going_on(agent: Agent, scope: Scope, waiting: Waiting, output: Any = None) -> tuple[Agent, Scope]:
-    """Return *agent* and *scope* as the turn had them that *waiting* goes on with."""
+def going_on(
+    agent: Agent, scope: Scope, waiting: Waiting, form: OutputForm[Any] | None, output: Any = None
+) -> tuple[Agent, Scope]:
+    """Restore the agent and scope of the paused turn; *form* is that of its reply, if this process knows it."""
     terms = waiting.paused.terms
-    form = waiting.form
     if output is not None or (form is None and terms.output is not None):
         form = output_form(terms.output if output is None else output)
     schema = terms.parameters.output_schema if form is None else form.schema

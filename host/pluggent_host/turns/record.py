@@ -1,9 +1,9 @@
-"""What a session holds between turns, and what a host lends to every turn."""
+"""What a session holds between turns, and the record that one turn makes of itself."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from pathlib import Path
 from time import time
 from typing import Any
@@ -11,45 +11,33 @@ from typing import Any
 import attrs
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.events import Scope, ToolCallEvent
-from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
-from pluggent_hookspecs.observations import Observation
+from pluggent_hookspecs.observations import DecisionMade, Observation
 
-from pluggent_host.calling import Caller
-from pluggent_host.capabilities import Model
-from pluggent_host.chains import Chains
-from pluggent_host.confinement import Protected
-from pluggent_host.decided import Asked, Decided, Ready
-from pluggent_host.memories import AskSomebody
-from pluggent_host.operation import Journal
-from pluggent_host.operations import Operations
-from pluggent_host.outputs import OutputForm
-from pluggent_host.pausing import Paused, Resolved, Terms, Waiting, plain_limits
-from pluggent_host.settings import HostSettings, Limits
-from pluggent_host.standing import Approvals, Standing, standing_of
-from pluggent_host.threads import Threads
-from pluggent_host.toolcalls import ToolCallOperation
-from pluggent_host.toolset import Tools, Toolset
-from pluggent_host.transcript import SURE, UNSURE, Entry, Transcript, TurnBegan, TurnOver, close_call
-from pluggent_host.watchers import Watchers
+from pluggent_host.approvals.pending import Paused, Resolved, Terms, Waiting, plain_limits
+from pluggent_host.approvals.standing import Approvals, Standing, standing_of
+from pluggent_host.operations.outcomes import Asked, Decided, Ready
+from pluggent_host.operations.services import Services
+from pluggent_host.operations.tool_call import ToolCallOperation
+from pluggent_host.plugins.lookup import Model
+from pluggent_host.settings import Limits
+from pluggent_host.tools.toolset import Tools, Toolset
+from pluggent_host.tools.workspace_guard import Protected
+from pluggent_host.transcript.doubts import Doubts
+from pluggent_host.transcript.entries import (
+    Decided as DecidedEntry,
+    Entry,
+    Transcript,
+    TurnBegan,
+    TurnOver,
+    close_call,
+    follow,
+)
+from pluggent_host.turns.result import Feed
+from pluggent_host.turns.structured_output import OutputForm
 
 log = logging.getLogger("pluggent.approvals")
-
-
-@attrs.frozen(eq=False)
-class Services:
-    """What every turn of a host shares."""
-
-    operations: Operations
-    caller: Caller
-    threads: Threads
-    chains: Chains
-    settings: HostSettings
-    tell: Callable[[Observation], None]
-    memory: Callable[[str, Journal, Scope, Iterator[int], AskSomebody], MemoryAccess]
-    watchers: Watchers
-    model: Callable[[str], Awaitable[Model]]
 
 
 @attrs.frozen(eq=False)
@@ -83,7 +71,7 @@ class Conversation:
         self,
         transcript: Transcript,
         messages: tuple[Message, ...],
-        unsure: frozenset[str],
+        doubts: Doubts,
         waiting: Waiting | None = None,
         standing: tuple[Standing, ...] = (),
         approvals: Approvals | None = None,
@@ -91,10 +79,12 @@ class Conversation:
     ) -> None:
         self.transcript = transcript
         self.messages = messages
-        self.unsure = set(unsure)
+        self.doubtful = doubts
         self.waiting = waiting
         self.standing = standing
         self.approvals = approvals
+        self.waiting_form: OutputForm[Any] | None = None
+        """The form of the reply of the turn that waits, if this process began that turn."""
         self.void = void
         """Why what waited when the session was opened does not count; empty once something else is said."""
         if void:
@@ -104,6 +94,14 @@ class Conversation:
         """Make *entries* durable."""
         if entries:
             self.transcript.append(*entries)
+            for entry in entries:
+                follow(self.doubtful, entry)
+
+    def flush(self) -> Awaitable[None] | None:
+        """Return what to wait for until everything kept outlives this process; None if it does."""
+        kept = None if self.approvals is None else self.approvals.flush()
+        written = self.transcript.flush()
+        return written if kept is None else _both(kept, written)
 
     def add(self, *messages: Message) -> None:
         """Take *messages* into the conversation."""
@@ -114,20 +112,14 @@ class Conversation:
         """Return why this very call must not simply run again, empty if nothing speaks against it."""
         if event.capability in running:
             return "an earlier call of it was given up but is still running"
-        if not call.tool.repeatable and call.fingerprint(event) in self.unsure:
+        if not call.tool.repeatable and call.fingerprint(event) in self.doubtful:
             return "the same call was interrupted before and may already have taken effect"
         return ""
 
-    def settled(self, fingerprint: str, outcome: str) -> None:
-        """A call that may not simply be repeated has ended with *outcome*, a ToolErrorKind or nothing."""
-        if outcome in UNSURE:
-            self.unsure.add(fingerprint)
-        elif outcome in SURE:
-            self.unsure.discard(fingerprint)
-
     def wait(self, paused: Paused, said: Message, results: Iterable[Message], form: OutputForm[Any] | None) -> None:
         """The turn that *said* began waits for a person, with these *results* of the calls that have one."""
-        self.waiting = Waiting(paused, said, {message.tool_call_id or "": message for message in results}, form=form)
+        self.waiting = Waiting(paused, said, {message.tool_call_id or "": message for message in results})
+        self.waiting_form = form
 
     def resolve(self, answer: Resolved) -> None:
         """Keep what somebody has answered."""
@@ -179,10 +171,59 @@ class Conversation:
             return
         calls = self.messages[-1].tool_calls
         turn_id = waiting.paused.turn_id
-        closing = [close_call(turn_id, call) for call in calls if call.id not in waiting.results]
+        closing = [
+            close_call(turn_id, call, self.doubtful.interrupted(call.id))
+            for call in calls
+            if call.id not in waiting.results
+        ]
         known = {**waiting.results, **{entry.call_id: entry.message for entry in closing}}
         self.add(*(known[call.id] for call in calls))
         self.append(*closing)
+
+
+async def _both(first: Awaitable[None], second: Awaitable[None] | None) -> None:
+    await first
+    if second is not None:
+        await second
+
+
+class TurnRecord:
+    """Where one turn leaves its traces: the transcript, the conversation, observers and the stream.
+
+    A Journal. With ``joins=False`` no message of the turn joins the conversation.
+    """
+
+    def __init__(
+        self, services: Services, conversation: Conversation, feed: Feed | None, *, joins: bool = True
+    ) -> None:
+        self._services = services
+        self._conversation = conversation
+        self._feed = feed
+        self._joins = joins
+
+    def record(self, decision: DecisionMade) -> None:
+        self._conversation.append(DecidedEntry(decision))
+
+    def flush(self) -> Awaitable[None] | None:
+        return self._conversation.flush()
+
+    def tell(self, event: Observation) -> None:
+        self._services.tell(event)
+        if self._feed is not None:
+            self._feed.put(event)
+
+    def append(self, *entries: Entry) -> None:
+        self._conversation.append(*entries)
+
+    def add(self, *messages: Message) -> None:
+        """Take *messages* into the conversation."""
+        if self._joins:
+            self._conversation.add(*messages)
+
+    async def commit(self) -> None:
+        """Make what was appended as durable as the operator wants effects to be."""
+        if self._services.settings.fsync != "off":
+            await self._conversation.transcript.sync(self._services.threads.run)
 
 
 def began(scope: Scope, services: Services) -> TurnBegan:

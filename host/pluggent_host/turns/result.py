@@ -1,20 +1,69 @@
-"""A running turn to be watched: its events as they come, its result afterwards."""
+"""What a turn came to, as a value, and a running turn to be watched: its events, then its result."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar, cast
 
+import attrs
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.observations import Observation
+from pluggent_hookspecs.messages import Message, Usage
+from pluggent_hookspecs.observations import Observation, ToolLogged, ToolProgressed
 
-from pluggent_host.calling import to_its_end
-from pluggent_host.feed import Feed
-from pluggent_host.turn_result import TurnResult
+from pluggent_host.approvals.pending import Pending
+from pluggent_host.common.event_queue import EventQueue
+from pluggent_host.common.running import to_its_end
+from pluggent_host.turns.step import Done, Why
 
 T = TypeVar("T")
+
+
+@attrs.frozen
+class TurnResult(Generic[T]):
+    """What a turn came to. ``why`` says how it ended, ``detail`` more about it.
+
+    ``text`` is what the person was shown by the model; ``message`` the whole last reply.
+    ``limit`` names the limit that was reached, if one was. ``value`` is the reply in the form
+    that was asked for, ``has_output`` whether there is one; ``output`` is it or raises.
+    ``pending`` are what a paused turn waits with: see Session.resume.
+    """
+
+    text: str
+    why: Why
+    usage: Usage
+    turn_id: str
+    message: Message | None = None
+    detail: str = ""
+    limit: str = ""
+    value: T | None = None
+    pending: tuple[Pending, ...] = ()
+    has_output: bool = False
+
+    @property
+    def output(self) -> T:
+        """The reply in the form that was asked for. Raises SessionError if the turn has none."""
+        if not self.has_output:
+            why = f"the turn ended as {self.why}" + (f": {self.detail}" if self.detail else "")
+            raise SessionError(f"there is no output of a form that was asked for: {why}")
+        return cast("T", self.value)
+
+
+def broken_by(error: BaseException) -> Done:
+    """Return the end of a turn that *error* broke off."""
+    return Done(Why.FAILED, str(error)) if isinstance(error, Exception) else Done(Why.CANCELLED)
+
+
+WAITING_EVENTS = 1000
+"""How many events wait for the reader of a turn before the turn waits for it."""
+
+
+class Feed(EventQueue[Observation]):
+    """The events of one turn; of a call's progress and log, what a slow reader cannot follow is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__(WAITING_EVENTS, expendable=(ToolProgressed, ToolLogged))
 
 
 class TurnStream(Generic[T]):

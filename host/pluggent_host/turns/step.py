@@ -15,6 +15,7 @@ from pluggent_hookspecs import Json
 from pluggent_hookspecs.messages import Usage
 
 from pluggent_host.settings import Limits
+from pluggent_host.tools.outcome import Outcome
 
 NEARLY = 0.8
 """The part of a limit from which on the model is warned of it."""
@@ -66,18 +67,6 @@ class Replied:
     spent: Spent = Spent()
     paused: bool = False
     problems: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class Outcome:
-    """How one call ended, as far as the next step cares. ``signature`` stands for the result."""
-
-    call_id: str
-    signature: str
-    denied: bool = False
-    ends_turn: bool = False
-    handled: bool = False
-    waits: bool = False
 
 
 @attrs.frozen

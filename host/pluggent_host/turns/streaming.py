@@ -1,19 +1,29 @@
-"""Shows the text of a stream as it comes, or holds it back until the result hooks have decided."""
+"""What a person is shown of a turn: streams, as they come or held back; nothing that output policies withhold."""
 
 from __future__ import annotations
 
 from time import perf_counter
+from typing import cast
 
-from pluggent_hookspecs import Json
-from pluggent_hookspecs.decisions import Window
+import attrs
+import msgspec
+from pluggent_hookspecs import Json, errors, thaw
+from pluggent_hookspecs.decisions import Deny, Window
 from pluggent_hookspecs.events import DeltaEvent, Scope
-from pluggent_hookspecs.messages import Message, Reasoning, Refusal, Text
-from pluggent_hookspecs.observations import Discarded, HookFailed, ReasoningShown, TextShown
+from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Text
+from pluggent_hookspecs.observations import Discarded, HookFailed, ReasoningShown, TextShown, UserNotified
+from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.calling import Caller
-from pluggent_host.chains import HOLDING, Chains, Impl
-from pluggent_host.feed import Feed
-from pluggent_host.operation import Journal
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.hooks.chains import Chains, Impl
+from pluggent_host.operations.input_output import OutputOperation
+from pluggent_host.operations.operation import Journal
+from pluggent_host.operations.outcomes import Denied, Ready
+from pluggent_host.operations.pipeline import Operations
+from pluggent_host.operations.tool_call import ToolCallOperation
+from pluggent_host.plugins.validation import HOLDING
+from pluggent_host.turns.consent import Consent
+from pluggent_host.turns.result import Feed
 
 SHOWING_S = 0.5
 """How long transform_delta may take for one batch."""
@@ -61,7 +71,7 @@ class Deltas:
         return self._feed.full
 
     async def room(self) -> None:
-        await self._feed.room()
+        await self._feed.space()
 
     def discard(self, why: str) -> None:
         if self._shown or self._thought:
@@ -163,3 +173,133 @@ def thoughts(message: Message) -> str:
 def visible(message: Message) -> str:
     """Return what a person reads of a reply: its text and its refusals."""
     return "".join(part.text for part in message.content if isinstance(part, Text | Refusal))
+
+
+# ---- the output policies -------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class OutputGate:
+    """The way out of one turn. ``notes`` are what was shown beside the model's replies, denials included.
+
+    In a ``direct`` call ``passed`` is what the output policies made of its result, or why they withhold it;
+    None if they left it as it is.
+    """
+
+    journal: Journal
+    scope: Scope
+    operations: Operations
+    chains: Chains
+    deltas: Deltas | None
+    consent: Consent
+    direct: bool = False
+    notes: list[str] = attrs.field(factory=list[str])
+    passed: ToolOutput | Deny | None = None
+    _shown: int = 0
+
+    @property
+    def last_note(self) -> str:
+        """What was noted last, empty if nothing was."""
+        return self.notes[-1] if self.notes else ""
+
+    async def release(self, message: Message, source: str) -> Message | None:
+        """Return *message* as it may be shown, None if it may not."""
+        if not self._filters:
+            return message
+        try:
+            decided = await self.operations.decide(self._operation(message, source, self.scope))
+        except errors.HookError:
+            self.take_back("a policy failed")
+            raise
+        decided = await self.consent.settle_now(decided)
+        if isinstance(decided, Ready):
+            return await self.operations.perform(decided)
+        assert isinstance(decided, Denied)
+        self.take_back("withheld by a policy")
+        self.notes.append(decided.deny.tell_user)
+        return None
+
+    async def result(self, output: ToolOutput, source: str, scope: Scope, *, ask: bool = False) -> ToolOutput | Deny:
+        """Return what may be seen of *output*, a tool's result, or why nothing may. Fails nothing.
+
+        A person is asked only where *ask* says so: in a turn, to see that it ran is enough. ``for_user`` and
+        ``media`` stay as they are: these are shown on their own.
+        """
+        if not self._filters:
+            return output
+        content = _stated(output)
+        if not content:
+            return output
+        try:
+            decided = await self.operations.decide(self._operation(Message.assistant(content), source, scope))
+            decided = await self.consent.settle_now(decided) if ask else self.operations.settle_unasked(decided)
+            if isinstance(decided, Ready):
+                return _with_content(output, content, (await self.operations.perform(decided)).content)
+        except errors.HookError:
+            return Deny("a policy on what is shown failed")
+        assert isinstance(decided, Denied)
+        return decided.deny
+
+    async def seen(self, output: ToolOutput, call: ToolCallOperation) -> ToolOutput | None:
+        """Return what may be seen of *output*, the result of *call*; None for nothing."""
+        ask = self.direct and call.scope is self.scope  # not what runs below it
+        seen = await self.result(output, call.capability(), call.scope, ask=ask)
+        if ask:
+            self.passed = None if seen is output else seen
+        return None if isinstance(seen, Deny) else seen
+
+    async def show(self, message: Message, source: str) -> Message | None:
+        """Show *message* to the person; return what the output policies let pass of it, None for nothing."""
+        out = await self.release(message, source)
+        if out is not None:
+            self.notes.append(out.text)
+            self.journal.tell(UserNotified(self.scope, out, source))
+        return out
+
+    @property
+    def _filters(self) -> bool:
+        return "transform_output" in self.chains.by_hook or "decide_output" in self.chains.by_hook
+
+    def _operation(self, message: Message, source: str, scope: Scope) -> OutputOperation:
+        self._shown += 1
+        return OutputOperation(self.journal, scope, message, source, f"{scope.turn_id}.out{self._shown}")
+
+    def take_back(self, why: str) -> None:
+        """What was streamed of the reply so far is void."""
+        if self.deltas is not None:
+            self.deltas.discard(why)
+
+
+# ---- results of tools ------------------------------------------------------------------
+
+
+def _stated(output: ToolOutput) -> tuple[Part, ...]:
+    """Return all that *output* says: what the model reads and, if that is not in its text already, ``data`` as JSON."""
+    text = output.for_model
+    content: tuple[Part, ...] = ((Text(text),) if text else ()) if isinstance(text, str) else text
+    if output.data is None:
+        return content
+    data = Text(msgspec.json.encode(thaw(output.data)).decode())
+    return content if content == (data,) else (*content, data)
+
+
+def _with_content(output: ToolOutput, before: tuple[Part, ...], after: tuple[Part, ...]) -> ToolOutput:
+    """Return *output* with what the policies made of it: of *before*, which is what it stated, *after*."""
+    if after == before:
+        return output
+    data: Json = None
+    text = output.for_model
+    parts = len(text) if not isinstance(text, str) else 1 if text else 0
+    if output.data is not None and len(after) == len(before):
+        data = _read(after[-1])
+        after = after[:parts]
+    words = "".join(part.text for part in after if isinstance(part, Text))
+    whole = isinstance(text, str) and all(isinstance(part, Text) for part in after)
+    return attrs.evolve(output, for_model=words if whole else after, data=data)
+
+
+def _read(part: Part) -> Json:
+    try:
+        return cast("Json", msgspec.json.decode(part.text)) if isinstance(part, Text) else None
+    except msgspec.DecodeError:
+        return None

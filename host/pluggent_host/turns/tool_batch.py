@@ -7,7 +7,9 @@ themselves, an exclusive one alone; asks are put to a person when the rest is do
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
@@ -16,24 +18,145 @@ from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
-from pluggent_hookspecs.observations import ToolFinished, ToolStarted
-from pluggent_hookspecs.tools import ToolOutput
+from pluggent_hookspecs.observations import ToolStarted
+from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
-from pluggent_host.arguments import ArgumentProblems
-from pluggent_host.batch_turn import BatchTurn
-from pluggent_host.decided import Answered, Asked, Decided, Denied, Ready
-from pluggent_host.nearest import nearest
-from pluggent_host.pausing import Pending
-from pluggent_host.results import fit
-from pluggent_host.slots import Slot, notable, outcome_of, segments, stops, unknown_tool, with_shown
-from pluggent_host.standing import limits, narrowest
-from pluggent_host.step import Spent, ToolsSettled
-from pluggent_host.toolcalls import ToolCallOperation
-from pluggent_host.toolset import Toolset
-from pluggent_host.transcript import Dispatched, Settled, close_call
-from pluggent_host.wellformed import clean, clean_message
+from pluggent_host.approvals.pending import Pending
+from pluggent_host.approvals.standing import limits, narrowest
+from pluggent_host.common.sanitize import clean, clean_message
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.operations.outcomes import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
+from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
+from pluggent_host.tools.arguments import ArgumentProblems, Checker
+from pluggent_host.tools.outcome import Outcome
+from pluggent_host.tools.results import fit
+from pluggent_host.tools.toolset import BoundTool, Toolset, by_effect
+from pluggent_host.transcript.entries import Dispatched, Settled, close_call
+from pluggent_host.turns.consent import Waits
+from pluggent_host.turns.parts import TurnParts
+from pluggent_host.turns.step import Spent, ToolsSettled
 
-NOBODY = "This call needs a person's approval, and nobody was there to give it. It was not run."
+EARLIER = "An earlier run of this call was interrupted: whether it took effect is unknown."
+EARLIER_IN_PART = "An earlier run of this call was interrupted: it may have run in part."
+
+
+@attrs.define
+class Slot:
+    """One call on its way to its one result."""
+
+    call: ToolCall
+    operation: ToolCallOperation
+    decided: Decided[ToolCallEvent, ToolOutput] | None = None
+    dispatched: bool = False
+    begun: bool = False
+    effects_seen: int = 0
+    """How many calls of the batch had taken effect when this one was decided."""
+    asked: bool = False
+    unanswered: str = ""
+    pending: Pending | None = None
+    note: str = ""
+    denied: bool = False
+    ends_turn: bool = False
+    stops: bool = False
+    """Whether what stands behind it begins only once it has succeeded."""
+    output: ToolOutput | None = None
+    message: Message | None = None
+    outcome: Outcome | None = None
+    """How it ended, where that is known from before a pause."""
+    interrupted: str | None = None
+    """What a process that ended before had begun of it; see ``Doubts.interrupted``."""
+
+    @property
+    def interrupting(self) -> str | None:
+        """What has begun of it if it ends now, as ``close_call`` takes it."""
+        if self.dispatched and self.decided is not None:
+            return self.operation.fingerprint(self.decided.event)
+        return self.interrupted or ("" if self.begun else self.interrupted)
+
+    @property
+    def earlier(self) -> str:
+        """What its result has to say of an earlier run; empty if there was none, or if it has run now."""
+        if self.interrupted is None or self.operation.ran:
+            return ""
+        return EARLIER if self.interrupted else EARLIER_IN_PART
+
+    @property
+    def open(self) -> bool:
+        """Whether it has no result yet, and does not wait for one either."""
+        return self.message is None and self.pending is None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has failed, so that what stands behind it is not run."""
+        return self.stops and self.message is not None and self.message.is_error
+
+    @property
+    def in_place(self) -> bool:
+        """Whether nothing behind it may begin before it has its result."""
+        return self.stops or self.operation.tool.spec.exclusive
+
+
+def segments(slots: Sequence[Slot]) -> list[list[Slot]]:
+    """Cut a batch behind the calls that stop it, and around the exclusive ones, each a segment of its own."""
+    segments: list[list[Slot]] = [[]]
+    for slot in slots:
+        if slot.operation.tool.spec.exclusive:
+            segments += [[slot], []]
+        else:
+            segments[-1].append(slot)
+            if slot.stops:
+                segments.append([])
+    return [segment for segment in segments if segment]
+
+
+def stops(tool: BoundTool, named: Sequence[str]) -> bool:
+    """Whether *tool* stops the calls behind it: by its own word, or because the operator has *named* it."""
+    if tool.spec.stops_batch or not named:
+        return tool.spec.stops_batch
+    return any(fnmatchcase(tool.capability, name) or fnmatchcase(tool.spec.name, name) for name in named)
+
+
+def with_shown(output: ToolOutput, shown: Message | None) -> ToolOutput:
+    """Return *output* with nothing for the person but what was *shown*."""
+    parts = () if shown is None else shown.content
+    text = "".join(part.text for part in parts if isinstance(part, Text))
+    return attrs.evolve(
+        output, for_user=text or None, media=tuple(part for part in parts if not isinstance(part, Text))
+    )
+
+
+def notable(slot: Slot, *, served: bool) -> Outcome | None:
+    """Return how *slot* has ended, if its message does not say all of it. See ``outcome_of``."""
+    output = slot.output or ToolOutput()
+    if not (slot.denied or slot.ends_turn or output.handled or output.pause_for_input):
+        return None
+    outcome = outcome_of(slot, served=served)
+    told = outcome.denied or outcome.ends_turn or outcome.handled or outcome.waits
+    return outcome if told else None
+
+
+def outcome_of(slot: Slot, *, served: bool) -> Outcome:
+    """Return how *slot* ended; ``served``: its tool may serve the person directly."""
+    if slot.outcome is not None:
+        return slot.outcome
+    output = slot.output or ToolOutput()
+    seen = hashlib.sha256(repr(output.for_model).encode("utf-8", "surrogatepass")).hexdigest()
+    return Outcome(slot.call.id, seen, slot.denied, slot.ends_turn, output.handled and served, output.pause_for_input)
+
+
+def unknown_tool(name: str) -> BoundTool:
+    """Return a stand-in for a tool that does not exist, so that its failure takes the usual way."""
+    spec = ToolSpec(name)
+    return BoundTool(f"unknown:tool/{name}", "", spec, _Nothing(spec), "", None, by_effect(None), Checker({}))
+
+
+class _Nothing:
+    def __init__(self, spec: ToolSpec) -> None:
+        self.spec = spec
+
+    async def call(self, arguments: object, context: object) -> ToolOutput:
+        raise errors.ToolError(f"there is no tool {self.spec.name!r}", kind=ToolErrorKind.UNKNOWN)
+
 
 WOULD_ASK = "Dry run: '{}' would need a person's approval ({}) and was not run. Go on as if it had been."
 
@@ -43,9 +166,6 @@ SKIPPED = (
     "This call was not run: '{0}', a call before it in the same reply, {1}, and what stands behind it runs"
     " only if it succeeds. Look at that result first."
 )
-
-REFUSED = "a person has already refused exactly this call"
-TOO_OFTEN = "this turn has asked a person too often"
 
 
 @attrs.frozen
@@ -58,27 +178,30 @@ class BatchRun:
     pending: tuple[Pending, ...] = ()
 
 
-async def run_batch(turn: BatchTurn, offered: Toolset, calls: Sequence[ToolCall], round: int) -> BatchRun:
+async def run_batch(
+    turn: TurnParts, runner: CallRunner, offered: Toolset, calls: Sequence[ToolCall], round: int
+) -> BatchRun:
     """Run *calls*; every one has exactly one result afterwards.
 
     A cancellation reaches every running call, gives the open ones their result, and goes on.
     """
-    batch = Batch(turn, offered, round)
+    batch = Batch(turn, runner, offered, round)
     try:
         run = await batch.run(calls)
     except BaseException:
         batch.close()
         raise
     if not run.pending:
-        turn.add(*run.messages)
+        turn.record.add(*run.messages)
     return run
 
 
 class Batch:
     """The calls of one reply on their way; see run_batch."""
 
-    def __init__(self, turn: BatchTurn, offered: Toolset, round: int) -> None:
+    def __init__(self, turn: TurnParts, runner: CallRunner, offered: Toolset, round: int) -> None:
         self._turn = turn
+        self._runner = runner
         self._offered = offered
         self._round = round
         self._slots: list[Slot] = []
@@ -132,15 +255,13 @@ class Batch:
         closing: list[Settled] = []
         for slot in self._slots:
             if slot.message is None:
-                closing.append(close_call(turn_id, slot.call, dispatched=slot.dispatched, begun=slot.begun))
-                if slot.dispatched and slot.decided is not None:
-                    self._turn.settled(slot.operation, slot.decided.event, ToolErrorKind.OUTCOME_UNKNOWN)
+                closing.append(close_call(turn_id, slot.call, slot.interrupting))
             messages.append(slot.message or closing[-1].message)
         closing += [close_call(turn_id, call) for call in self._unread]
         messages += [entry.message for entry in closing[len(closing) - len(self._unread) :]]
         # In memory first: a disk that is full must not leave the conversation torn.
-        self._turn.add(*messages)
-        self._turn.append(*closing)
+        self._turn.record.add(*messages)
+        self._turn.record.append(*closing)
 
     # ---- decide --------------------------------------------------------------------------
 
@@ -149,7 +270,9 @@ class Batch:
         problem, kind, arguments = "", None, b"{}"
         if tool is None:
             tool = unknown_tool(call.name)
-            problem = f"Error: there is no tool {call.name!r}{nearest(call.name, self._offered) or '.'} {self._offer()}"
+            problem = (
+                f"Error: there is no tool {call.name!r}{did_you_mean(call.name, self._offered) or '.'} {self._offer()}"
+            )
             kind = ToolErrorKind.UNKNOWN
         else:
             try:
@@ -159,11 +282,11 @@ class Batch:
                 kind = ToolErrorKind.ARGUMENTS
         turn, note = self._turn, ""
         if not problem:
-            taken = turn.quota.take(tool)
+            taken = turn.meter.quota.take(tool)
             problem, note, kind = taken.refusal, taken.note, ToolErrorKind.LIMIT
         operation = ToolCallOperation(
-            turn.runner, turn, turn.scope, tool, call.id, arguments, self._round, index,
-            turn.left_s(turn.quota.timeout_s(tool)),
+            self._runner, turn.record, turn.scope, tool, call.id, arguments, self._round, index,
+            turn.meter.left_s(turn.meter.quota.timeout_s(tool)),
         )  # fmt: skip
         slot = self._slot(call, operation, note=note)
         if problem:
@@ -181,16 +304,18 @@ class Batch:
 
     def _slot(self, call: ToolCall, operation: ToolCallOperation, **more: Any) -> Slot:
         turn = self._turn
-        stopping = stops(operation.tool, turn.stops_batch)
-        return Slot(call, operation, effects_seen=turn.effects, stops=stopping, **more)
+        stopping = stops(operation.tool, turn.services.settings.stops_batch)
+        interrupted = turn.conversation.doubtful.interrupted(call.id)
+        operation.unsure = bool(interrupted)  # until it has run to its end now
+        return Slot(call, operation, effects_seen=turn.meter.effects, stops=stopping, interrupted=interrupted, **more)
 
     async def _note(self, slot: Slot, decided: Decided[ToolCallEvent, ToolOutput]) -> None:
         slot.decided = decided
-        slot.asked = isinstance(decided, Asked)
+        slot.asked = bool(decided.asks)
         if isinstance(decided, Denied):
             await self._deny(slot, decided.deny)
-        elif self._turn.refused and slot.operation.fingerprint(decided.event) in self._turn.refused:
-            await self._deny(slot, Deny(REFUSED))
+        elif (refused := self._turn.consent.refusal(slot.operation, decided.event)) is not None:
+            await self._deny(slot, refused.deny)
 
     def _offer(self) -> str:
         return f"Offered are: {', '.join(self._offered)}." if self._offered else "No tools are offered."
@@ -206,10 +331,10 @@ class Batch:
             for slot in risky
             if slot.decided is not None
         )
-        self._turn.append(Dispatched(self._turn.scope.turn_id, entries))
+        self._turn.record.append(Dispatched(self._turn.scope.turn_id, entries))
         for slot in risky:
             slot.dispatched = True
-        await self._turn.commit()
+        await self._turn.record.commit()
 
     def key(self, slot: Slot) -> str:
         """The idempotency key: the same for every attempt at this call."""
@@ -217,7 +342,7 @@ class Batch:
 
     async def _leave(self, slots: Sequence[Slot]) -> None:
         for slot in slots:
-            if slot.message is None and self._turn.pauses:
+            if slot.message is None and self._turn.consent.may_wait:
                 self._wait(slot)
             elif slot.message is None:
                 await self._pass_over(slot, ToolErrorKind.NOT_RUN, NOT_APPROVED)
@@ -230,7 +355,7 @@ class Batch:
 
     async def _pass_over(self, slot: Slot, kind: ToolErrorKind, text: str) -> None:
         slot.dispatched, slot.asked, slot.note = False, False, ""
-        self._turn.quota.give_back(slot.operation.tool)
+        self._turn.meter.quota.give_back(slot.operation.tool)
         slot.operation.kind = kind
         await self._settle(slot, ToolOutput.error(text))
 
@@ -268,9 +393,9 @@ class Batch:
         self, slot: Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
     ) -> Decided[ToolCallEvent, ToolOutput]:
         """Return *decided*, decided again if a sibling has taken effect since."""
-        if slot.effects_seen == self._turn.effects:
+        if slot.effects_seen == self._turn.meter.effects:
             return decided
-        slot.effects_seen = self._turn.effects
+        slot.effects_seen = self._turn.meter.effects
         return await self._turn.operations.confirm(decided)
 
     async def _execute(
@@ -278,7 +403,7 @@ class Batch:
     ) -> None:
         turn, event = self._turn, decided.event
         slot.begun = True
-        turn.tell(ToolStarted(turn.scope, slot.call.id, slot.call.name, event.capability, event.arguments_json))
+        turn.record.tell(ToolStarted(turn.scope, slot.call.id, slot.call.name, event.capability, event.arguments_json))
         try:
             output = await turn.operations.perform(decided)
         except errors.Denied as error:
@@ -288,57 +413,51 @@ class Batch:
             slot.operation.kind = slot.operation.kind or ToolErrorKind.FAILED
             failed = ToolOutput.error(clean(f"Error: this call failed in a plugin around it: {error}"))
             output = await turn.operations.finish(slot.operation, event, failed)
-        turn.effects += slot.operation.ran and slot.operation.tool.changes
+        turn.meter.effects += slot.operation.ran and slot.operation.tool.changes
         await self._settle(slot, output)
 
     async def _ask(self, slot: Slot) -> None:
-        asked = slot.decided
-        if not isinstance(asked, Asked):
+        if slot.decided is None or not slot.decided.asks:
             return
-        if slot.operation.fingerprint(asked.event) in self._turn.refused:  # since it was decided about
-            await self._deny(slot, Deny(REFUSED))
-            return
-        decided = self._turn.answer(asked)
-        if decided is None and not self._turn.may_ask():
-            await self._deny(slot, Deny(TOO_OFTEN))
-            return
-        decided = decided or await self._turn.put(asked)
-        if isinstance(decided, Ready | Answered):
-            decided = await self._current(slot, decided)
-        match decided:
+        settled = await self._turn.consent.settle(slot.decided)
+        if isinstance(settled, Ready | Answered):
+            settled = await self._still(slot, settled)
+        match settled:
             case Ready() | Answered():
-                slot.decided = decided
-                await self._dispatch([slot] if isinstance(decided, Ready) else [])
-                await self._execute(slot, decided)
-            case Denied(deny=deny):
-                self._turn.refused.add(slot.operation.fingerprint(asked.event))
+                slot.decided = settled
+                await self._dispatch([slot] if isinstance(settled, Ready) else [])
+                await self._execute(slot, settled)
+            case Waits():
+                self._wait(slot)
+            case Unanswered(why=why) if self._turn.scope.dry_run:
+                await self._settle(slot, ToolOutput(WOULD_ASK.format(slot.call.name, why)))
+            case Unanswered(why=why, deny=deny):
+                slot.unanswered = f"'{slot.call.name}' needs approval: {why}"
                 await self._deny(slot, deny)
-            case Asked():
-                await self._deny(slot, Deny("a policy asks about something else now; the approval does not cover it"))
-            case None:
-                await self._unanswered(slot, asked.verdict.reason)
+            case Denied(deny=deny):
+                await self._deny(slot, deny)
 
-    async def _unanswered(self, slot: Slot, reason: str) -> None:
-        if self._turn.scope.dry_run:
-            await self._settle(slot, ToolOutput(WOULD_ASK.format(slot.call.name, reason)))
-        elif self._turn.pauses:
-            self._wait(slot)
-        else:
-            slot.unanswered = f"'{slot.call.name}' needs approval: {reason}"
-            await self._fail(slot, NOBODY)
+    async def _still(
+        self, slot: Slot, approved: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
+    ) -> SettledCall[ToolCallEvent, ToolOutput]:
+        """Return *approved*, decided again if a sibling has taken effect since the call was decided."""
+        if slot.effects_seen == self._turn.meter.effects:
+            return approved
+        slot.effects_seen = self._turn.meter.effects
+        return await self._turn.operations.confirm_approved(approved)
 
     def _wait(self, slot: Slot) -> None:
         """Leave the call as it is: somebody is to be asked about it later."""
         decided = slot.decided
         event = slot.operation.event if decided is None else decided.event
         # One that only waits for another has no ask of its own; it is decided about again then.
-        asked = decided.asks if isinstance(decided, Asked) else ()
+        asked = () if decided is None else decided.asks
         asks = tuple((plugin, ask.tell_user) for plugin, ask in asked)
         slot.dispatched = False
         slot.pending = Pending(
             slot.call.id, slot.call.name, event.capability, event.definition, event.arguments_json, event.digest,
             asks, slot.operation.rendered(event), event.scope.workspace, event.scope.principal,
-            narrowest(asked), limits(asked),
+            narrowest(event.scope, asked), limits(asked),
             self._turn.operations.identities(asked),
         )  # fmt: skip
 
@@ -352,41 +471,31 @@ class Batch:
         slot.denied = True
         slot.operation.kind = ToolErrorKind.DENIED
         if not slot.operation.ran:
-            self._turn.quota.give_back(slot.operation.tool)
+            self._turn.meter.quota.give_back(slot.operation.tool)
             slot.note = ""
         await self._settle(slot, ToolOutput.error(clean(text)))
 
     async def _settle(self, slot: Slot, output: ToolOutput) -> None:
         turn, operation = self._turn, slot.operation
         slot.ends_turn = slot.ends_turn or operation.ends_turn
-        output, whole = fit(output, turn.quota.result_bytes(operation.tool))
+        output, whole = fit(output, turn.meter.quota.result_bytes(operation.tool))
         content: tuple[Part, ...] = (
             (Text(output.for_model),) if isinstance(output.for_model, str) else tuple(output.for_model)
         )
-        if slot.note:
-            content = (*content, Text(f"\n\n{slot.note}"))
+        for note in filter(None, (slot.note, slot.earlier)):
+            content = (*content, Text(f"\n\n{note}"))
         message = clean_message(Message.tool(slot.call, content, is_error=output.is_error))
         outcome = operation.outcome
         slot.output = output
         told = notable(slot, served=turn.may_serve(operation.capability()))
-        turn.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole, told))
+        turn.record.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole, told))
         slot.message = message  # not before it is durable
-        if slot.dispatched and slot.decided is not None:
-            turn.settled(operation, slot.decided.event, outcome)
-        turn.tell(
-            ToolFinished(
-                turn.scope,
-                slot.call.id,
-                slot.call.name,
-                operation.capability(),
-                # What is for the person goes to him through the output policies, not past them.
-                attrs.evolve(output, for_user=None, media=()) if output.for_user or output.media else output,
-                operation.elapsed_s,
-                operation.ran,
-                outcome,
-            )
-        )
+        seen: ToolOutput | None = None
+        try:
+            seen = await turn.gate.seen(output, operation)
+        finally:
+            turn.record.tell(operation.finished(slot.call.name, output, seen))
         shown = (*((Text(output.for_user),) if output.for_user else ()), *output.media)
         if shown and not (output.silent and turn.may_serve(operation.capability())):
-            out = await turn.show(Message.assistant(shown), operation.capability())
+            out = await turn.gate.show(Message.assistant(shown), operation.capability())
             slot.output = with_shown(output, out)

@@ -16,26 +16,14 @@ from pluggent_hookspecs.observations import LOG_LEVELS
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.arguments import ArgumentProblems
-from pluggent_host.clock import Deadline
-from pluggent_host.nested_models import Prompt, prompt_of
-from pluggent_host.questions import Question, question_of
-from pluggent_host.toolcalls import ToolCallOperation
+from pluggent_host.common.deadline import Deadline
+from pluggent_host.operations.question import question_of
+from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
+from pluggent_host.tools.arguments import ArgumentProblems
+from pluggent_host.turns.nested import NestedCalls, prompt_of
+from pluggent_host.turns.parts import TurnParts
 
 R = TypeVar("R")
-
-
-class Lender(Protocol):
-    """The turn, as far as a context needs it."""
-
-    def progressed(self, call: ToolCallOperation, done: float, total: float | None, message: str) -> None: ...
-    def logged(self, call: ToolCallOperation, level: str, message: str, logger: str, data: Json) -> None: ...
-    async def nested_tool(
-        self, outer: ToolCallOperation, depth: int, name: str, arguments: Mapping[str, Json]
-    ) -> ToolOutput: ...
-    async def nested_model(self, outer: ToolCallOperation, prompt: Prompt) -> ModelResponse: ...
-    async def nested_question(self, outer: ToolCallOperation, question: Question) -> Elicited: ...
-    def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess: ...
 
 
 class _WhileAlive(Protocol):
@@ -75,7 +63,7 @@ class CallContext:
     __slots__ = ("__below", "__call", "__clock", "__depth", "__lender", "__over", "channel", "chat_id", "workspace")
 
     def __init__(
-        self, lender: Lender, call: ToolCallOperation, clock: Deadline, workspace: Path | None, depth: int
+        self, lender: NestedCalls, call: ToolCallOperation, clock: Deadline, workspace: Path | None, depth: int
     ) -> None:
         self.__lender = lender
         self.__call = call
@@ -170,3 +158,8 @@ class CallContext:
     def __alive(self) -> None:
         if self.__over:
             raise LimitReached("tool_timeout_s", self.__call.timeout_s)
+
+
+def call_runner(turn: TurnParts) -> CallRunner:
+    """Return what the tool calls of *turn* run with; their contexts lead to operations of the same turn."""
+    return NestedCalls(turn, CallContext).runner

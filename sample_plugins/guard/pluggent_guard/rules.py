@@ -8,7 +8,7 @@ from typing import assert_never
 import attrs
 from pluggent_hookspecs import Allow, Ask, Decision, Deny, Json
 
-from pluggent_guard.matching import Condition, condition
+from pluggent_guard.conditions import Condition, condition
 from pluggent_guard.settings import Action, Rule
 
 _RANK = (Action.DENY, Action.ASK, Action.ALLOW)

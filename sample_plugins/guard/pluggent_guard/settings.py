@@ -10,7 +10,7 @@ from typing import Any, NoReturn, cast
 import attrs
 from pluggent_hookspecs import EMPTY, Json, freeze_object
 
-from pluggent_guard.matching import text_of
+from pluggent_guard.conditions import text_of
 
 
 class Action(StrEnum):
@@ -81,7 +81,7 @@ class Rule:
         if self.action is not Action.REWRITE and self.set:
             problems.append(f"set: only a rule that rewrites can set arguments, this one has action {self.action}")
         if self.action not in (Action.DENY, Action.ASK) and (self.tell_model or self.tell_user):
-            problems.append(f"tell_model, tell_user: nobody is told of action {self.action}")
+            problems.append(f"tell_model, tell_user: action {self.action} has no message")
         if problems:
             raise ValueError("; ".join(problems))
 

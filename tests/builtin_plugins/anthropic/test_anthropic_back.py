@@ -33,7 +33,7 @@ from pluggent_hookspecs import (
     UsageDelta,
     VendorPart,
 )
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.server_errors import Faults
 from readme_tables import each_row, same, tables
 
 TABLES = tables(Path(__file__).parents[3] / "builtin_plugins" / "anthropic" / "README.md")

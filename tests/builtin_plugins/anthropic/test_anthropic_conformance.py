@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from pluggent_anthropic.plugin import Anthropic
-from pluggent_host.testing.providers_wire import AnthropicWire, Made, WireConformance, WireServer, opened
+from pluggent_testing.providers_wire import AnthropicWire, Made, WireConformance, WireServer, opened
 from wire_settings import settings_for
 
 

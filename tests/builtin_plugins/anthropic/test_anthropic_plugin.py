@@ -6,11 +6,11 @@ from importlib.metadata import entry_points
 
 import pytest
 from anthropic_server import LENT, plugin_at
-from pluggent_anthropic.models import Model
+from pluggent_anthropic.model_traits import Model
 from pluggent_anthropic.plugin import Anthropic
 from pluggent_anthropic.settings import Server, Settings
 from pluggent_hookspecs import HOOKS, ProvideEvent, Provider, Secret
-from pluggent_host.plugin_settings import settings_for
+from pluggent_host.plugins.options import settings_for
 
 
 def targets(plugin: Anthropic) -> dict[str, str]:

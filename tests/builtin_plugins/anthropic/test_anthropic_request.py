@@ -6,8 +6,8 @@ import sys
 import pytest
 from anthropic_rules import count_marks
 from anthropic_server import FAULTS, request, sent, text, turns
+from pluggent_anthropic.request import encode_request
 from pluggent_anthropic.settings import Server
-from pluggent_anthropic.wire import encode_request
 from pluggent_hookspecs import (
     AllowedTools,
     File,
@@ -176,7 +176,7 @@ def test_effort_that_cannot_be_is_refused():
 
 
 def test_what_is_known_of_a_model_can_be_set():
-    from pluggent_anthropic.models import Model
+    from pluggent_anthropic.model_traits import Model
 
     settings = {"models": {"opus-*": Model(max_tokens=5_000, thinking="budget")}}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from anthropic_server import FAULTS, call, request, sent, text
+from pluggent_anthropic.request import encode_request
 from pluggent_anthropic.settings import Server, Settings
-from pluggent_anthropic.wire import encode_request
 from pluggent_hookspecs import (
     Audio,
     File,

@@ -19,7 +19,7 @@ from pluggent_hookspecs import ConfigError, DecisionMade, ToolContext, tool
 from pluggent_hookspecs.observations import Change, Vote
 from pluggent_hookspecs.secrets import Secret
 from pluggent_host import Why
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from readme_tables import names_in, tables
 from talking import talking
 
@@ -74,7 +74,7 @@ async def test_what_cannot_be_kept_is_not_done(tmp_path):
         result = await session.say("go")
 
     assert result.why is Why.DENIED
-    assert "was removed or changed by somebody else" in result.detail
+    assert "was removed or changed by another process" in result.detail
 
 
 @pytest.mark.parametrize("fsync", ["off", "decisions", "all"])
@@ -195,10 +195,7 @@ def test_a_torn_last_line_is_kept_aside_and_told(tmp_path):
     with path.open("ab") as file:
         file.write(b'{"n":6,"prev":"ab')
     assert problems(tmp_path / "audit") == [
-        (
-            "audit.000001.jsonl:6: is not complete: whoever wrote it was killed, or it was cut; "
-            "opening the log moves it aside"
-        )
+        ("audit.000001.jsonl:6: is not complete: its writer was killed, or it was cut; opening the log moves it aside")
     ]
 
     written(tmp_path / "audit", 1)
@@ -223,7 +220,7 @@ def test_a_log_whose_end_is_no_record_is_not_gone_on_with(tmp_path):
     with logs(tmp_path / "audit")[0].open("ab") as file:
         file.write(b"nonsense\n")
 
-    with pytest.raises(ConfigError, match="its last line is no record"):
+    with pytest.raises(ConfigError, match="its last line is not a record"):
         written(tmp_path / "audit", 1)
 
 
@@ -279,11 +276,11 @@ async def test_a_tool_does_not_run_while_the_disk_is_full(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"name": "a/b"}, "is no name of a log"),
+        ({"name": "a/b"}, "is not a name of a log"),
         ({"fsync": "often"}, "often"),
         ({"rotate_bytes": 1}, "expected a number of bytes"),
         ({"redact_arguments": "x"}, "expected a list"),
-        ({"redact_arguments": ["*" * 9]}, "is no path"),
+        ({"redact_arguments": ["*" * 9]}, "is not a path"),
     ],
 )
 def test_settings_say_what_is_wrong_with_them(settings, problem):

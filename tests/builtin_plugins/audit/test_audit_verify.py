@@ -9,7 +9,7 @@ from auditing import command, decision, edited, logs, problems, written
 from hypothesis import given, settings, strategies as st
 from pluggent_audit.plugin import Audit
 from pluggent_audit.settings import AuditSettings
-from pluggent_audit.verifying import verify
+from pluggent_audit.verification import verify
 from pluggent_hookspecs import ConfigError
 from pluggent_hookspecs.secrets import Secret
 
@@ -42,7 +42,7 @@ def test_a_changed_line_is_found(folder):
 def test_a_line_that_is_no_record_any_more_is_found(folder):
     edited(logs(folder)[1], lambda lines: [*lines[:3], b"x\n", *lines[4:]])
 
-    assert problems(folder) == ["audit.000002.jsonl:4: was changed: it is no record"]
+    assert problems(folder) == ["audit.000002.jsonl:4: was changed: it is not a record"]
 
 
 def test_removed_lines_are_found(folder):

@@ -14,10 +14,10 @@ from pathlib import Path
 import budget_dying
 import pytest
 from budgets import Time, account, in_file, locked, tokens, total
+from pluggent_budget.accounts import Shortage, Standing
 from pluggent_budget.amounts import Amount
 from pluggent_budget.ledger_file import FileRules, LedgerFile, LedgerMovedError
 from pluggent_budget.settings import Limit
-from pluggent_budget.standing import Shortage, Standing
 from pluggent_hookspecs import ConfigError
 
 WAIT_S = 30
@@ -354,7 +354,7 @@ def test_a_place_where_everybody_writes_is_no_place_for_a_ledger(path: Path) -> 
     with opened(path):
         pass
     path.chmod(0o666)
-    with pytest.raises(ConfigError, match="everybody may write to it: chmod o-w"):
+    with pytest.raises(ConfigError, match="all users may write to it: chmod o-w"):
         LedgerFile(path, lambda: 0.0)
 
     path.chmod(0o600)

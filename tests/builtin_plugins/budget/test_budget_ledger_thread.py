@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from budgets import Lent, Time, locked, model_call, refusal, reserve, settings, settle, tool_call, total
-from pluggent_budget.desk import LedgerError
+from pluggent_budget.ledger_thread import LedgerError
 from pluggent_budget.plugin import Budget
 from pluggent_budget.settings import Limit
 from pluggent_hookspecs import ConfigError, Deny, Scope, Usage
@@ -157,14 +157,14 @@ async def test_a_ledger_outside_the_life_of_its_host_allows_nothing(path: Path) 
         pass
     after = await refusal(budget, model_call(1))
 
-    assert "the plugin is asked outside the life of its host" in before
+    assert "the plugin is used outside the lifetime of its host" in before
     assert before == after
 
 
 async def test_a_ledger_that_cannot_be_opened_says_so_and_leaves_no_thread() -> None:
     budget = Budget(settings(PER_DAY, path="/dev/null"))
 
-    with pytest.raises(ConfigError, match="is no ordinary file"):
+    with pytest.raises(ConfigError, match="is not a regular file"):
         async with budget.open(Lent()):
             pass
 

@@ -12,12 +12,11 @@ import pytest
 from budgets import account, tokens
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
-from pluggent_budget.accounts import Account
+from pluggent_budget.accounts import Account, Shortage, Standing
 from pluggent_budget.amounts import Amount
 from pluggent_budget.ledger_file import FileRules, LedgerFile
-from pluggent_budget.memory import MemoryLedger, Reservation
+from pluggent_budget.memory_ledger import MemoryLedger, Reservation
 from pluggent_budget.settings import Limit
-from pluggent_budget.standing import Shortage, Standing
 
 LIMIT = Limit(per=("principal",), tokens=1000, model_calls=5)
 ACCOUNTS = [account(LIMIT, name) for name in ("ann", "bob", "eve")]

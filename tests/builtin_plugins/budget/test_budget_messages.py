@@ -10,7 +10,7 @@ from pluggent_budget.prices import Price
 from pluggent_budget.settings import BudgetSettings, Limit
 from pluggent_hookspecs import Message, ModelCalled, ModelResponse, Usage, tool
 from pluggent_host import Host, HostSettings, Limits, Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 
 PRICES = [Price(match=("scripted/*",), input=1.0, output=10.0)]
 TOKENS = Limit(per=("session",), tokens=10_000_000)

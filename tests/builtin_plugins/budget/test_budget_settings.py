@@ -8,7 +8,7 @@ from pluggent_budget.plugin import Budget
 from pluggent_budget.prices import Price
 from pluggent_budget.settings import BudgetSettings, Limit
 from pluggent_hookspecs import ConfigError
-from pluggent_host.plugin_settings import settings_for
+from pluggent_host.plugins.options import settings_for
 
 
 def read(section: dict[str, Any]) -> BudgetSettings:
@@ -46,7 +46,7 @@ def test_without_settings_nothing_is_limited() -> None:
 def test_a_misspelt_dimension_is_told_the_nearest() -> None:
     told = problems({"limits": [{"per": ["principle"], "tokens": 1}, {"where": {"modle": "x"}, "tokens": 1}]})
 
-    assert "limits[0]: per: 'principle' is no dimension; did you mean 'principal'?" in told
+    assert "limits[0]: per: 'principle' is not a dimension; did you mean 'principal'?" in told
     assert "limits[1]: where: 'modle' is nothing to narrow by; did you mean 'model'?" in told
 
 

@@ -28,9 +28,9 @@ from openai_server import (
     plugin_at,
     stream_answer,
 )
+from pluggent_budget.messages import NOTE
 from pluggent_budget.plugin import Budget
 from pluggent_budget.settings import Limit
-from pluggent_budget.wording import NOTE
 from pluggent_hookspecs import (
     Message,
     ModelParameters,
@@ -46,7 +46,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Host, Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 
 PER_DAY = Limit(per=("principal", "day"), tokens=100_000)
 WAIT_S = 30

@@ -7,7 +7,7 @@ import pytest
 from approving_support import ASKING, PAUSED, QUESTION, approve, mailing, pause, requests, requests_of, sent
 from cli_support import STEERING, Cli
 from fake_distributions import install
-from pluggent_host.transcript_file import FileTranscript
+from pluggent_cli.sessions.transcript_file import FileTranscript
 from saved import save, turn
 
 
@@ -123,7 +123,7 @@ def test_a_request_that_goes_while_the_person_thinks_is_not_approved(cli):
         (["deny", "s", "--all", "--for-session"], 2, "takes no --for-session"),
         (["list", "s"], 2, "takes no name, got 's'"),
         (["aprove", "s"], 2, "did you mean"),
-        (["expire", "--older-than", "soon"], 2, "'soon' is no length of time such as 30m, 12h or 7d"),
+        (["expire", "--older-than", "soon"], 2, "'soon' is not a length of time such as 30m, 12h or 7d"),
     ],
 )
 def test_what_is_wrong_is_said(cli, words, code, said):
@@ -180,11 +180,19 @@ def test_a_session_is_listed_until_it_is_resumed(cli):
     assert cli("approvals").out == "nothing waits for an approval\n"
 
 
-def test_listing_loads_no_plugin_and_no_converter(cli):
+def test_listing_loads_no_plugin_and_no_host(cli):
     pause(cli)
     imported = cli.imported("approvals")
 
-    assert not {"acme_mail", "pluggent_host.host", "cattrs", "asyncio.runners"} & imported
+    assert not {"acme_mail", "pluggent_host.host", "asyncio.runners"} & imported
+
+
+def test_listing_where_nothing_waits_loads_no_converter(cli):
+    pause(cli)
+    cli("run", "--session", "s", "hello")
+    imported = cli.imported("approvals")
+
+    assert not {"acme_mail", "pluggent_host.host", "pluggent_host.transcript.entries", "cattrs", "msgspec"} & imported
 
 
 def test_saying_something_withdraws_what_waits_and_says_so(cli):

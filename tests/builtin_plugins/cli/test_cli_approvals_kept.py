@@ -45,7 +45,7 @@ def test_a_key_approves_where_nobody_is_at_a_terminal(cli, digest):
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("file:{other}", "--key: is the key of nobody in [approvers] of the settings"),
+        ("file:{other}", "--key: is not the key of any approver in [approvers] of the settings"),
         ("env:NOT_THERE", "env:NOT_THERE: the environment variable NOT_THERE is not set"),
         ("secret-itself", "--key: give it as env:NAME or file:PATH, never as itself"),
         ("file:{short}", "--key: is too short for a key; make one: pluggent approvals new-key NAME FILE"),
@@ -75,7 +75,7 @@ def test_a_key_that_others_can_read_or_write_approves_nothing(cli, digest, mode)
 
     assert done.code == 2
     assert f"{path}: is open to others (mode {mode:04o})" in done.err
-    assert f"make a new key, or if nobody else can have read it: chmod 600 {path}" in done.err
+    assert f"make a new key, or if no other user can have read it: chmod 600 {path}" in done.err
     assert requests(cli) == {"s offline-1-0": digest}
     path.chmod(0o600)
     assert cli("approvals", "approve", "s", digest, "--key", f"file:{path}").code == 0
@@ -110,7 +110,7 @@ def test_a_key_in_settings_that_nobody_has_accepted_is_nobodys(cli, digest):
     done = cli("approvals", "approve", "s", digest, "--key", f"file:{path}")
 
     assert done.code == 2
-    assert "is the key of nobody" in done.err
+    assert "is not the key of any approver" in done.err
 
 
 def test_with_a_key_too_nothing_is_approved_from_inside_of_a_host(cli, digest):

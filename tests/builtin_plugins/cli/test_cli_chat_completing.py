@@ -1,5 +1,5 @@
 import pytest
-from pluggent_host.cli.chat_completing import MOST, Candidate, Completion, paths
+from pluggent_cli.chat.completer import MOST, Candidate, Completion, paths
 
 COMPLETION = Completion(
     {"/help": "this list", "/history": "what was said", "/model": "another one"},

@@ -1,74 +1,89 @@
 import os
 import stat
+from pathlib import Path
 
 import pytest
-from pluggent_host.cli.chat_history import FILE_NAME, KEPT, History
+from pluggent_cli.chat.history import FILE_NAME, MOST_BYTES, PrivateHistory
+
+
+def kept(folder: Path) -> list[str]:
+    """Return what the next chat reads, oldest first."""
+    return list(PrivateHistory(folder, saves=True).load_history_strings())[::-1]
 
 
 def test_entries_are_there_again_in_their_order(tmp_path):
-    history = History(tmp_path / "state")
-    for entry in ("one", "two\nlines", "ünïcode \x1b 漢字 \ud800"):
-        assert history.add(entry)
+    history = PrivateHistory(tmp_path / "state", saves=True)
+    for entry in ("one", "two\nlines", "ünïcode \x1b 漢字", "+ # lone surrogate \ud800"):
+        history.append_string(entry)
 
-    assert History(tmp_path / "state").entries == ["one", "two\nlines", "ünïcode \x1b 漢字 \ud800"]
+    assert kept(tmp_path / "state") == ["one", "two\nlines", "ünïcode \x1b 漢字", "+ # lone surrogate ?"]
     file = tmp_path / "state" / FILE_NAME
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("entry", [" secret", "\tsecret", "", "  ", "x" * 100_001, "said twice"])
-def test_what_is_private_or_idle_is_kept_nowhere(tmp_path, entry):
-    history = History(tmp_path)
-    history.add("said twice")
+@pytest.mark.parametrize("entry", [" secret", "\tsecret", "", "  ", "x" * 100_001])
+def test_what_is_private_is_kept_nowhere(tmp_path, entry):
+    history = PrivateHistory(tmp_path, saves=True)
+    history.append_string("said")
 
-    assert not history.add(entry)
-    assert history.entries == History(tmp_path).entries == ["said twice"]
+    history.append_string(entry)
+
+    assert history.get_strings() == kept(tmp_path) == ["said"]
 
 
 def test_a_private_chat_reads_and_does_not_write(tmp_path):
-    History(tmp_path).add("before")
-    history = History(None, reads=tmp_path)
-    assert history.add("private")
+    PrivateHistory(tmp_path, saves=True).append_string("before")
+    history = PrivateHistory(tmp_path, saves=False)
 
-    assert history.entries == ["before", "private"]
-    assert History(tmp_path).entries == ["before"]
+    history.append_string("private")
+
+    assert history.get_strings() == ["private"]
+    assert kept(tmp_path) == ["before"]
 
 
 def test_a_file_that_others_may_read_is_closed_to_them(tmp_path):
     file = tmp_path / FILE_NAME
-    file.write_text('"before"\n')
+    file.write_text("\n# before\n+before\n")
     file.chmod(0o644)
-    History(tmp_path).add("now")
 
+    PrivateHistory(tmp_path, saves=True).append_string("now")
+
+    assert kept(tmp_path) == ["before", "now"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_damaged_lines_are_left_out(tmp_path):
-    (tmp_path / FILE_NAME).write_bytes(b'"one"\n{"a": 1}\n\xff\nnonsense\n""\n"two"\n"torn')
+    (tmp_path / FILE_NAME).write_bytes(b"\n# \xff\n+one\n\xff\nnonsense\n\n# x\n+two\n+torn")
 
-    assert History(tmp_path).entries == ["one", "two"]
+    assert kept(tmp_path)[0] == "one"
+    assert len(kept(tmp_path)) == 2
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
-def test_what_is_no_file_is_neither_read_nor_written(tmp_path, kind):
+def test_what_is_not_a_file_is_neither_read_nor_written(tmp_path, kind):
     state, target = tmp_path / "state", tmp_path / "target"
     state.mkdir()
-    target.write_text("")
+    target.write_text("\n# x\n+secret\n")
     file = state / FILE_NAME
     {"folder": file.mkdir, "link": lambda: file.symlink_to(target), "pipe": lambda: os.mkfifo(file)}[kind]()
 
-    history = History(state)
-    history.add("entry")
+    history = PrivateHistory(state, saves=True)
+    read = history.load_history_strings()
+    history.append_string("entry")
 
-    assert history.entries == ["entry"]
-    assert target.read_text() == ""
+    assert read == []
+    assert history.get_strings() == ["entry"]
+    assert target.read_text() == "\n# x\n+secret\n"
 
 
-def test_the_file_is_shortened_when_it_has_grown_long(tmp_path):
-    (tmp_path / FILE_NAME).write_text("".join(f'"entry {number}"\n' for number in range(2 * KEPT + 1)))
+def test_the_file_is_cut_to_its_newer_half_when_it_has_grown_long(tmp_path):
+    history = PrivateHistory(tmp_path, saves=True)
+    entries = [f"{number} {'x' * 90_000}" for number in range(14)]
+    for entry in entries:
+        history.append_string(entry)
 
-    history = History(tmp_path)
-
-    assert history.entries[0] == f"entry {KEPT + 1}"
-    assert len((tmp_path / FILE_NAME).read_text().splitlines()) == KEPT
+    assert (tmp_path / FILE_NAME).stat().st_size < MOST_BYTES
+    assert 4 < len(kept(tmp_path)) < len(entries)
+    assert kept(tmp_path) == entries[-len(kept(tmp_path)) :]
     assert [file.name for file in tmp_path.iterdir()] == [FILE_NAME]

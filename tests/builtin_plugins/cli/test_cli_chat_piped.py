@@ -148,8 +148,8 @@ def test_with_json_every_line_is_a_message_and_every_answer_a_line(cli):
     [
         (["--no-tools", "--tool", "wait"], "--no-tools: contradicts --tool"),
         (["--image", "a.png", "--image", "b.png"], "a.png: cannot be read"),
-        (["--max-cost", "much"], "'much' is no number of US dollars"),
-        (["--max-cost", "-1"], "is no number of US dollars"),
+        (["--max-cost", "much"], "'much' is not a number of US dollars"),
+        (["--max-cost", "-1"], "is not a number of US dollars"),
         (["--max-tokens", "0"], "limits.tokens: expected"),
         (["words"], "unrecognized arguments: words"),
         (["-m", "nobody/x"], "no installed plugin offers it"),
@@ -196,9 +196,10 @@ def test_a_reader_that_goes_away_ends_the_chat_quietly(cli):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_signal_ends_the_chat_with_its_own_exit_code(cli, number, code, busy):
-    os.mkfifo(cli.work / "lines")
-    process = cli.start("chat", "-m", "speaker/x", "--session", "s", script='exec "$@" < lines')
-    with (cli.work / "lines").open("w") as lines:  # opened by both: it reads
+    reader, writer = os.pipe()
+    process = cli.start("chat", "-m", "speaker/x", "--session", "s", stdin=reader)
+    os.close(reader)
+    with open(writer, "w") as lines:  # noqa: PTH123 (no path)
         lines.write("call wait\n" if busy else "hello\n")
         lines.flush()
         assert process.stdout is not None

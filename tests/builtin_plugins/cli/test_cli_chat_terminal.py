@@ -30,8 +30,9 @@ def words(cli: Cli) -> Path:
 
 
 def history(cli: Cli) -> list[str]:
-    file = cli.state / "chat-history.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    file = cli.state / "chat-history"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [line[1:] for line in lines if line.startswith("+")]
 
 
 # ---- talking ----------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def test_a_turn_that_waits_for_an_approval_is_gone_on_with(cli):
     assert paused.code == 6
     assert "paused: 1 call waiting for an approval" in paused.err
     with cli.at_terminal("chat", "--session", "s") as terminal:
-        terminal.then("A turn waits for an approval. /resume goes on with it, a message withdraws it.")
+        terminal.then("A turn waits for an approval. /resume continues it, a message withdraws it.")
         terminal.type("/resume\r")
         terminal.then(QUESTION)
         terminal.type("y\r")
@@ -270,7 +271,7 @@ def test_what_was_typed_comes_back_in_the_next_chat_but_for_what_is_private(cli)
         terminal.type(CTRL_D)
         terminal.end()
     assert history(cli) == ["remembered"]
-    assert stat.S_IMODE((cli.state / "chat-history.jsonl").stat().st_mode) == 0o600
+    assert stat.S_IMODE((cli.state / "chat-history").stat().st_mode) == 0o600
 
     with chat(cli) as terminal:
         terminal.type("\x1b[A\r")

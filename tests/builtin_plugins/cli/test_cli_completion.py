@@ -1,23 +1,19 @@
 """Completion in real shells: what is offered, what it costs, and that no name can do harm."""
 
-import argparse
 import json
 import shutil
 import subprocess
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from cli_support import COMMAND, PATIENCE_S, Cli
 from fake_distributions import install
+from pluggent_cli.completion import words as completing
+from pluggent_cli.completion.make_table import PLACE, made_table
+from pluggent_cli.table import COMMANDS, SHELLS
 from pluggent_hookspecs.hooks import HOOKS as ALL_HOOKS
-from pluggent_host.cli import completing
-from pluggent_host.cli.completion_table import HOOKS, OPTIONS
-from pluggent_host.cli.parsing import Parser, root_parser
-from pluggent_host.cli.table import COMMANDS, SHELLS
 from saved import save
 
-TABLE = "host/pluggent_host/cli/completion_table.py"
 BASH = """
 eval "$("$@" completion bash)"
 shift $#
@@ -172,35 +168,21 @@ def test_completing_imports_no_parser_no_plugin_and_no_third_party_package(cli, 
     third = {"attr", "attrs", "pluggy", "cattrs", "msgspec", "jsonschema_rs", "asyncio", "packaging", "argparse"}
     assert not tops & third
     assert not {one.module for one in COMMANDS} & modules
-    assert {top for top in tops if top.startswith("pluggent")} <= {"pluggent_host", "pluggent_hookspecs"}
-
-
-def actions(parser: Parser) -> list[argparse.Action]:
-    """Return the arguments of a parser."""
-    return parser._actions  # noqa: SLF001 (argparse lists them nowhere else)
+    ours = {"pluggent_cli", "pluggent_host", "pluggent_hookspecs", "pluggent_state_files"}
+    assert {top for top in tops if top.startswith("pluggent")} <= ours
 
 
 def test_the_table_of_options_is_that_of_the_parsers():
-    root = root_parser(())
-    common = {option for action in actions(root) for option in action.option_strings}
-    parsers = {"": root, **{one.name: import_module(one.module).parser() for one in COMMANDS}}
-    options = {
-        name: {
-            option: ("" if action.nargs == 0 else action.metavar, action.help)
-            for action in actions(parser)
-            for option in action.option_strings
-            if not name or not common & set(action.option_strings)
-        }
-        for name, parser in parsers.items()
-    }
+    text = PLACE.read_text(encoding="utf-8")
 
-    assert {name: dict(own) for name, own in OPTIONS.items()} == options, f"make it anew: python -m cogapp -r {TABLE}"
-    assert tuple(ALL_HOOKS) == HOOKS
+    assert text == made_table(), "make it anew: python -m pluggent_cli.completion.make_table"
+    assert set(json.loads(text)["options"]) == {"", *(one.name for one in COMMANDS)}
+    assert tuple(json.loads(text)["hooks"]) == tuple(ALL_HOOKS)
 
 
 def test_every_value_of_an_option_is_of_a_kind_that_is_known():
     free = {"TEXT", "N", "USD", "SECONDS", "AGE", "PROVIDER/MODEL", "NAME=PATTERN", "REFERENCE", ""}
-    kinds = {takes for own in OPTIONS.values() for takes, _ in own.values()}
+    kinds = {takes for own in completing.table()["options"].values() for takes, _ in own.values()}
 
     assert kinds - free - set(completing.OFFERS) - set(completing.PATHS) == set()
 
@@ -218,7 +200,7 @@ def test_a_shell_has_to_be_named(cli):
 def test_the_script_runs_this_installation_and_never_what_was_typed(cli):
     words = cli("completion", "bash").out.split("< <(")[1].split(" __complete")[0]
 
-    assert words.endswith("-P -m pluggent_host.cli")
+    assert words.endswith("-P -m pluggent_cli")
     assert "COMP_WORDS[0]" not in cli("completion", "bash").out
 
 

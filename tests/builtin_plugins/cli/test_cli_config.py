@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from cli_support import Cli
 from fake_distributions import POLICY, install
-from pluggent_host.cli import completing, config
+from pluggent_cli.commands import config
+from pluggent_cli.completion import words as completing
 
 SETTINGS_PLUGIN = """
 import attrs

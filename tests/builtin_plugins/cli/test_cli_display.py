@@ -55,7 +55,7 @@ def test_blocks_are_printed_when_they_are_complete_and_the_unfinished_one_is_sho
         done = terminal.end()
 
     assert done.code == 0
-    assert left(done.out) == "Title\n\nSome half of it text\n\n• one\n• two and more"
+    assert left(done.out) == "Title\n\nSome half of it text\n\n • one\n • two and more"
 
 
 @pytest.mark.parametrize("columns", [40, 100, 200])

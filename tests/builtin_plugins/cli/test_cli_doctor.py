@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cli_support import PATIENCE_S, Cli
 from fake_distributions import POLICY, install
-from pluggent_host.discovery import discover
+from pluggent_host.plugins.discovery import discover
 from saved import save
 
 OTHERS = [item.name for item in discover().distributions if item.name not in ("pluggent-guard", "pluggent-offline")]
@@ -117,7 +117,7 @@ def test_what_lies_in_the_working_directory_is_not_imported(cli):
     add(cli, "acme-tool", "import wave\n" + TOOLS.replace("import acme_helper\n", ""))
     for name in ("wave", "json", "asyncio"):
         (cli.work / f"{name}.py").write_text("open('taken.txt', 'w').close()\n")
-    program = "import sys; from pluggent_host.cli.main import main; sys.exit(main(['doctor', '--json']))"
+    program = "import sys; from pluggent_cli.main import main; sys.exit(main(['doctor', '--json']))"
 
     done = cli(script=f'exec "$1" -P -c "{program}"')  # as the installed command starts: without that folder
 

@@ -6,7 +6,7 @@ import termios
 from collections.abc import Iterator
 
 import pytest
-from pluggent_host.cli.live import Live, terminal_size
+from pluggent_cli.terminal.live import Live, terminal_size
 from screens import Screen
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from cli_support import Cli, nobody_reads
 from fake_distributions import install
-from pluggent_host.cli.table import COMMANDS
+from pluggent_cli.table import COMMANDS
 
 GREETER = """
 from pluggent_hookspecs import Command, hookimpl
@@ -84,7 +84,7 @@ def test_the_version_imports_next_to_nothing(cli):
     modules = cli.imported("--version")
 
     assert {name for name in modules if name.startswith("pluggent")} == {
-        "pluggent_host", "pluggent_host.cli", "pluggent_host.cli.main", "pluggent_host.version",
+        "pluggent_host", "pluggent_cli", "pluggent_cli.main", "pluggent_host.version",
     }  # fmt: skip
     assert not modules & {"argparse", "json", "asyncio", "attr", "pluggy"}
 
@@ -97,14 +97,15 @@ def test_listing_and_help_import_no_third_party_package_and_no_plugin(greeter, w
     tops = {name.partition(".")[0] for name in greeter.imported(*words)}
 
     assert not tops & {"attr", "attrs", "pluggy", "cattrs", "msgspec", "jsonschema_rs", "asyncio", "packaging"}
-    assert not {top for top in tops if top.startswith(("pluggent_", "acme"))} - {"pluggent_host", "pluggent_hookspecs"}
+    ours = {"pluggent_cli", "pluggent_host", "pluggent_hookspecs", "pluggent_state_files"}
+    assert not {top for top in tops if top.startswith(("pluggent_", "acme"))} - ours
 
 
 def test_a_command_imports_its_own_module_alone(cli):
     modules = cli.imported("plugins")
 
     own = {command.module for command in COMMANDS}
-    assert own & modules == {"pluggent_host.cli.plugins"}
+    assert own & modules == {"pluggent_cli.commands.plugins"}
 
 
 # ---- typing errors ----------------------------------------------------------------------
@@ -117,7 +118,7 @@ def test_a_command_imports_its_own_module_alone(cli):
         (["what is this"], 'to say it to a model: pluggent run "what is this"'),
         (["run", "--modle", "x"], "pluggent run: unrecognized arguments: --modle; did you mean '--model'?"),
         (["run", "--colour", "x"], "did you mean '--color'?"),
-        (["plugins", "--color", "alway"], "'alway' is none of auto, always, never; did you mean 'always'?"),
+        (["plugins", "--color", "alway"], "'alway' is not one of auto, always, never; did you mean 'always'?"),
         (["plugins", "shwo", "x"], "expected show, got 'shwo'; did you mean 'show'?"),
         (["plugins", "show"], "needs a NAME"),
         (
@@ -220,8 +221,7 @@ def test_a_reader_that_has_gone_is_not_complained_about(cli, words):
     with nobody_reads() as writer:
         done = cli(*words, stdout=writer)
 
-    assert done.err == ""
-    assert done.code in ({0, 141} if "--help" in words else {141})  # argparse itself overlooks it
+    assert (done.code, done.err) == (141, "")
 
 
 @pytest.mark.parametrize("words", [["--version"], ["plugins"], ["run", "weather city=Oslo"]])

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from pluggent_host.cli.markdown import Markdown
+from pluggent_cli.terminal.markdown import Markdown
 from rich.cells import cell_len
 
 STYLES = re.compile(r"\x1b\[([0-9;]*)m")
@@ -126,11 +126,11 @@ Some bold, slanted, code, gone words
 and a link (https://example.com/a),
 漢字かな and 👍.
 
-• one
-  • nested
-• two with a long line that has to be
-  broken somewhere, because it is too
-  long for most terminals
+ • one
+    • nested
+ • two with a long line that has to be
+   broken somewhere, because it is too
+   long for most terminals
 
 ```python
 def f(x):  # says something
@@ -143,7 +143,7 @@ Name    Number         What it is
                    and a longer text
 ok 👍       22             b
 
-│ quoted
+▌ quoted
 """
     )
 
@@ -200,24 +200,6 @@ def test_what_is_printed_early_is_what_is_printed_in_the_end(source, sizes, colu
     early = STYLES.sub("", painted(source, columns, tuple(sizes)))
 
     assert early.split() == seen(source, columns).split()
-
-
-def test_lines_of_a_long_paragraph_are_printed_before_it_ends():
-    answer = Markdown()
-    answer.resize(41)
-
-    printed = answer.add("word " * 30)
-
-    assert printed == ("word " * 8).rstrip().join(["", "\n"]) * 3
-    assert [line for line, _ in answer.unfinished(10)] == ["word word word word word word"]
-
-
-def test_a_line_that_may_become_something_else_is_not_printed_yet():
-    answer = Markdown()
-    answer.resize(41)
-
-    assert answer.add("a *mark " + "word " * 30) == ""
-    assert answer.add("that closes* ").startswith("a \x1b[3mmark word")
 
 
 def test_no_more_is_shown_of_what_is_unfinished_than_there_is_room_for():

@@ -125,7 +125,7 @@ def test_resume_works_in_the_folder_of_the_turn(cli, tmp_path):
 
     code, _, err = cli("resume", "s")
     assert (code, err) == (
-        2, f"error: --workspace: the turn worked in {tmp_path}/work, which is no folder; name another one\n",
+        2, f"error: --workspace: the turn worked in {tmp_path}/work, which is not a folder; name another one\n",
     )  # fmt: skip
     assert cli("resume", "s", "--workspace", str(elsewhere)).code == PAUSED
 
@@ -140,7 +140,7 @@ def test_what_nobody_answers_expires(cli):
 
     assert (code, out.startswith("denied s  offline-1-0  send_mail  (since ")) == (0, True)
     assert digest not in requests(cli).values()
-    assert "it expired: nobody had answered in time" in cli("resume", "s").out
+    assert "it expired: it was not answered in time" in cli("resume", "s").out
 
 
 def test_settings_that_say_deny_and_sessions_that_are_not_saved_deny(cli):

@@ -127,7 +127,7 @@ def test_what_could_not_be_read_is_told_beside_the_list(cli):
 
     assert code == 0
     assert "acme-tool" not in out
-    assert "is no valid metadata" in err
+    assert "is not valid metadata" in err
 
 
 def test_the_text_of_metadata_cannot_steer_the_terminal(cli):

@@ -4,8 +4,8 @@ import pytest
 from chatting import GREETING, prompted
 from cli_support import Cli
 from fake_distributions import install
-from pluggent_host.cli.questioning import DECLINE, HELP, SEND, read_value
-from pluggent_host.forms import Field, Kind, Option
+from pluggent_cli.approvals.question_prompt import DECLINE, HELP, SEND, read_value
+from pluggent_host.operations.forms import Field, Kind, Option
 
 TOOL = """
 from pluggent_hookspecs import ToolContext, hookimpl, tool
@@ -73,13 +73,13 @@ def test_what_does_not_fit_is_asked_for_again(cli):
         terminal.type("Oslo\n")
         terminal.then("days [3]: ")
         terminal.type("many\n")
-        assert "that is no whole number" in terminal.then("days [3]: ")
+        assert "that is not a whole number" in terminal.then("days [3]: ")
         terminal.type("12\n")
         terminal.then("days [3]: ")
         terminal.type("2\n")
         terminal.then("unit: ")
         terminal.type("kelvin\n")
-        assert "'kelvin' is none of them; type its number from 1 to 2" in terminal.then("unit: ")
+        assert "'kelvin' is not one of them; type its number from 1 to 2" in terminal.then("unit: ")
         terminal.type("f\n")
         terminal.then("it out): ")
         terminal.type("by train\n")
@@ -188,5 +188,5 @@ def test_what_is_typed_means_a_value(field, typed, value):
     ids=lambda field: field.kind.name,
 )
 def test_what_means_none_is_refused(field):
-    with pytest.raises(ValueError, match=r"is no|yes or no|is none of them"):
+    with pytest.raises(ValueError, match=r"is not|yes or no"):
         read_value(field, "perhaps")

@@ -97,7 +97,7 @@ def test_what_is_remembered_cannot_be_damaged_away(cli, spoil, why, inside):
         assert done.code == 2, done
         if inside is None or command[0] != "trust":
             assert f"{path}: is damaged ({'the record of' if spoil is edited else why}" in done.err
-            assert f"{why}), so nobody knows which plugins with hooks ran here" in done.err
+            assert f"{why}), so it is unknown which plugins with hooks ran here" in done.err
             assert f"put the file aside yourself: mv {path} {path}.damaged" in done.err
     assert path.read_text() == spoiled
     assert cli("plugins").code == 0
@@ -158,14 +158,14 @@ def test_nothing_that_a_host_runs_can_agree_that_a_policy_is_gone(cli):
 DIES = """
 import os, sys
 from pathlib import Path
-from pluggent_host.remembered import Remembered
+from pluggent_cli.config.known_hook_plugins import Remembered
 os.fsync = lambda descriptor: os.kill(os.getpid(), 9)  # the power goes in the middle of it
 Remembered(Path(sys.argv[1]), sys.prefix).add(["acme-more"])
 """
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from pluggent_host.remembered import Remembered
+from pluggent_cli.config.known_hook_plugins import Remembered
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))
 Remembered(Path(sys.argv[1]), sys.prefix).add(["acme-more"])

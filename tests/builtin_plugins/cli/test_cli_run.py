@@ -138,11 +138,11 @@ def test_a_prompt_comes_from_the_arguments_or_standard_input_or_both(cli, words,
         (["  "], b"", "error: PROMPT: is empty"),
         ([], b"caf\xe9", "error: standard input: is not UTF-8 text (byte 3)"),
         (["--no-tools", "--tool", "weather", "x"], b"", "--no-tools: contradicts --tool"),
-        (["--max-tool-rounds", "many", "x"], b"", "'many' is no whole number"),
-        (["--timeout", "0", "x"], b"", "'0' is no number of seconds above 0"),
+        (["--max-tool-rounds", "many", "x"], b"", "'many' is not a whole number"),
+        (["--timeout", "0", "x"], b"", "'0' is not a number of seconds above 0"),
         (["--session", "a/b", "x"], b"", "error: --session: session id 'a/b': use letters"),
         (["--workspace", "nowhere", "x"], b"", "error: --workspace: 'nowhere' is not there"),
-        (["--model", "gpt", "x"], b"", "'gpt' is no model: write provider/model"),
+        (["--model", "gpt", "x"], b"", "'gpt' is not a model: write provider/model"),
         (["--model", "opnai/x", "x"], b"", "provider 'opnai': no installed plugin offers it; did you mean 'openai'?"),
         (["--tool", "wether", "x"], b"", "there is no tool 'wether'; did you mean 'weather'?"),
     ],
@@ -346,6 +346,11 @@ def test_a_state_folder_that_cannot_be_written_is_named_with_the_way_around_it(c
 def test_plugins_of_the_working_directory_are_not_run(cli):
     install(cli.work, "acme-evil", {"hooks/evil": "acme_evil:Plugin"}, modules={"acme_evil": "raise SystemExit(9)"})
 
-    done = cli("run", "weather city=Oslo", PYTHONPATH=f"{cli.site}:{cli.work}")
+    path = f"{cli.site}:{cli.work}"
 
-    assert (done.code, done.out) == (0, f"weather: {weather('Oslo')}\n")
+    refused = cli("run", "weather city=Oslo", PYTHONPATH=path)
+    left_out = cli("run", "--without", "acme-evil", "weather city=Oslo", PYTHONPATH=path)
+
+    assert refused.code == 2, "policy 38: it is not skipped in silence"
+    assert "plugin 'acme-evil' 1.0 has hooks and is skipped" in refused.err
+    assert (left_out.code, left_out.out) == (0, f"weather: {weather('Oslo')}\n")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from cli_support import EVIL, STEERING, Cli, nobody_reads
-from pluggent_host.cli import completing, sessions
-from pluggent_host.transcript_file import FileTranscript
+from pluggent_cli.commands import sessions
+from pluggent_cli.completion import words as completing
+from pluggent_cli.sessions.transcript_file import FileTranscript
 from saved import save, tool_turn, turn
 
 
@@ -202,7 +203,7 @@ def test_a_session_in_use_can_be_read(cli, folder):
         (["list", "trip"], "takes no name, got 'trip'"),
         (["search"], "needs a TEXT"),
         (["delete"], "needs an ID"),
-        (["export", "trip", "--format", "xml"], "'xml' is none of json, markdown"),
+        (["export", "trip", "--format", "xml"], "'xml' is not one of json, markdown"),
     ],
 )
 def test_wrong_usage_is_said(cli, folder, words, says):
@@ -348,7 +349,8 @@ def test_where_nobody_can_be_asked_nothing_is_deleted(cli, folder):
 
     code, _, err = cli("sessions", "delete", "trip", stdin="y\n")
 
-    assert (code, err) == (2, "error: pluggent sessions delete: nobody can be asked here; if you are sure: --yes\n")
+    problem = "there is no terminal to ask at; if you are sure: --yes"
+    assert (code, err) == (2, f"error: pluggent sessions delete: {problem}\n")
     assert list(listed(cli)) == ["trip"]
 
 

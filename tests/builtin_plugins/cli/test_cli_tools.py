@@ -210,4 +210,4 @@ class Plugin:
 
 
 def test_a_hook_that_nobody_implements_is_said_to_be_so(cli):
-    assert cli("hooks", "decide_output").out.startswith("nobody implements decide_output\n")
+    assert cli("hooks", "decide_output").out.startswith("no plugin implements decide_output\n")

@@ -1,8 +1,8 @@
 import pytest
+from pluggent_cli.terminal.progress import Waiting
 from pluggent_hookspecs import Message, ToolOutput, Usage
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import ModelCalled, TextShown, ToolFinished, ToolStarted, TurnStarted
-from pluggent_host.cli.waiting import Waiting
 
 
 class Clock:

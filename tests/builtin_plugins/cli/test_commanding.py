@@ -3,8 +3,13 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import attrs
 import pytest
+from pluggent_cli.command_host import MOST_IDLE, LentHost
+from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
 from pluggent_hookspecs import (
+    Approval,
+    Ask,
     Command,
     ConfigError,
     Deny,
@@ -17,8 +22,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import SyncHost
-from pluggent_host.commanding import MOST_IDLE, LentHost
-from pluggent_host.testing.fakes import ScriptedModel
+from pluggent_testing.fakes import ScriptedModel
 from talking import WAIT_S, hosting
 from tool_sources import Brings, Changing
 
@@ -96,7 +100,7 @@ async def test_a_tool_is_called_by_its_name_or_its_id_and_policies_see_on_whose_
         output = (await operations.call_tool(name, {"a": 2}, origin="mcp", principal="alice")).output
 
         assert output.for_model == "3"
-    assert seen.calls == [("add", "mcp", "alice")]
+    assert seen.calls == [("add", "mcp", "claimed:alice")]
 
 
 @pytest.mark.parametrize("name", ["ad", "app:brings:tool/ad"])
@@ -146,7 +150,52 @@ async def test_a_live_approver_is_asked_on_behalf_of_whoever_calls():
 
     assert (agreed.output.for_model, refused.output.is_error) == ("rebooted", True)
     assert "[effects]" not in refused.output.for_model
-    assert asked == [("app:brings:tool/reboot", "cli", ""), ("app:brings:tool/reboot", "mcp", "bob")]
+    assert asked == [("app:brings:tool/reboot", "cli", ""), ("app:brings:tool/reboot", "mcp", "claimed:bob")]
+
+
+@pytest.mark.parametrize(("origin", "name"), [("mcp", "claimed:curl"), ("mcp", "curl"), ("mcp", ""), ("cli", "curl")])
+async def test_a_name_that_a_client_claims_is_given_no_approval_beyond_the_call(tmp_path, origin, name):
+    """Policy 36."""
+    asked = []
+
+    def approve(event):
+        asked.append((event.reach, event.scope.claimed))
+        return Approval(agreed=True, reach="always")
+
+    async with lent(reboot, approver=approve, state_dir=tmp_path) as operations:
+        for _ in range(2):
+            await operations.call_tool("reboot", {}, origin=origin, principal=name)
+
+    assert asked == [("once", True)] * 2
+    assert Approvals(tmp_path / "sessions").all() == ()
+
+
+@pytest.mark.parametrize(("origin", "name"), [("mcp", "ann"), ("mcp", "claimed:ann"), ("mcp", ""), ("cli", "ann")])
+async def test_a_name_that_a_client_claims_uses_no_approval_that_stands(tmp_path, origin, name):
+    """Policy 36: not even one that an earlier version gave to the same name."""
+    standing = Approvals(tmp_path / "sessions")
+    asked = []
+
+    class Asks:
+        @hookimpl
+        def decide_tool_call(self, event):
+            return Ask("sure?")
+
+    def approve(event):
+        asked.append(event.scope)
+        return False if event.scope.claimed else Approval(agreed=True, reach="always")
+
+    more = {"policies": [Asks()], "approver": approve, "state_dir": tmp_path}
+    async with lent(add, **more) as operations:
+        for _ in range(2):
+            await operations.call_tool("add", {"a": 1}, origin="cli")
+        (kept,) = standing.all()
+        for principal in ("ann", "claimed:ann"):
+            standing.keep(attrs.evolve(kept, principal=principal))
+        refused = await operations.call_tool("add", {"a": 1}, origin=origin, principal=name)
+
+    assert refused.output.is_error
+    assert [scope.claimed for scope in asked] == [False, True]
 
 
 async def test_progress_is_told_while_the_call_runs():
@@ -186,7 +235,7 @@ async def test_few_sessions_are_kept_and_the_one_unused_for_longest_is_closed():
         await operations.call_tool("add", {"a": 1}, origin="mcp", principal="one more")
         assert len(opened.closed) == 1
         (closed,) = opened.closed
-        assert (operations.origin_of(closed), opened.principals[closed]) == ("", "client 1")
+        assert (operations.origin_of(closed), opened.principals[closed]) == ("", "claimed:client 1")
 
         again = await operations.call_tool("add", {"a": 1}, origin="mcp", principal="client 1")
 

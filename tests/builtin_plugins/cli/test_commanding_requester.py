@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from pluggent_cli.command_host import Borrower, LentHost
 from pluggent_hookspecs import (
     Accepted,
     Approval,
@@ -18,7 +19,6 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_host.commanding import Borrower, LentHost
 from talking import WAIT_S, hosting
 from tool_sources import Brings, Changing
 

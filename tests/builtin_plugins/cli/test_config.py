@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
+from pluggent_cli.config.provenance import Origin
+from pluggent_cli.config.sources import Loaded, load_settings, state_dir, user_config
 from pluggent_hookspecs import ConfigError
-from pluggent_host.config import Loaded, load_settings, state_dir, user_config
-from pluggent_host.origins import Origin
 from pluggent_host.settings import HostSettings, Limits
 
 
@@ -391,7 +391,7 @@ def test_reading_settings_imports_no_third_party_package():
     program = """
 import sys
 from pathlib import Path
-from pluggent_host.config import load_settings
+from pluggent_cli.config.sources import load_settings
 load_settings(environ={"HOME": "/nonexistent"}, cwd=Path("/nonexistent"))
 print(sorted({"attrs", "attr", "pluggy", "msgspec", "cattrs", "difflib", "asyncio"} & set(sys.modules)))
 """

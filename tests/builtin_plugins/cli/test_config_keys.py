@@ -1,5 +1,5 @@
 import pytest
-from pluggent_host.config_keys import KEYS, sifted
+from pluggent_cli.config.keys import KEYS, sifted
 from pluggent_host.settings import HostSettings
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_host.config import Loaded, read_settings, sources, system_config
-from pluggent_host.config_keys import KEYS
+from pluggent_cli.config.keys import KEYS
+from pluggent_cli.config.sources import Loaded, read_settings, sources, system_config
 from pluggent_host.settings import Grants, HostSettings, Limits
 
 DIGEST = f"sha256:{'a' * 64}"
@@ -50,7 +50,7 @@ order = ["x"]
 stops_batch = ["deploy"]
 [selection]
 mode = "allow"
-allow = ["pluggent-openai", "pluggent-audit"]
+allow = ["pluggent-openai", "pluggent-audit", "pluggent-permissions"]
 [grants]
 may_allow = ["a", "b"]
 optional = []
@@ -79,7 +79,7 @@ default = "deny"
         ("on_ask", "console", "pause"),
         ("order", ["y"], ("x",)),
         ("selection.mode", "all", "allow"),
-        ("selection.allow", ["evil", "pluggent-audit"], ("pluggent-audit",)),
+        ("selection.allow", ["evil", "pluggent-audit"], ("pluggent-audit", "pluggent-permissions")),
         ("grants.may_allow", ["c", "b"], ("b",)),
         ("grants.optional", ["pluggent-audit"], ()),
         ("limits.tool_rounds", 9, 5),
@@ -109,13 +109,13 @@ def test_nothing_after_it_loosens_what_it_sets(folder: Path, key: str, looser: A
     [
         ("on_ask", "deny", "deny"),
         ("selection.mode", "safe", "safe"),
-        ("selection.allow", ["pluggent-audit"], ("pluggent-audit",)),
+        ("selection.allow", ["pluggent-audit", "pluggent-permissions"], ("pluggent-audit", "pluggent-permissions")),
         ("selection.block", ["acme"], ("acme",)),
         ("grants.may_allow", [], ()),
         ("limits.tool_rounds", 2, 2),
         ("stops_batch", ["send"], ("deploy", "send")),
         ("effects", {"other": ["shell"]}, {"acme:tool/send": ("messaging",), "other": ("shell",)}),
-        ("required", {"x": []}, {"pluggent-audit": ("write_record",), "x": ()}),
+        ("required", {"x": []}, {"pluggent-audit": ("write_record",), "pluggent-permissions": (), "x": ()}),
     ],
 )
 def test_everything_after_it_may_tighten_it(folder: Path, key: str, tighter: Any, left: Any):
@@ -130,7 +130,7 @@ def test_everything_after_it_may_tighten_it(folder: Path, key: str, tighter: Any
 def test_required_hooks_can_be_added_and_never_taken_out(folder: Path):
     loaded, _ = load(folder, LOCKED, flags={"required": {"pluggent-audit": ["observe"]}})
 
-    assert loaded.settings.required == {"pluggent-audit": ("write_record", "observe")}
+    assert loaded.settings.required["pluggent-audit"] == ("write_record", "observe")
 
 
 def test_files_variables_and_flags_are_all_held(folder: Path):
@@ -159,7 +159,7 @@ def test_settings_can_be_kept_for_the_system_alone(folder: Path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('lock = ["effect"]', "lock: 'effect' is no setting; did you mean 'effects'?"),
+        ('lock = ["effect"]', "lock: 'effect' is not a setting; did you mean 'effects'?"),
         ('lock = "effects"', "lock: expected a list of names, got 'effects'"),
         ("stritc = true", "stritc: is not a known setting; did you mean 'strict'?"),
     ],

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 from pluggent_hookspecs import tool
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits, SyncHost, ToolLimits, Why
-from pluggent_host.limiting import LimitChanges, check_limits, limited
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_host.settings import LIMIT_KINDS, TOOL_LIMIT_KINDS, LimitChanges, check_limits, limited
+from pluggent_testing.fakes import ScriptedModel, call
 from talking import hosting, talking
 
 STRICT = Limits(tool_rounds=1, tokens=1_000_000, per_tool={"work": ToolLimits(calls=1), "rest": ToolLimits(calls=0)})
@@ -124,4 +124,5 @@ def test_every_limit_that_is_given_counts_and_every_other_stays(changes: LimitCh
 
 
 def test_every_limit_there_is_can_be_given_by_itself() -> None:
-    assert set(LimitChanges.__annotations__) == set(Limits._fields)
+    assert set(LimitChanges.__annotations__) == {*LIMIT_KINDS, "per_tool"} == set(Limits._fields)
+    assert tuple(TOOL_LIMIT_KINDS) == ToolLimits._fields

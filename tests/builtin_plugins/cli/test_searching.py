@@ -2,9 +2,9 @@
 
 import pytest
 from hypothesis import given, strategies as st
+from pluggent_cli.sessions.search import AROUND, Found, Unreadable, search
 from pluggent_hookspecs import Message
-from pluggent_host.searching import AROUND, Found, Unreadable, search
-from pluggent_host.transcript import Given, Said, SessionBegan, Settled, TurnBegan
+from pluggent_host.transcript.entries import Given, Said, SessionBegan, Settled, TurnBegan
 from saved import CALL, save, tool_turn, turn
 
 

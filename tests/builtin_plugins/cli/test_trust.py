@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from pluggent_cli.config.sources import load_settings
+from pluggent_cli.config.trust import Accepted, TrustStore
 from pluggent_hookspecs import ConfigError
-from pluggent_host.config import load_settings
-from pluggent_host.trust import Accepted, TrustStore
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_two_writers_do_not_lose_each_others_records(store):
     program = """
 import sys
 from pathlib import Path
-from pluggent_host.trust import TrustStore
+from pluggent_cli.config.trust import TrustStore
 for number in range(20):
     TrustStore(Path(sys.argv[1])).acknowledge("shared", f"{sys.argv[2]}.{number}")
 """

@@ -130,7 +130,7 @@ def test_a_tool_is_called_with_words_or_json(mcp, words):
         (("echo", "text=x", "text=y"), 2, "'text' is given twice"),
         (("echo", "text"), 2, "'text' is no KEY=VALUE and no JSON object"),
         (("echo", "text:=x"), 2, "'x' is no JSON"),
-        (("echo", "{text"), 2, "the arguments are no JSON"),
+        (("echo", "{text"), 2, "the arguments are not JSON"),
         (("echo", "text:=5"), 2, "invalid arguments"),
         (("ecko", "text=x"), 2, "has no tool 'ecko'; did you mean 'echo'?"),
         (("zzz",), 2, "has no tool 'zzz'; it has:"),

@@ -158,7 +158,7 @@ def test_servers_of_another_hosts_file_are_taken_over(mcp, tmp_path):
         (("one", "ftp://a.test/"), "one: expected a URL that begins with http"),
         (("one", "https://a.test/", "--env", "A=1"), "--env goes with a command"),
         (("one", "--env", "hunter2", "--", "x"), "--env: expected KEY=VALUE"),
-        (("", "--", "x"), "is no name of a server"),
+        (("", "--", "x"), "is not a name of a server"),
         (("a_", "--no-start", "--prefix", "x", "--", "x"), "unrecognized arguments: --prefix"),
         (("--from", "nowhere.json"), "nowhere.json: cannot be read"),
         (("--from", "others.json", "ann"), "there is no server ann in mcpServers; there are: bob"),

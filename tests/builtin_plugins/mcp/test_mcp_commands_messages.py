@@ -126,7 +126,7 @@ def test_the_help_of_add_names_all_three_ways(mcp):
 
 @pytest.mark.parametrize("part", ["add", "tools"])
 def test_the_effect_that_is_ours_alone_is_explained(mcp, part):
-    assert "x:mcp-write is what changes something" in mcp(part, "--help").out
+    assert "x:mcp-write means: it writes inside the server" in mcp(part, "--help").out
 
 
 ADDED = '[plugins.pluggent-mcp.mcpServers.time]\ncommand = "x"\n'
@@ -154,6 +154,6 @@ def test_the_sdk_is_not_imported_to_try_no_servers(tmp_path):
 
 def imported(cli, *words):
     """Return the modules that are imported when the command has ended, in a process that may have servers."""
-    code = f"import sys\nfrom pluggent_host.cli.main import main\nmain({list(words)!r})\nprint(*sys.modules)"
+    code = f"import sys\nfrom pluggent_cli.main import main\nmain({list(words)!r})\nprint(*sys.modules)"
     script = f"{sys.executable} -c {json.dumps(code)}"
     return set(cli(script=f"PLUGGENT_BLOCK={BLOCKED} {script}").out.split())

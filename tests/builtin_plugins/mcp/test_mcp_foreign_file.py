@@ -5,7 +5,7 @@ import json
 import pytest
 from mcp_commands import BLOCKED, Mcp
 from mcp_using import told
-from pluggent_mcp.reading import aside_in, servers_in
+from pluggent_mcp.servers_file import ignored_keys, servers_in
 from pluggent_mcp.settings import Server
 
 DESKTOP = {
@@ -35,7 +35,7 @@ def test_all_of_a_desktop_clients_file_is_read():
 
 
 def test_what_is_left_aside_and_not_well_known_is_told():
-    assert aside_in(DESKTOP) == [
+    assert ignored_keys(DESKTOP) == [
         "mcpServers.files.envFile: left aside, for nothing here knows it",
         "mcpServers.files.icon: left aside, for nothing here knows it",
         "mcpServers.files.disabledTools: left aside, for nothing here knows it",

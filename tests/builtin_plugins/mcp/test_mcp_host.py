@@ -8,7 +8,7 @@ import pytest
 from mcp_sessions import talking
 from mcp_using import WAIT_S, told
 from pluggent_hookspecs import Accepted, PluginLoadError
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 
 READS = {"*": ["network_read"]}
 

@@ -11,7 +11,7 @@ from mcp_answering import JSON, OLD, answering, old_transport, poured
 from mcp_sdk import listening, made
 from mcp_using import WAIT_S, using
 from pluggent_hookspecs import ToolError, ToolErrorKind
-from pluggent_mcp.client.remote import certificates_for
+from pluggent_mcp.client.http_transport import certificates_for
 from pluggent_mcp.settings import Server
 from tls_places import Certificates
 

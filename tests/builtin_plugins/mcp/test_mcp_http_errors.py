@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 from mcp_using import WAIT_S
-from pluggent_mcp.client.failures import unreachable
-from pluggent_mcp.commands.trying import tried
+from pluggent_mcp.client.http_transport import describe_failure
+from pluggent_mcp.commands.server_check import check_server
 from pluggent_mcp.settings import Server
 from tls_places import openssl
 
@@ -37,7 +37,7 @@ async def problem(port, scheme="http", **settings):
     """Return why a server there, whose URL has secrets, could not be used."""
     server = Server(url=f"{scheme}://ann:{SECRETS}@127.0.0.1:{port}/{SECRETS}?key={SECRETS}", **settings)
     async with asyncio.timeout(WAIT_S):
-        said = (await tried("web", server)).problem
+        said = (await check_server("web", server)).problem
     assert SECRETS not in said
     return said.replace(str(port), "PORT")
 
@@ -106,17 +106,17 @@ def test_what_no_test_can_have_happen_is_said_too(error, cause, why):
     wrong = error("x", request=httpx2.Request("POST", "https://mcp.example.com/mcp?key=hunter2"))
     wrong.__cause__ = cause
 
-    assert unreachable(wrong).startswith(f"cannot reach https://mcp.example.com: {why}")
+    assert describe_failure(wrong).startswith(f"cannot reach https://mcp.example.com: {why}")
 
 
 def test_that_a_proxy_stands_in_between_is_said(monkeypatch):
     monkeypatch.setenv("https_proxy", "http://ann:hunter2@127.0.0.1:9")
     wrong = httpx2.ConnectError("x", request=httpx2.Request("POST", "https://mcp.example.com/mcp"))
 
-    assert unreachable(wrong) == (
+    assert describe_failure(wrong) == (
         "cannot reach https://mcp.example.com, by way of the proxy that the environment names: x"
     )
 
 
 def test_what_is_no_failure_of_a_connection_is_left_to_others():
-    assert unreachable(ValueError("x")) == ""
+    assert describe_failure(ValueError("x")) == ""

@@ -8,13 +8,23 @@ import stat
 import attrs
 import pytest
 from pluggent_hookspecs import Secret
-from pluggent_host.confinement import Protected
 from pluggent_host.host import PRIVATE
-from pluggent_mcp.commands.settings_text import block
-from pluggent_mcp.oauth.kept import Login, address, alone, file_of, folder, forget, keep, kept, kept_as
+from pluggent_host.tools.workspace_guard import Protected
+from pluggent_mcp.commands.settings_file import block
+from pluggent_mcp.oauth.challenges import LoginError, part, scopes_in, wants_more
+from pluggent_mcp.oauth.login_store import (
+    Login,
+    address,
+    delete_login,
+    file_of,
+    folder,
+    load_login,
+    login_lock,
+    logins_of,
+    save_login,
+)
 from pluggent_mcp.oauth.settings import OAuth, in_file
-from pluggent_mcp.oauth.words import LoginError, part, scopes_in, wants_more
-from pluggent_mcp.reading import servers_in
+from pluggent_mcp.servers_file import servers_in
 from pluggent_mcp.settings import Server
 
 URL = "https://mcp.example.com/mcp"
@@ -31,9 +41,9 @@ def environ(tmp_path):
 
 
 def test_a_login_is_kept_in_a_file_that_only_its_owner_reads(environ):
-    file = keep(LOGIN, environ)
+    file = save_login(LOGIN, environ)
 
-    assert kept("web", f"{URL}?key=sesame", environ) == LOGIN
+    assert load_login("web", f"{URL}?key=sesame", environ) == LOGIN
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert "sesame" not in file.name + repr(LOGIN)
@@ -47,17 +57,17 @@ def test_a_login_is_kept_in_a_file_that_only_its_owner_reads(environ):
     ],
 )  # fmt: skip
 def test_under_another_name_or_at_another_address_there_is_none(name, url, environ):
-    keep(LOGIN, environ)
+    save_login(LOGIN, environ)
 
-    assert kept(name, url, environ) is None
+    assert load_login(name, url, environ) is None
 
 
 def test_a_file_that_was_put_in_the_place_of_another_is_not_believed(environ):
-    file = keep(LOGIN, environ)
+    file = save_login(LOGIN, environ)
     file.rename(file_of("web", "https://evil.example.com/mcp", environ))
 
     with pytest.raises(LoginError, match="holds the login to another server"):
-        kept("web", "https://evil.example.com/mcp", environ)
+        load_login("web", "https://evil.example.com/mcp", environ)
 
 
 @pytest.mark.parametrize(
@@ -69,41 +79,63 @@ def test_a_file_that_was_put_in_the_place_of_another_is_not_believed(environ):
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_read_is_told_without_what_stands_in_it(text, environ):
-    file = keep(LOGIN, environ)
+    file = save_login(LOGIN, environ)
     file.write_text(text, encoding="utf-8")
 
     with pytest.raises(LoginError, match="cannot be read; move it away") as failed:
-        kept("web", URL, environ)
+        load_login("web", URL, environ)
     assert "sesame" not in str(failed.value)
     assert failed.value.__suppress_context__
 
 
 def test_places_that_others_may_have_a_hand_in_are_refused(environ, tmp_path):
-    file = keep(LOGIN, environ)
+    file = save_login(LOGIN, environ)
     file.parent.chmod(0o755)
     with pytest.raises(LoginError, match="others may look into it"):
-        kept("web", URL, environ)
+        load_login("web", URL, environ)
 
     file.parent.chmod(0o700)
     os.link(file, tmp_path / "second")
-    with pytest.raises(LoginError, match="is not a plain file"):
-        kept("web", URL, environ)
+    with pytest.raises(LoginError, match="is not a regular file"):
+        load_login("web", URL, environ)
 
     file.unlink()
     file.symlink_to(tmp_path / "second")
     with pytest.raises(LoginError, match="cannot be opened"):
-        kept("web", URL, environ)
+        load_login("web", URL, environ)
+
+
+@pytest.mark.parametrize("umask", [0, 0o002, 0o077])
+def test_folders_above_the_logins_are_their_users_alone_whatever_the_umask(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        file = save_login(LOGIN, {"XDG_STATE_HOME": str(tmp_path / "state")})
+    finally:
+        os.umask(before)
+
+    assert [stat.S_IMODE(path.stat().st_mode) for path in file.parents[:3]] == [0o700] * 3
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+def test_logins_in_a_state_that_others_can_write_are_refused(environ, mode):
+    state = save_login(LOGIN, environ).parents[1]
+    state.chmod(mode)
+
+    for use in (lambda: load_login("web", URL, environ), lambda: save_login(LOGIN, environ)):
+        with pytest.raises(LoginError, match=f"in the place of the logins .*chmod go-w '{state}'"):
+            use()
 
 
 def test_what_is_forgotten_is_gone_and_can_be_forgotten_twice(environ):
-    file = keep(LOGIN, environ)
-    assert list(kept_as("web", environ)) == [(file, LOGIN)]
-    assert list(kept_as("other", environ)) == []
+    file = save_login(LOGIN, environ)
+    assert list(logins_of("web", environ)) == [(file, LOGIN)]
+    assert list(logins_of("other", environ)) == []
 
-    forget(file)
-    forget(file)
+    delete_login(file)
+    delete_login(file)
 
-    assert list(kept_as("web", environ)) == []
+    assert list(logins_of("web", environ)) == []
 
 
 def test_an_address_is_compared_in_one_way_of_writing_it():
@@ -113,11 +145,11 @@ def test_an_address_is_compared_in_one_way_of_writing_it():
 
 
 async def test_only_one_at_a_time_changes_a_login(environ):
-    async with alone("web", URL, environ, 1):
+    async with login_lock("web", URL, environ, 1):
         with pytest.raises(LoginError, match="another process has been renewing"):
-            async with alone("web", URL, environ, 0.01):
+            async with login_lock("web", URL, environ, 0.01):
                 raise AssertionError("both at once")
-        async with asyncio.timeout(5), alone("other", URL, environ, 1):
+        async with asyncio.timeout(5), login_lock("other", URL, environ, 1):
             pass
 
 
@@ -125,7 +157,7 @@ def test_logins_are_where_the_host_keeps_its_state_and_for_no_tool(environ, tmp_
     place = folder(environ)
     protected = Protected(tuple(str(tmp_path / "state" / name) for name in PRIVATE))
 
-    file = keep(LOGIN, environ)
+    file = save_login(LOGIN, environ)
 
     assert place == tmp_path / "state" / "logins"
     assert folder({"XDG_STATE_HOME": "/srv/state"}).parts[-3:] == ("state", "pluggent", "logins")
@@ -152,7 +184,7 @@ def test_a_server_to_which_nobody_can_log_in_safely_is_refused(settings, why):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"scopes": ["a b"]}, "is no scope"),
+        ({"scopes": ["a b"]}, "is not a scope"),
         ({"scopes": "a"}, "expected a list"),
         ({"issuer": "http://login.example.com"}, "expected the https:// URL"),
         ({"client_secret": Secret.of("x")}, "goes with a client_id"),
@@ -177,7 +209,7 @@ def test_a_file_of_other_hosts_may_ask_for_a_login_but_names_no_secret():
             ".oauth.client_secret: stands in your own",
         ),
         ("yes", ".oauth: expected true, false or a table"),
-        ({"scopes": ["a b"]}, ".oauth: 'a b' is no scope"),
+        ({"scopes": ["a b"]}, ".oauth: 'a b' is not a scope"),
         ({"client_id": 5}, ".oauth: client_id and issuer are texts"),
     ):
         assert why in servers_in({"mcpServers": {"a": {"url": URL, "oauth": wrong}}})[1][0]

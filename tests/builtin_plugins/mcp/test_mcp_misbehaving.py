@@ -31,7 +31,7 @@ async def test_a_server_that_dies_at_its_start_is_told_with_its_last_words_and_t
 async def test_a_command_or_folder_that_is_not_there_is_named():
     async with using(bad=peer(cwd="no-such-folder"), none=peer().__class__(command="no-such-command")) as used:
         assert used.failures == {
-            "bad": "MCP server 'bad': its cwd 'no-such-folder' is no folder",
+            "bad": "MCP server 'bad': its cwd 'no-such-folder' is not a folder",
             "none": "MCP server 'none': there is no command 'no-such-command'; install it, or give its whole path",
         }
 
@@ -77,7 +77,7 @@ async def test_what_writes_nothing_but_junk_is_no_server(behaviour, tool):
     async with using(one=peer(*behaviour)) as used:
         said = str(await failed(used, tool)) if tool else used.failures["one"]
 
-    assert "it wrote 100 lines to stdout that are no messages. It wrote to stdout what is no message: 'W" in (
+    assert "it wrote 100 lines to stdout that are not messages. It wrote to stdout what is not a message: 'W" in (
         said.replace("what a nice", "What a nice")
     )
 

@@ -4,21 +4,21 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
-from asyncio.subprocess import PIPE
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import attrs
 import pytest
+from cli_support import started, usual_environ
 from mcp_commands import Mcp, Said
 from mcp_oauth import browsed, logged_in, served
-from pluggent_mcp.oauth.kept import keep, kept
+from pluggent_mcp.oauth.login_store import load_login, save_login
 
 pytestmark = pytest.mark.usefixtures("patience")
 
-COMMAND = (sys.executable, "-m", "pluggent_host.cli", "mcp")
 BROWSER = Path(__file__).parents[2] / "support" / "mcp_oauth_browser.py"
 READS = 'effects = { "*" = ["network_read"] }'
 
@@ -32,26 +32,27 @@ def table(url, oauth="true", name="web"):
     return f'[plugins.pluggent-mcp.mcpServers.{name}]\nurl = "{url}"\noauth = {oauth}\n{READS}\n'
 
 
-async def started(*words, **environ):
-    return await asyncio.create_subprocess_exec(
-        *COMMAND, *words, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, env={**os.environ, **environ}
-    )
+def start(*words, **environ):
+    return started(
+        {**usual_environ(), **environ}, "mcp", *words,
+        cwd=Path.cwd(), bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
 
 
 async def ended(process, before=""):
-    out, err = await process.communicate()
+    out, err = await asyncio.to_thread(process.communicate)
     return Said(process.returncode, out.decode(), before + err.decode())
 
 
 async def run(*words, **environ):
-    return await ended(await started(*words, **environ))
+    return await ended(start(*words, **environ))
 
 
 async def address(process):
     """Return what was said up to the address that a person is to open, and it."""
     said = ""
     while "response_type=code" not in said:
-        line = (await process.stderr.readline()).decode()
+        line = (await asyncio.to_thread(process.stderr.readline)).decode()
         assert line, said
         said += line
     return said, said.rsplit(maxsplit=1)[-1]
@@ -60,7 +61,7 @@ async def address(process):
 async def test_a_person_logs_in_and_from_then_on_the_server_can_be_used(mcp):
     async with served() as (authority, resource):
         mcp.settings(table(resource.url))
-        process = await started("login", "web", "--no-browser")
+        process = start("login", "web", "--no-browser")
         before, url = await address(process)
         await browsed(url)
         said = await ended(process, before)
@@ -68,7 +69,7 @@ async def test_a_person_logs_in_and_from_then_on_the_server_can_be_used(mcp):
         assert (said.code, said.out.partition(" tools; kept in ")[0]) == (0, "logged in to web: 6")
         assert f"web at {resource.url} sends you to {authority.issuer} to log in." in said.err
         assert "Waiting for the answer at http://127.0.0.1:" in said.err
-        login = kept("web", resource.url, os.environ)
+        login = load_login("web", resource.url, os.environ)
         assert login is not None
         assert login.access_token in authority.valid
         for secret in (login.access_token, login.refresh_token):
@@ -88,7 +89,7 @@ async def test_the_browser_of_the_person_is_opened(mcp):
 async def test_a_login_that_ends_early_leaves_nothing(mcp, tmp_path):
     async with served() as (_, resource):
         mcp.settings(table(resource.url))
-        process = await started("login", "web", "--no-browser")
+        process = start("login", "web", "--no-browser")
         _, url = await address(process)
         process.send_signal(signal.SIGINT)
         said = await ended(process)
@@ -104,10 +105,10 @@ async def test_a_login_that_ends_early_leaves_nothing(mcp, tmp_path):
     ("words", "environ", "why"),
     [
         (("login", "other"), {}, "there is no server 'other'"),
-        (("login", "plain"), {}, "nobody logs in to 'plain'; if it wants that, set oauth = true for it"),
+        (("login", "plain"), {}, "'plain' has no oauth setting; if it requires a login, set oauth = true for it"),
         (("login", "web"), {"PLUGGENT_INSIDE": "1"}, "this was started by a running host"),
         (("login", "web", "--timeout", "0"), {}, "--timeout: expected more than 0"),
-        (("login", "web", "--scope", "a b"), {}, "--scope: 'a b' is no scope"),
+        (("login", "web", "--scope", "a b"), {}, "--scope: 'a b' is not a scope"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_logged_in_to_is_told(mcp, words, environ, why, monkeypatch):
@@ -132,22 +133,22 @@ async def test_who_logs_out_is_forgotten_here_and_there(mcp):
     async with served() as (authority, resource):
         mcp.settings(table(resource.url))
         login = await logged_in(resource)
-        keep(login, os.environ)
+        save_login(login, os.environ)
 
         said = await run("logout", "web")
 
         assert (said.code, said.err) == (0, "")
         assert said.out == f"logged out of web at {resource.url}, and told {authority.issuer}\n"
         assert [asked["token"] for asked in authority.asked("/revoke")] == [login.refresh_token, login.access_token]
-        assert (authority.valid, kept("web", resource.url, os.environ)) == (set(), None)
-        assert (await run("logout", "web")).out == "nobody is logged in to web\n"
+        assert (authority.valid, load_login("web", resource.url, os.environ)) == (set(), None)
+        assert (await run("logout", "web")).out == "no login to web is stored\n"
 
 
 async def test_a_login_is_forgotten_whatever_its_authorization_server_does(mcp):
     async with served() as (_, resource):
         login = await logged_in(resource)
-        keep(attrs.evolve(login, revocation_endpoint="http://127.0.0.1:9/revoke"), os.environ)
-        keep(attrs.evolve(login, revocation_endpoint="", url="https://mcp.example.com/old"), os.environ)
+        save_login(attrs.evolve(login, revocation_endpoint="http://127.0.0.1:9/revoke"), os.environ)
+        save_login(attrs.evolve(login, revocation_endpoint="", url="https://mcp.example.com/old"), os.environ)
 
         said = await run("logout", "web")
 
@@ -161,8 +162,8 @@ async def test_the_list_says_who_is_logged_in_and_contacts_nobody(mcp):
         login = await logged_in(resource)
         resource.tokens.clear()
         old = attrs.evolve(login, name="old", expires_at=time.time() - 1, refresh_token="")
-        keep(login, os.environ)
-        keep(old, os.environ)
+        save_login(login, os.environ)
+        save_login(old, os.environ)
         mcp.settings("".join(table(resource.url, name=name) for name in ("web", "old", "new")))
         said = await run("list", "--json")
 

@@ -8,9 +8,9 @@ import httpx2
 import pytest
 from mcp_oauth import browsed, logged_in, served
 from pluggent_mcp.oauth import http as oauth_http
+from pluggent_mcp.oauth.challenges import LoginError
 from pluggent_mcp.oauth.http import Guard
 from pluggent_mcp.oauth.settings import OAuth
-from pluggent_mcp.oauth.words import LoginError
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -65,7 +65,7 @@ async def test_nobody_waits_for_ever_for_a_person():
         return url
 
     async with served() as (_, resource):
-        with pytest.raises(LoginError, match=r"nobody has logged in within 0.01 s \(--timeout\)"):
+        with pytest.raises(LoginError, match=r"no login within 0.01 s \(--timeout\)"):
             await logged_in(resource, browse=browse, timeout_s=0.01)
 
 
@@ -78,7 +78,7 @@ async def test_nobody_waits_for_ever_for_a_person():
         ({"registration_endpoint": "http://10.0.0.1/register"}, "leads to http://10.0.0.1, which is not https"),
         ({"revocation_endpoint": "http://10.0.0.1/revoke"}, "leads to http://10.0.0.1, which is not https"),
         ({"authorization_endpoint": "file:///etc/passwd"}, "in a way that can be used, how to log in there"),
-        ({"token_endpoint": "https://ann:pw@127.0.0.1/token"}, "no address of an authorization server"),
+        ({"token_endpoint": "https://ann:pw@127.0.0.1/token"}, "not a URL of an authorization server"),
         ({"code_challenge_methods_supported": None}, "PKCE"),
         ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
     ],

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 from mcp_oauth import Page, browsed, logged_in, served
 from pluggent_hookspecs import Secret
+from pluggent_mcp.oauth.challenges import LoginError
 from pluggent_mcp.oauth.listener import Listener
 from pluggent_mcp.oauth.settings import OAuth
-from pluggent_mcp.oauth.words import LoginError
 
 NOTHING = b"HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 

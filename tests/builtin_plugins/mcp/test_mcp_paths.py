@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 from mcp_paths import Peer, alone, calling, exported
 from mcp_types import ElicitResult
-from pluggent_host.testing.fakes import call
-from pluggent_host.testing.paths import EntryPath, PathMatrix
-from pluggent_host.testing.paths_operations import APPROVAL, MODEL, OUTPUT, QUESTION, ROUND, TOOL, TURN
-from pluggent_host.testing.paths_parts import agreeing, knowing
-from pluggent_host.testing.paths_probes import witness
-from pluggent_host.testing.paths_ways import saying_once
-from pluggent_mcp.client.asked import Asked
 from pluggent_mcp.client.connection import Connection
+from pluggent_mcp.client.server_requests import ServerRequests
+from pluggent_testing.fakes import call
+from pluggent_testing.paths import EntryPath, PathMatrix
+from pluggent_testing.paths_operations import APPROVAL, MODEL, OUTPUT, QUESTION, ROUND, TOOL, TURN
+from pluggent_testing.paths_parts import agreeing, knowing
+from pluggent_testing.paths_probes import witness
+from pluggent_testing.paths_ways import saying_once
 
 PEER = Peer()
 """One server for the whole module: it keeps nothing of a call but a note in that path's own log."""
@@ -99,7 +99,7 @@ def asked_nobody(patch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> ElicitResult:
         return ElicitResult(action="accept", content={"town": "Rome"})
 
-    patch.setattr(Asked, "elicit", broken)
+    patch.setattr(ServerRequests, "elicit", broken)
 
 
 def called_twice(patch: pytest.MonkeyPatch) -> None:

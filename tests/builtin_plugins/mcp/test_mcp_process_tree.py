@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from mcp_using import WAIT_S, peer, runs, using
 from pluggent_hookspecs import ToolError
-from pluggent_mcp.client.kin import MARKS, Kin, Running, new_mark, seen, send
+from pluggent_mcp.client.process_tree import MARKS, ProcessId, ProcessTree, new_mark, process_info, send_signal
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere a server's process group is all that is found"
@@ -98,24 +98,24 @@ def living():
 def test_a_mark_is_found_among_others_and_whole(living):
     mark = new_mark()
     ours, theirs = living(f"outer,{mark}"), living(f"{mark}x")
-    kin = Kin(mark, 0)
+    kin = ProcessTree(mark, 0)
 
-    kin.look()
+    kin.scan()
 
-    assert kin.signalled(signal.SIGKILL)
+    assert kin.signal_all(signal.SIGKILL)
     assert ours.wait(WAIT_S) == -signal.SIGKILL
     assert theirs.poll() is None
-    kin.look()
-    assert not kin.signalled(signal.SIGKILL)
+    kin.scan()
+    assert not kin.signal_all(signal.SIGKILL)
 
 
 def test_a_pid_that_was_given_to_another_process_is_sent_nothing(living):
     child = living("x")
-    now = seen(child.pid)
+    now = process_info(child.pid)
     assert now is not None
 
-    assert not send(Running(child.pid, now.process.began - 1), signal.SIGKILL)
-    assert send(now.process, 0)
+    assert not send_signal(ProcessId(child.pid, now.process.began - 1), signal.SIGKILL)
+    assert send_signal(now.process, 0)
     assert child.poll() is None
 
 
@@ -124,10 +124,10 @@ def test_a_process_of_another_user_is_none_of_ours():
     mark = new_mark()
     theirs = subprocess.Popen(["/bin/sleep", "60"], env={MARKS: mark}, user=65_534)
     try:
-        kin = Kin(mark, 0)
-        kin.look()
-        assert not kin.signalled(signal.SIGKILL)
-        assert seen(theirs.pid) is None
+        kin = ProcessTree(mark, 0)
+        kin.scan()
+        assert not kin.signal_all(signal.SIGKILL)
+        assert process_info(theirs.pid) is None
     finally:
         theirs.kill()
         theirs.wait(WAIT_S)

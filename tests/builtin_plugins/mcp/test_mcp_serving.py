@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_serving import KEY, WAIT_S, client_of, made, over_http
-from pluggent_host.cli.main import main
+from pluggent_cli.main import main
 
 MODES = pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
 
@@ -153,8 +153,8 @@ async def test_cancelling_ends_the_call_in_the_host(served, mode, version):
         ("", "nothing is exported. Name tools: --tools 'files__*', or in the settings"),
         ("--tools nowhere__* --http 127.0.0.1:0", "nowhere__*"),
         ("--tools weather --token env:X", "--token goes with --http"),
-        ("--tools weather --http x:y", "'y' is no port"),
-        ("--tools weather --http 127.0.0.1:99999", "'99999' is no port"),
+        ("--tools weather --http x:y", "'y' is not a port"),
+        ("--tools weather --http 127.0.0.1:99999", "'99999' is not a port"),
         ("--tools weather --http ::1", "stands in brackets"),
         ("--tools weather --http 0.0.0.0:0 --token none", "only this machine may be served"),
         ("--tools weather --http 127.0.0.1:0 --token hunter2", "never as itself"),
@@ -178,7 +178,7 @@ def test_what_cannot_be_served_is_said_and_nothing_is_written_to_stdout(words, s
     ("setting", "says"),
     [
         ('token = "hunter2"', "serve.token: a secret is given as env:NAME"),
-        ('hosts = ["http://x"]', "is no name of a host"),
+        ('hosts = ["http://x"]', "is not a name of a host"),
         ("max_calls = 0", "expected more than 0, got 0"),
         ('tools = "facts"', "serve.tools: expected a list, got text"),
         ("tool = []", "serve.tool: unknown; did you mean 'tools'?"),

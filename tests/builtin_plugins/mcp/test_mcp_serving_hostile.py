@@ -6,11 +6,15 @@ import select
 import signal
 from contextlib import ExitStack
 
+import attrs
 import pytest
 from mcp_serving import WAIT_S, Spoken, over_http
 from mcp_serving_hostile import asked, call, connected, heard, made, posted, raw_server, text_of
-from pluggent_mcp.serving.http import CONNECTIONS
-from pluggent_mcp.serving.stdio import MOST_UNDER_WAY
+from pluggent_cli.sessions.answer import answer_stored
+from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
+from pluggent_hookspecs import Approval
+from pluggent_mcp.serving.http_server import CONNECTIONS
+from pluggent_mcp.serving.stdio_server import MOST_UNDER_WAY
 
 INITIALIZE = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
@@ -23,6 +27,13 @@ decision = "deny"
 when.origin = "mcp"
 when.principal = "claimed:stranger"
 tell_model = "not for strangers"
+"""
+SURE = """
+[[plugins.pluggent-permissions.rules]]
+id = "sure"
+decision = "ask"
+when.tool = "acme:tool/ok"
+tell_user = "sure?"
 """
 FEW = "[plugins.pluggent-mcp.serve]\nmax_calls = 2\n"
 SHORT = "[plugins.pluggent-mcp.serve]\nrequest_timeout_s = 0.5\n"
@@ -188,6 +199,28 @@ def test_a_rule_about_a_name_holds_however_many_others_there_are(tmp_path):
         _, denied = heard(spoken, 100)
 
     assert text_of(denied) == "Denied: not for strangers"
+
+
+@pytest.mark.parametrize("client", ["ann", ""])
+def test_an_approval_that_stands_is_for_no_client_whatever_it_calls_itself(tmp_path, client):
+    """Policy 36: neither one of the user at the terminal, nor one that was kept for a name that clients claim."""
+    cli = made(tmp_path, SURE)
+    sessions = cli.state / "sessions"
+    cli("--config", "mine.toml", "run", "--session", "s", "--model", "offline/demo", "ok")
+    (waits,) = json.loads(cli("approvals", "--json").out)["waiting"]
+    answer_stored(sessions, "s", [waits["calls"][0]["digest"]], Approval(agreed=True, reach="always"), "key:ann")
+    again = cli("--config", "mine.toml", "run", "--model", "offline/demo", "ok")
+    (kept,) = Approvals(sessions).all()
+    for name in ("ann", "claimed:ann", "claimed:"):
+        Approvals(sessions).keep(attrs.evolve(kept, principal=name))
+
+    with Spoken(cli, "--tools", "acme") as spoken:
+        spoken.say(call(1, "ok", client=client))
+        _, denied = heard(spoken, 1)
+
+    assert (again.code, kept.workspace, kept.principal) == (0, str(cli.work), "")
+    assert denied["result"]["isError"]
+    assert "needs a person's approval" in text_of(denied)
 
 
 # ---- the end -----------------------------------------------------------------------------

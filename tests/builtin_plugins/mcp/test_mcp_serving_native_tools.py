@@ -8,7 +8,7 @@ from fake_distributions import install
 from mcp.shared.exceptions import MCPError
 from mcp_serving import BLOCKED, KEY, WAIT_S, client_of, made, over_http, over_stdio
 from mcp_serving_behind import told
-from pluggent_host.cli.main import main
+from pluggent_cli.main import main
 
 ACME = ("--resources", "acme", "--prompts", "acme", "--tools", "facts")
 BETA = '''

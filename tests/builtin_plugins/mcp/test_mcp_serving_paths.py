@@ -7,11 +7,11 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_paths import Peer, alone
-from pluggent_host.commanding import LentHost
-from pluggent_host.testing.paths import EntryPath, PathMatrix
-from pluggent_host.testing.paths_operations import TOOL
-from pluggent_mcp.serving.exported import Exported
+from pluggent_cli.command_host import LentHost
+from pluggent_mcp.serving.server import HostServer
 from pluggent_mcp.serving.settings import Serving
+from pluggent_testing.paths import EntryPath, PathMatrix
+from pluggent_testing.paths_operations import TOOL
 
 PEER = Peer()
 LENT = ("HostOperations.tools", "HostOperations.call_tool")
@@ -30,7 +30,7 @@ async def reading(on):
     async with AsyncExitStack() as stack:
         operations = LentHost(lambda: on.opener.open_host(**on.options))
         stack.push_async_callback(operations.aclose)
-        exported = Exported(operations, (), Serving(), resources=("mcp",))
+        exported = HostServer(operations, (), Serving(), resources=("mcp",))
         client = await stack.enter_async_context(Client(exported.server()))
         await on.enter(read(client))
 

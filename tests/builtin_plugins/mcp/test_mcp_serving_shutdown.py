@@ -11,7 +11,7 @@ import pytest
 from mcp_serving import WAIT_S, Spoken, made
 from mcp_using import PEER
 from pluggent_hookspecs import ConfigError
-from pluggent_mcp.commands.serving import beside
+from pluggent_mcp.serving.runner import serve_and_list
 
 INITIALIZE = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
@@ -79,7 +79,7 @@ async def test_nobody_hears_of_streams_that_break_because_the_serving_has_ended(
     exported: Any = Nothing()
 
     with pytest.raises(ConfigError, match="there is no tool 'nowhere__"):
-        await beside(exported, breaking(), lambda: None)
+        await serve_and_list(exported, breaking(), lambda: None)
     gc.collect()
 
     assert (heard, exported.closed) == ([], True)

@@ -33,7 +33,7 @@ async def test_calls_run_side_by_side_are_cancelled_and_print_what_they_like(cli
     async def told(progress, total, message):
         began.set()
 
-    async with asyncio.timeout(WAIT_S), over_stdio(cli, "--tools", "acme", mode=mode) as client:
+    async with asyncio.timeout(WAIT_S), over_stdio(cli, "--tools", "acme", mode=mode, fresh=True) as client:
         task = asyncio.create_task(client.call_tool("forever", {}, progress_callback=told))
         await began.wait()
         both = await asyncio.gather(client.call_tool("meet", {}), client.call_tool("meet", {}))
@@ -68,7 +68,7 @@ async def test_policies_stand_before_the_tools_of_other_servers_which_end_with_i
     marker = f"marker-{tmp_path.name}"
     config = GATEWAY.format(python=sys.executable, peer=str(PEER), marker=marker)
     (cli.work / "mine.toml").write_text(config, encoding="utf-8")
-    async with asyncio.timeout(WAIT_S), over_stdio(cli) as client:
+    async with asyncio.timeout(WAIT_S), over_stdio(cli, fresh=True) as client:
         said = [text(await client.call_tool("behind__echo", {"text": word})) for word in ("public", "secret")]
         asked = await client.call_tool("behind__fail", {})
         running = processes(marker)

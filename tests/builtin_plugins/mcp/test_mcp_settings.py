@@ -8,12 +8,12 @@ import sys
 import pytest
 from mcp_using import PEER
 from pluggent_hookspecs import ConfigError, ProvideEvent
-from pluggent_host.plugin_settings import settings_for
-from pluggent_mcp.naming import prefixes, tool_name
+from pluggent_host.plugins.options import settings_for
 from pluggent_mcp.plugin import Mcp
-from pluggent_mcp.reading import read_servers, servers_in
 from pluggent_mcp.references import resolved
+from pluggent_mcp.servers_file import read_servers, servers_in
 from pluggent_mcp.settings import Server, Settings
+from pluggent_mcp.tool_names import prefixes, tool_name
 
 MISTAKES = {
     "files": {"comand": "x", "command": "y"},
@@ -146,7 +146,7 @@ def test_every_reference_that_leads_nowhere_is_named():
 
     assert caught.value.problems == (
         "one.command: the environment has no A; set it, or write ${A:-default}",
-        "one.args[1]: ${input:key} is no reference; write ${NAME} or ${NAME:-default}",
+        "one.args[1]: ${input:key} is not a reference; write ${NAME} or ${NAME:-default}",
         "one.env.C: the environment has no C; set it, or write ${C:-default}",
     )
 
@@ -167,7 +167,7 @@ def test_two_servers_with_one_prefix_are_refused():
 
 @pytest.mark.parametrize("prefix", ["a__b", "a_", "_a", "a b", "x" * 33])
 def test_a_prefix_says_where_it_ends(prefix):
-    with pytest.raises(ValueError, match="is no prefix"):
+    with pytest.raises(ValueError, match="is not a prefix"):
         Server(command="x", prefix=prefix)
 
 

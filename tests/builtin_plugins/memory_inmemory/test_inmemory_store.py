@@ -16,10 +16,10 @@ from pluggent_hookspecs import (
     PluginContext,
     ProvideEvent,
 )
-from pluggent_host.testing.memory import Clock, MemoryStoreConformance
 from pluggent_memory_inmemory.plugin import InMemory
 from pluggent_memory_inmemory.settings import InMemorySettings
 from pluggent_memory_inmemory.store import InMemoryStore
+from pluggent_testing.memory import Clock, MemoryStoreConformance
 
 
 class TestInMemoryStore(MemoryStoreConformance):
@@ -177,7 +177,7 @@ async def test_a_cursor_serves_its_own_list_only():
         (MemoryItem("n", "k", "x", ttl_s=0), "ttl_s: must be more than 0 seconds and finite, not 0"),
         (MemoryItem("n", "k", "x", ttl_s=float("nan")), "ttl_s: must be more than 0 seconds and finite, not nan"),
         (MemoryItem("n", "k", "x", value=float("inf")), "value: must be finite, not inf"),
-        (MemoryItem("n", "k", "\ud800"), "text: holds half a character"),
+        (MemoryItem("n", "k", "\ud800"), "text: holds a lone surrogate"),
         (MemoryItem("n", "k", "x", {"a": float("nan")}), "data: not JSON: Out of range float values"),
         (MemoryItem("n", "k", "x", {"a": "\ud800"}), "data: not JSON: 'utf-8' codec can't encode"),
         (MemoryItem("", "", "x"), "the namespace is empty; item 1: the key is empty"),

@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pluggent_hookspecs import Message
-from pluggent_host.testing.providers import Made, ProviderConformance, Wanted, opened
 from pluggent_offline.grammar import Call, render
 from pluggent_offline.plugin import Offline
+from pluggent_testing.providers import Made, ProviderConformance, Wanted, opened
 
 
 class TestOffline(ProviderConformance):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import thaw
 from pluggent_offline.grammar import Call, GrammarError, Rounds, first_word, parse, render
@@ -56,7 +57,7 @@ def test_calls_are_joined_side_by_side_and_one_after_the_other():
     assert rounds[1][0].arguments["y"] == "2&d"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "problem"),
     [
         ("", "expected the name of a tool (character 1)"),

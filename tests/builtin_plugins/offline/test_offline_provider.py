@@ -295,7 +295,7 @@ def test_a_call_that_has_to_be_made_is_made_or_refused():
     text = "mix n=1"
     done = with_results(reply(text, tool_choice="required").message, "a")
 
-    assert "no call that I can make" in str(refused("hello", tool_choice="required"))
+    assert "not a call that I can make" in str(refused("hello", tool_choice="required"))
     assert "none is offered" in str(refused(text, tools=(), tool_choice="required"))
     assert "no tool 'nothing' is offered" in str(refused(text, tool_choice="nothing"))
     assert reply(text, *done, tool_choice="required").message.text == "mix: a"

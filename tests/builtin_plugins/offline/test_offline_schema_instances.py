@@ -4,8 +4,9 @@ import json
 
 import jsonschema_rs
 import pytest
+from each_of import each_of
 from hypothesis import given, settings, strategies as st
-from pluggent_offline.instances import MAX_CHARS, NoInstanceError, smallest
+from pluggent_offline.schema_instances import MAX_CHARS, NoInstanceError, smallest
 
 NODE = {
     "$defs": {
@@ -104,7 +105,7 @@ NONE = {
 }
 
 
-@pytest.mark.parametrize(("schema", "value"), VALUES.values(), ids=VALUES)
+@each_of(("schema", "value"), VALUES.values(), ids=VALUES)
 def test_a_value_is_the_smallest_one_that_is_allowed(schema, value):
     assert json.dumps(smallest(schema)) == json.dumps(value)
 

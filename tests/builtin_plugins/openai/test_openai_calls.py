@@ -16,10 +16,10 @@ from pluggent_hookspecs import (
     ToolCall,
     ToolCallDelta,
 )
-from pluggent_openai.compat import Dialect, dialect_for
+from pluggent_openai.dialects import Dialect, dialect_for
 from pluggent_openai.reply import read_reply
-from pluggent_openai.wire import Writer
-from pluggent_provider_http.faults import Faults
+from pluggent_openai.request import Writer
+from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1", "m")
 GEMINI = dialect_for("https://generativelanguage.googleapis.com/v1beta/openai/")

@@ -17,9 +17,9 @@ from pluggent_hookspecs import (
     Usage,
     freeze,
 )
-from pluggent_openai.compat import Dialect, dialect_for
+from pluggent_openai.dialects import Dialect, dialect_for
 from pluggent_openai.reply import read_reply
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1", "m")
 OPENROUTER = dialect_for("https://openrouter.ai/api/v1")

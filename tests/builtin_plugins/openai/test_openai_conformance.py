@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from pluggent_host.testing.providers_wire import Made, OpenAIWire, WireConformance, WireServer, opened
 from pluggent_openai.plugin import OpenAI
+from pluggent_testing.providers_wire import Made, OpenAIWire, WireConformance, WireServer, opened
 from wire_settings import settings_for
 
 

@@ -16,9 +16,9 @@ from pluggent_hookspecs import (
     ToolCall,
     VendorPart,
 )
-from pluggent_openai.compat import Dialect
-from pluggent_openai.wire import Writer
-from pluggent_provider_http.faults import Faults
+from pluggent_openai.dialects import Dialect
+from pluggent_openai.request import Writer
+from pluggent_provider_http.server_errors import Faults
 
 CALL, LOOK = ToolCall("call_1", "add", "{}"), ToolCall("call_2", "look", "{}")
 MARKED = {"type": "text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit"}}

@@ -21,11 +21,11 @@ from pluggent_hookspecs import (
     ToolCall,
     ToolSpec,
 )
-from pluggent_openai import compat
-from pluggent_openai.compat import SERVERS, Dialect, dialect_for
+from pluggent_openai import dialects as compat
+from pluggent_openai.dialects import SERVERS, Dialect, dialect_for
+from pluggent_openai.request import Writer
 from pluggent_openai.settings import Server, Settings
-from pluggent_openai.wire import Writer
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1")
 ADD, SUB = ToolSpec("add", "Adds."), ToolSpec("sub")

@@ -3,11 +3,12 @@
 import json
 
 import pytest
+from each_of import each_of
 from pluggent_hookspecs import Message, ModelParameters, ModelRequest, ProviderError, ProviderErrorKind, ToolSpec
-from pluggent_openai.compat import Dialect, dialect_for
+from pluggent_openai.dialects import Dialect, dialect_for
 from pluggent_openai.fields import KNOWN, OWNED
-from pluggent_openai.wire import Writer
-from pluggent_provider_http.faults import Faults
+from pluggent_openai.request import Writer
+from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1")
 
@@ -71,14 +72,14 @@ def test_every_known_field_is_tried_here():
     assert set(GOOD) == set(BAD) == set(KNOWN)
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
+@each_of(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
 def test_a_known_field_is_sent_as_it_is(name, value):
     sent = body(stream=True, extra={name: value})
 
     assert sent[name] == ({"include_usage": True, **value} if name == "stream_options" else value)
 
 
-@pytest.mark.parametrize(("name", "value", "said"), [(name, *case) for name, cases in BAD.items() for case in cases])
+@each_of(("name", "value", "said"), [(name, *case) for name, cases in BAD.items() for case in cases])
 def test_what_a_known_field_cannot_hold_is_said_by_name(name, value, said):
     error = refusal(stream=True, extra={name: value})
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 from pluggent_hookspecs import AllowedTools, Message, ModelParameters, ModelRequest, ProviderError, ToolSpec
-from pluggent_openai.compat import Dialect
-from pluggent_openai.wire import Writer
-from pluggent_provider_http.faults import Faults
+from pluggent_openai.dialects import Dialect
+from pluggent_openai.request import Writer
+from pluggent_provider_http.server_errors import Faults
 
 ADD = ToolSpec("add", "Adds.")
 SHELL = ToolSpec("shell", "Runs.", {"type": "object", "properties": {"input": {"type": "string"}}}, extra={

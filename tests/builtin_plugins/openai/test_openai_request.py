@@ -19,9 +19,9 @@ from pluggent_hookspecs import (
     ToolCall,
     ToolSpec,
 )
-from pluggent_openai.compat import Dialect
-from pluggent_openai.wire import Writer
-from pluggent_provider_http.faults import Faults
+from pluggent_openai.dialects import Dialect
+from pluggent_openai.request import Writer
+from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1")
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pluggent_openai
 import pytest
+from each_of import each_of
 from openai_server import DONE, LENT, OddServer, batches, event, json_answer, plugin_at, stream_answer
 from pluggent_hookspecs import (
     AllowedTools,
@@ -26,11 +27,10 @@ from pluggent_hookspecs import (
     ToolSpec,
     freeze,
 )
-from pluggent_openai.compat import Dialect
+from pluggent_openai.content import NEVER_SENT, SENT_BACK
+from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import KNOWN, OWNED
-from pluggent_openai.parts import NEVER_SENT, SENT_BACK
-from pluggent_openai.reply import ANSWER, CHOICE, MESSAGE
-from pluggent_openai.usage import COUNTERS, DETAILS
+from pluggent_openai.reply import ANSWER, CHOICE, COUNTERS, DETAILS, MESSAGE
 
 README = Path(pluggent_openai.__path__[0]).parent / "README.md"
 WORDS = {each.__name__: each for each in (AllowedTools, Image, Reasoning, Refusal, Text, ToolCall)}
@@ -90,7 +90,7 @@ def parameters(how: str) -> ModelParameters:
     return ModelParameters(**given)
 
 
-@pytest.mark.parametrize("row", REQUESTS, ids=lambda row: f"{code(row[0])}: {row[1]}")
+@each_of("row", REQUESTS, ids=lambda row: f"{code(row[0])}: {row[1]}")
 async def test_a_field_of_a_request_is_sent_as_the_table_says(row):
     field, how, sent = code(row[0]), code(row[1]), row[2]
     asked = ModelRequest("m", (Message.user("hello"),), TOOLS, parameters(how))
@@ -138,8 +138,8 @@ def as_chunks(answer: dict) -> bytes:
     return begun + event({**answer, "choices": choices}) + DONE
 
 
-@pytest.mark.parametrize("row", ANSWERS, ids=lambda row: f"{code(row[0])}: {row[1]}")
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@each_of("row", ANSWERS, ids=lambda row: f"{code(row[0])}: {row[1]}")
+@each_of("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_field_of_an_answer_lands_where_the_table_says(row, stream):
     path, example, where, there = map(code, row)
     answer = placed(path, json.loads(example))

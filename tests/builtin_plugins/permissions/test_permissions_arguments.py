@@ -3,16 +3,17 @@
 from typing import Any
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from permitting import call, fits, rule, ruling, settings
 from pluggent_hookspecs import ConfigError
 from pluggent_permissions.arguments import Absent, values_at
-from pluggent_permissions.readings import Reading
+from pluggent_permissions.text_patterns import Reading
 
 NONE = Absent.ABSENT
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("path", "arguments", "found"),
     [
         ("a", {"a": 1}, [1]),
@@ -105,7 +106,7 @@ def test_every_leaf_can_be_looked_at():
 
 @pytest.mark.parametrize("path", ["", "a.", ".a", "a..b", "**.a", "a.**.b"])
 def test_a_path_that_leads_nowhere_is_refused(path: str):
-    with pytest.raises(ConfigError, match="is no path"):
+    with pytest.raises(ConfigError, match="is not a path"):
         settings({"rules": [rule("d", "deny", when={"arguments": {path: {"glob": "x"}}})]})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from permitting import rule, under
 from pluggent_hookspecs import hookimpl, tool
-from pluggent_host.testing.fakes import call as model_calls
+from pluggent_testing.fakes import call as model_calls
 from policy_stage import WAYS, reach, stage
 
 OUR_ROOT = "/proc/self/root"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cli_support import Cli
 from permitting import settings
-from pluggent_host.cli.main import main
+from pluggent_cli.main import main
 
 SETTINGS = """
 [plugins.pluggent-permissions]
@@ -99,11 +99,11 @@ def test_the_answer_is_in_the_words_and_the_exit_code(
     [
         ([], "say one of --tool, --model, --read and --write"),
         (["--tool", "a:tool/x", "--model", "a/b"], "say one of"),
-        (["--tool", "fetch"], "'fetch' is no capability id: write acme-tools:tool/search"),
-        (["--tool", "a:tool/x", "--args", "{"], "--args: is no JSON"),
+        (["--tool", "fetch"], "'fetch' is not a capability id: write acme-tools:tool/search"),
+        (["--tool", "a:tool/x", "--args", "{"], "--args: is not JSON"),
         (["--tool", "a:tool/x", "--args", "[1]"], "expected an object"),
         (["--tool", "a:tool/x", "--effects", "shel"], "unknown shel"),
-        (["--model", "gpt"], "'gpt' is no model"),
+        (["--model", "gpt"], "'gpt' is not a model"),
         (["--tol", "x"], "unrecognized arguments"),
     ],
 )

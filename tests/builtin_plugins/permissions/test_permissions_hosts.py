@@ -4,6 +4,7 @@ import ipaddress
 from typing import Any
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from permitting import both, settings
 from pluggent_hookspecs import ConfigError
@@ -15,7 +16,7 @@ FORBIDDEN_ONLY = (True, False)
 NEITHER = (False, False)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "spelling",
     [
         "127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0x7F.0x0.0x0.0x1", "017700000001",
@@ -33,7 +34,7 @@ def test_this_machine_is_forbidden_in_every_spelling(spelling: str):
     assert both({"url": {"address": "loopback"}}, f"http://{spelling}/x")[0]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("wanted", "spelling"),
     [
         ("private", "10.1.2.3"), ("private", "10.66051"), ("private", "0xa.1.2.3"), ("private", "012.1.2.3"),
@@ -82,7 +83,7 @@ def test_addresses_are_permitted_only_as_everybody_reads_them(wanted: Any, value
     assert both({"host": {"address": wanted}}, value) == expected
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("wanted", "value", "expected"),
     [
         ("good.example", "good.example", BOTH),
@@ -167,7 +168,7 @@ def test_a_host_pattern_that_means_something_else_than_it_seems_is_refused(patte
 
 @pytest.mark.parametrize("network", ["10.0.0.1/8", "privat", "10.0.0.0/33", "example.org", ""])
 def test_a_network_that_is_none_is_refused(network: str):
-    with pytest.raises(ConfigError, match="is no network"):
+    with pytest.raises(ConfigError, match="is not a network"):
         settings(
             {"rules": [{"id": "r", "decision": "deny", "when": {"arguments": {"a": {"host": {"address": network}}}}}]}
         )

@@ -20,10 +20,10 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Host
-from pluggent_host.discovery import Discovery, discover
+from pluggent_host.plugins.discovery import Discovery, discover
 from pluggent_host.settings import Grants, HostSettings, Selection
-from pluggent_host.testing.fakes import call as model_calls
 from pluggent_permissions.plugin import Permissions
+from pluggent_testing.fakes import call as model_calls
 from plugin_sites import HEADER, Site
 from policy_stage import Stage, stage
 
@@ -58,7 +58,7 @@ def installed(site: Site) -> Discovery:
     here = discover()
     ours = tuple(item for item in here.distributions if item.name in (ID, "pluggent-memory-inmemory"))
     found = site.found()
-    return found._replace(distributions=(*found.distributions, *ours))
+    return found._replace(distributions=(*found.distributions, *ours), first_party=here.first_party)
 
 
 @asynccontextmanager

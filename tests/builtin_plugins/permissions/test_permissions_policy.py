@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from permitting import TOOL, answer, call, policy, rule, ruling
 from pluggent_hookspecs import Allow, Ask, Deny, Effect, Scope
-from pluggent_permissions.modes import OPERATIONS, OTHER, PURE, UNDECLARED
-from pluggent_permissions.settings import Ruling
+from pluggent_permissions.settings import OPERATIONS, OTHER, PURE, UNDECLARED, Ruling
 
 RANK = {None: 0, "allow": 1, "ask": 2, "deny": 3}
 ALLOW, ASK, DENY = rule("a", "allow"), rule("b", "ask"), rule("c", "deny")

@@ -8,11 +8,10 @@ from pathlib import Path
 import attrs
 import pluggent_permissions
 import pytest
-from pluggent_host.cli.main import main
+from pluggent_cli.main import main
 from pluggent_permissions.addresses import SETS
 from pluggent_permissions.argument_settings import ArgumentTest, HostTest, UrlTest
-from pluggent_permissions.modes import MODES
-from pluggent_permissions.settings import Conditions, PermissionSettings, Rule
+from pluggent_permissions.settings import MODES, Conditions, PermissionSettings, Rule
 
 TEXT = (Path(pluggent_permissions.__file__).parents[1] / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(toml|console)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

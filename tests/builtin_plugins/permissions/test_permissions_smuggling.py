@@ -9,7 +9,7 @@ import attrs
 import pytest
 from permitting import rule, under
 from pluggent_hookspecs import Message, ModelResponse, ToolCall, ToolOutput, ToolSpec, tool
-from pluggent_host.testing.fakes import call as model_calls
+from pluggent_testing.fakes import call as model_calls
 from policy_stage import stage
 
 

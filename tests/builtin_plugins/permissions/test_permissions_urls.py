@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from permitting import both
 from pluggent_permissions.urls import read_url
@@ -14,7 +14,7 @@ NEITHER = (False, False)
 GOOD = {"scheme": "https", "host": ["good.example", "*.good.example"]}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("wanted", "url", "expected"),
     [
         (GOOD, "https://good.example", BOTH),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import Plan, PlanParseError, ProvideEvent, Step, StepStatus
-from pluggent_host.testing.parsers import PlanParserConformance
 from pluggent_plan_json.parser import JsonPlanParser, render
 from pluggent_plan_json.plugin import PlanJson
+from pluggent_testing.parsers import PlanParserConformance
 
 
 class TestJsonPlanParser(PlanParserConformance):

@@ -10,7 +10,7 @@ from odd_server import CLOSE, LEAVE, RESET, STREAM_HEAD, OddServer, answer, http
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
 from pluggent_provider_http.client import Client
 from pluggent_provider_http.endpoint import Endpoint
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.server_errors import Faults
 
 OK = json_answer({"ok": True})
 HEAD = b"HTTP/1.1 200 OK\r\n"

@@ -11,11 +11,11 @@ from pluggent_hookspecs import (
     TextDelta,
     ToolCallDelta,
 )
-from pluggent_provider_http.batches import Batch
 from pluggent_provider_http.credentials import hidden, read_key
+from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.endpoint import Endpoint
-from pluggent_provider_http.faults import Faults
 from pluggent_provider_http.payload import MalformedError, as_count, as_list, as_object, as_text, decode
+from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("acme", "https://x")
 
@@ -65,9 +65,9 @@ def test_what_is_no_json_is_malformed(data):
 
 @pytest.mark.parametrize("value", [None, 1, "x", True])
 def test_shapes_that_are_others_are_named(value):
-    with pytest.raises(MalformedError, match="the answer is no object"):
+    with pytest.raises(MalformedError, match="the answer is not an object"):
         as_object(value, "the answer")
-    with pytest.raises(MalformedError, match="the answer is no list"):
+    with pytest.raises(MalformedError, match="the answer is not a list"):
         as_list(value, "the answer")
     assert as_text(value) == ("x" if value == "x" else "")
     assert as_count(value) == (1 if value == 1 and value is not True else None)

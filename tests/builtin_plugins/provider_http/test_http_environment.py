@@ -8,7 +8,7 @@ from odd_server import OddServer, json_answer
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
 from pluggent_provider_http.client import Client
 from pluggent_provider_http.endpoint import Endpoint
-from pluggent_provider_http.faults import Faults
+from pluggent_provider_http.server_errors import Faults
 from tls_places import Certificates, Proxy
 
 OK = json_answer({"ok": True})

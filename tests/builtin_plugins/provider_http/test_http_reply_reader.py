@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 from pluggent_hookspecs import Finished, ModelRequest, PluginContext, ProvideEvent, ProviderErrorKind as Kind, TextDelta
-from pluggent_provider_http.batches import Batch
+from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.endpoint import Endpoint, check_names
-from pluggent_provider_http.faults import Faults
 from pluggent_provider_http.payload import MalformedError
 from pluggent_provider_http.provider import Asked, HttpProvider
-from pluggent_provider_http.reading import ReplyReader
-from pluggent_provider_http.servers import ServersPlugin
+from pluggent_provider_http.reply_reader import ReplyReader
+from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.servers_plugin import ServersPlugin
 from replies_read import failure_in, read_all
 
 FAULTS = Faults("acme", "http://x/v1", "m")
@@ -64,7 +64,7 @@ def test_what_came_before_a_failure_in_the_same_read_is_handed_on():
     reading = reader()
 
     assert reading.feed(b"data: a\n\ndata: odd\n\n" + END) == [TextDelta("a")]
-    assert "sent an event that is no piece of a reply: it is odd: odd" in str(reading.failure)
+    assert "sent an event that is not a piece of a reply: it is odd: odd" in str(reading.failure)
     assert not reading.done
 
 
@@ -77,7 +77,7 @@ def test_what_came_before_a_failure_in_the_same_read_is_handed_on():
         (b"data: " + b"a" * 200, Kind.PROTOCOL, "an event of more than 100 bytes"),
         (b"", Kind.PROTOCOL, "answered with nothing"),
         (b"\xef\xbb\xbf\r\n ", Kind.PROTOCOL, "answered with nothing"),
-        (b"<html>", Kind.PROTOCOL, "answered with what is no reply: it is not all: <html>"),
+        (b"<html>", Kind.PROTOCOL, "answered with what is not a reply: it is not all: <html>"),
     ],
 )
 def test_what_is_no_reply_is_an_error_that_says_why(sent: bytes, kind: Kind, said: str):

@@ -4,8 +4,9 @@ import json
 from email.utils import formatdate
 
 import pytest
+from each_of import each_of
 from pluggent_hookspecs import ProviderErrorKind as Kind
-from pluggent_provider_http.faults import Faults, retry_after
+from pluggent_provider_http.server_errors import Faults, retry_after
 
 KEY = "sk-secret-0123456789"
 FAULTS = Faults("openai", "https://api.x/v1", "gpt-9", (KEY,))
@@ -20,7 +21,7 @@ def said(message: str, **more):
     return {"error": {"message": message, **more}}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("status", "kind"),
     [
         (301, Kind.BAD_REQUEST), (400, Kind.BAD_REQUEST), (401, Kind.AUTHENTICATION), (402, Kind.BAD_REQUEST),
@@ -30,9 +31,7 @@ def said(message: str, **more):
         (504, Kind.TIMEOUT), (529, Kind.UNAVAILABLE), (599, Kind.UNAVAILABLE),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize(
-    "body", ["", "<html>oops</html>", said("oops"), {"detail": "oops"}, {"error": "oops"}, [said("oops")]]
-)
+@each_of("body", ["", "<html>oops</html>", said("oops"), {"detail": "oops"}, {"error": "oops"}, [said("oops")]])
 def test_a_status_has_its_kind_whatever_the_body(status, kind, body):
     found = error(status, body)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from time import perf_counter
 
 import pytest
+from each_of import each_of
 from hypothesis import example, given, settings, strategies as st
 from pluggent_redact.engine import WINDOW, Engine, literals_of
 from pluggent_redact.patterns import pattern
@@ -83,8 +84,8 @@ FOUND = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", FOUND)
-@pytest.mark.parametrize("around", ["{}", "see {}, and go", '{{"a": "x\\n{}"}}', "({})", "key={};"])
+@each_of("kind", FOUND)
+@each_of("around", ["{}", "see {}, and go", '{{"a": "x\\n{}"}}', "({})", "key={};"])
 def test_every_kind_of_key_is_found_and_named(kind, around):
     shown = Engine().redact(around.format(FOUND[kind]))
 

@@ -66,7 +66,7 @@ def test_a_pattern_that_makes_others_think_for_ever_does_not():
 def test_settings_say_what_is_wrong_with_them(given_, problem):
     with pytest.raises((TypeError, ValueError), match=re.escape(problem)):
         RedactSettings(**given_)
-    with pytest.raises(ValueError, match="is no kind"):
+    with pytest.raises(ValueError, match="is not a kind"):
         PatternSettings(kind="Two Words", match="abc")
 
 

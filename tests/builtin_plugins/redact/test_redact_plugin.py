@@ -27,12 +27,12 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.messages import Audio, File, Image, Reasoning, Refusal, Text, ToolCall, VendorPart
 from pluggent_hookspecs.secrets import Secret
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
 from pluggent_memory_inmemory.plugin import InMemory
 from pluggent_redact.contents import Contents
 from pluggent_redact.engine import Engine
 from pluggent_redact.plugin import Redact
 from pluggent_redact.settings import PatternSettings, RedactSettings
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import hosting, talking
 
 KEY = "sk-proj-abcDEF1234567890abcdef"
@@ -104,9 +104,11 @@ class Chunks(ScriptedModel):
 
 
 async def test_a_stream_comes_as_it_is_written_and_a_key_cut_anywhere_never():
-    pem = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * 300 + "-----END PRIVATE KEY-----"
-    text = f"The key is {KEY} and {pem} too. "
-    for size in (1, 7, 50):
+    for size, lines in ((1, 30), (7, 300), (50, 300)):
+        pem = (
+            "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n" * lines + "-----END PRIVATE KEY-----"
+        )
+        text = f"The key is {KEY} and {pem} too. "
         seen: list[str] = []
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
         async with talking(model=Chunks(*pieces), plugins=[Redact()]) as session, session.stream("go") as events:

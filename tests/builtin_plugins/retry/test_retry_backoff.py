@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
+from pluggent_retry.backoff import Again, Failure, Final, after, ceiling_s
 from pluggent_retry.settings import RetrySettings
-from pluggent_retry.waits import Again, Failure, Final, after, ceiling_s
 
 RETRYABLE = [kind for kind in Kind if ProviderError(kind, "").retryable]
 seconds = st.floats(0, 86_400)

@@ -7,8 +7,19 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pluggent_hookspecs import Message, ModelResponse, ProviderError, ProviderErrorKind as Kind
-from pluggent_retry.breaker import Closed, Open, Outcome, Permit, Refusal, State, Trying, admit, settle
-from pluggent_retry.servers import Going, Servers
+from pluggent_retry.circuit_breaker import (
+    Closed,
+    Going,
+    Open,
+    Outcome,
+    Permit,
+    Refusal,
+    Servers,
+    State,
+    Trying,
+    admit,
+    settle,
+)
 from pluggent_retry.settings import BreakerSettings
 from retrying import Time, failure
 

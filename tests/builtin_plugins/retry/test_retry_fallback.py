@@ -18,8 +18,8 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_host.testing.fakes import call
 from pluggent_retry.settings import BreakerSettings
+from pluggent_testing.fakes import call
 from retrying import Other, failure, retrying
 
 

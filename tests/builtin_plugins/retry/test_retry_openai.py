@@ -34,9 +34,9 @@ from pluggent_hookspecs import (
 )
 from pluggent_host import Host
 from pluggent_host.session import Session
-from pluggent_host.testing.fakes import Recorder
 from pluggent_openai.plugin import OpenAI
 from pluggent_retry.plugin import Retry
+from pluggent_testing.fakes import Recorder
 from retrying import Time
 
 HELLO = json_answer(completion({"content": "Hello."}))

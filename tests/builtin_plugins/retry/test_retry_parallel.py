@@ -9,7 +9,7 @@ import pytest
 from pluggent_hookspecs import ProviderError
 from pluggent_host import Host
 from pluggent_host.session import Session
-from pluggent_host.turn_result import TurnResult
+from pluggent_host.turns.result import TurnResult
 from pluggent_retry.plugin import Retry
 from pluggent_retry.settings import BreakerSettings
 from retrying import Flaky, Time

@@ -25,9 +25,9 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Host
-from pluggent_host.discovery import discover
+from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings, Timeouts
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from retrying import Time, failure, retrying
 
 
@@ -284,7 +284,7 @@ class Once:
 
 
 async def test_policies_are_asked_again_when_their_decision_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pluggent_host.operations.STALE_S", -1.0)
+    monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
     policy = Once()
     async with retrying(failure(), "Hello.", plugins=[policy]) as at:
         result = await at.session.say("hello")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pluggent_retry
 import pytest
+from pluggent_cli.config.sources import load_settings
 from pluggent_hookspecs import ConfigError, ProviderErrorKind as Kind
-from pluggent_host.config import load_settings
-from pluggent_host.plugin_settings import settings_for
+from pluggent_host.plugins.options import settings_for
 from pluggent_retry.plugin import Retry
 from pluggent_retry.settings import BreakerSettings, RetrySettings
 
@@ -45,7 +45,7 @@ README = (Path(str(pluggent_retry.__file__)).parents[1] / "README.md").read_text
 )
 def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(
-        (ValueError, TypeError), match=re.escape(repr(next(iter(wrong.values())))) + "|models|twice|no "
+        (ValueError, TypeError), match=re.escape(repr(next(iter(wrong.values())))) + "|models|twice|is not a "
     ):
         RetrySettings(**wrong)
 
@@ -58,7 +58,7 @@ def test_a_name_that_could_move_the_cursor_is_shown_escaped() -> None:
 
 
 def test_an_unknown_kind_names_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'slow' is no kind of failure; there are: authentication, rate_limited, "):
+    with pytest.raises(ValueError, match="'slow' is not a kind of failure; there are: authentication, rate_limited, "):
         BreakerSettings(kinds=("slow",))
 
 
@@ -109,7 +109,7 @@ def test_a_file_can_set_everything() -> None:
         ({"attemps": 2}, "plugins.pluggent-retry.attemps: unknown; did you mean 'attempts'?"),
         ({"fallback": "openai/x"}, "plugins.pluggent-retry.fallback: expected a list, got text"),
         ({"breaker": {"open_s": -1}}, "open_s: expected seconds from 0 to 86,400, got -1"),
-        ({"fallback_on": ["slow"]}, "'slow' is no kind of failure; there are: "),
+        ({"fallback_on": ["slow"]}, "'slow' is not a kind of failure; there are: "),
     ],
     ids=str,
 )

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import broken_providers
 import broken_wire_providers
-from pluggent_host.testing.providers_wire import WireConformance
+from pluggent_testing.providers_wire import WireConformance
 
-SUPPORT = Path(__file__).parent.parent / "support"
+SUPPORT = Path(__file__).parents[2] / "support"
 PATIENCE_S = 300.0
 MODULES = (broken_providers, broken_wire_providers)
 UNHARMED = "test_opening_and_closing_alone_is_fine"
@@ -57,15 +57,16 @@ def test_every_broken_promise_is_noticed_by_the_test_of_that_promise():
 
 
 def test_the_suite_imports_no_http_library_and_no_plugin():
-    modules = {name.partition(".")[0] for name in imported_by("pluggent_host.testing.providers_wire")}
+    modules = {name.partition(".")[0] for name in imported_by("pluggent_testing.providers_wire")}
 
     assert modules & {"httpx", "httpx2", "httpcore", "aiohttp", "requests", "openai", "anthropic", "mcp"} == set()
-    assert {name for name in modules if name.startswith("pluggent_")} == {"pluggent_host", "pluggent_hookspecs"}
+    ours = {"pluggent_host", "pluggent_hookspecs", "pluggent_testing"}
+    assert {name for name in modules if name.startswith("pluggent_")} == ours
     assert "jsonschema_rs" not in modules
 
 
 def test_the_plugin_of_pytest_imports_nothing_of_the_suite():
-    assert not [name for name in imported_by("pluggent_host.testing.fixtures") if "testing.providers" in name]
+    assert not [name for name in imported_by("pluggent_testing.fixtures") if "testing.providers" in name]
 
 
 def test_each_test_of_the_suite_has_a_sentence_for_a_name():

@@ -23,8 +23,12 @@ from pluggent_hookspecs import (
     Usage,
 )
 from pluggent_host import Host, Session
-from pluggent_host.testing.providers import opened, transcript_shape
-from pluggent_host.testing.providers_stories import (
+from pluggent_host.transcript.entries import Entry, Said
+from pluggent_offline.grammar import Call, render
+from pluggent_offline.plugin import Offline
+from pluggent_openai.plugin import OpenAI
+from pluggent_testing.providers import opened, transcript_shape
+from pluggent_testing.providers_stories import (
     FIRST_TURN,
     SECOND_TURN,
     NoLaunch,
@@ -35,12 +39,8 @@ from pluggent_host.testing.providers_stories import (
     talking_with,
     weather,
 )
-from pluggent_host.testing.providers_wire import AnthropicWire, OpenAIWire, WireServer
-from pluggent_host.testing.providers_wire_server import strings
-from pluggent_host.transcript import Entry, Said
-from pluggent_offline.grammar import Call, render
-from pluggent_offline.plugin import Offline
-from pluggent_openai.plugin import OpenAI
+from pluggent_testing.providers_wire import AnthropicWire, OpenAIWire, WireServer
+from pluggent_testing.providers_wire_server import strings
 
 TYPED = [render([[Call(*wanted) for wanted in calls] for calls in turn]) for turn in (FIRST_TURN, SECOND_TURN)]
 """What the person says: the offline provider understands it, and the others are told what it answers."""

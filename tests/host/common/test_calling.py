@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from pluggent_host.calling import Answer, Caller, Late, being_cancelled
-from pluggent_host.chains import Impl
-from pluggent_host.threads import Threads
+from pluggent_host.common.running import being_cancelled
+from pluggent_host.common.threads import Threads
+from pluggent_host.hooks.caller import Answer, Caller, Late
+from pluggent_host.hooks.chains import Impl
 
 SOON_S = 0.05
 LATE = "was too late"

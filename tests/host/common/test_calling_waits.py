@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from pluggent_host.calling import Caller, Late
-from pluggent_host.threads import Threads
+from pluggent_host.common.threads import Threads
+from pluggent_host.hooks.caller import Caller, Late
 
 LONG_S = 60.0
 

@@ -9,9 +9,9 @@ from pluggent_hookspecs import ToolContext, tool
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.models import Finished
 from pluggent_hookspecs.observations import TextShown, ToolProgressed
-from pluggent_host.feed import WAITING_EVENTS, Feed
 from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.testing.fakes import call
+from pluggent_host.turns.result import WAITING_EVENTS, Feed
+from pluggent_testing.fakes import call
 from talking import WAIT_S, talking
 
 SCOPE = Scope()
@@ -51,7 +51,7 @@ async def test_a_feed_with_room_holds_nobody_up():
     feed.put(shown(0))
 
     assert not feed.full
-    await asyncio.wait_for(feed.room(), WAIT_S)
+    await asyncio.wait_for(feed.space(), WAIT_S)
 
 
 async def full_feed() -> tuple[Feed, asyncio.Task[None]]:
@@ -59,7 +59,7 @@ async def full_feed() -> tuple[Feed, asyncio.Task[None]]:
     feed = Feed()
     for number in range(WAITING_EVENTS):
         feed.put(shown(number))
-    waiting = asyncio.create_task(feed.room())
+    waiting = asyncio.create_task(feed.space())
     await asyncio.sleep(0)
     return feed, waiting
 
@@ -97,7 +97,7 @@ async def test_nothing_is_kept_for_a_consumer_that_has_gone():
     for number in range(2 * WAITING_EVENTS):
         feed.put(shown(number))
 
-    await asyncio.wait_for(feed.room(), WAIT_S)
+    await asyncio.wait_for(feed.space(), WAIT_S)
     feed.end()
     assert await read(feed) == []
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import HOOKS, ConfigError, HookKind, hookimpl
-from pluggent_host.chains import Chains, build
-from pluggent_host.loading import new_manager, register
+from pluggent_host.hooks.chains import Chains, build
+from pluggent_host.plugins.loader import new_manager, register
 from pluggent_host.settings import Grants, HostSettings
 
 TO_FREEZE = ["host-first", "normal", "late", "security", "host-last"]
@@ -56,9 +57,7 @@ def order(plugins: dict[str, object], hook: str = "decide_input", **settings: An
 # ---- rule 12: bands
 
 
-@pytest.mark.parametrize(
-    "hook", [name for name, info in HOOKS.items() if info.fired and info.kind is not HookKind.PROVIDE]
-)
+@each_of("hook", [name for name, info in HOOKS.items() if info.kind is not HookKind.PROVIDE])
 def test_bands_stand_by_closeness_to_the_freeze_and_security_is_outermost_around(hook: str) -> None:
     bands = ONION if HOOKS[hook].kind is HookKind.AROUND else TO_FREEZE
     plugins = {f"app:{band}": plugin(hook, band=band) for band in sorted(bands)}

@@ -18,7 +18,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import PluginLoadError, ProviderError, ProviderErrorKind
 from pluggent_host import Grants, Host, HostSettings, Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, hosting, shape, talking
 
 

@@ -21,7 +21,7 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_host import HostSettings, Limits, Why
 from pluggent_host.settings import Timeouts, ToolLimits
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, shape, talking
 
 

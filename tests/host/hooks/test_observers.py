@@ -18,7 +18,7 @@ from pluggent_hookspecs import (
     TurnStarted,
     hookimpl,
 )
-from pluggent_host.testing.fakes import Recorder
+from pluggent_testing.fakes import Recorder
 from policy_stage import in_order, reach, stage
 from told import Told, shown
 
@@ -38,8 +38,8 @@ async def test_everybody_is_told_everything_in_order() -> None:
     blocking = Told(third.append, blocking=True)
     events = [shown(str(number)) for number in range(50)]
     for event in events:
-        told.observers.tell(event)
-        blocking.observers.tell(event)
+        told.observers.emit(event)
+        blocking.observers.emit(event)
     await told.close()
     await blocking.close()
 
@@ -145,7 +145,7 @@ async def test_a_coroutine_from_a_sync_observer_is_a_failure_with_advice(caplog:
     async def later() -> None: ...
 
     told = Told(lambda _: later())
-    told.observers.tell(shown("a"))
+    told.observers.emit(shown("a"))
     await told.close()
 
     assert "async def observe" in caplog.text
@@ -160,7 +160,7 @@ async def test_an_observer_is_off_after_five_failures_in_a_row(caplog: pytest.Lo
 
     told = Told(fail)
     for number in range(8):
-        told.observers.tell(shown(str(number)))
+        told.observers.emit(shown(str(number)))
     await told.close()
 
     assert len(calls) == 5
@@ -182,7 +182,7 @@ async def test_only_failures_in_a_row_count(is_async: bool) -> None:
 
     told = Told(sometimes_later if is_async else sometimes)
     for number in range(20):
-        told.observers.tell(shown(str(number)))
+        told.observers.emit(shown(str(number)))
     await told.close()
 
     assert len(calls) == 20
@@ -197,7 +197,7 @@ async def test_an_async_observer_is_off_after_five_failures_too() -> None:
 
     told = Told(fail)
     for number in range(20):
-        told.observers.tell(shown(str(number)))
+        told.observers.emit(shown(str(number)))
     await told.close()
 
     assert len(calls) == 5
@@ -211,7 +211,7 @@ async def test_one_observer_that_is_off_silences_no_other() -> None:
 
     told = Told(fail, heard.append)
     for number in range(8):
-        told.observers.tell(shown(str(number)))
+        told.observers.emit(shown(str(number)))
     await told.close()
 
     assert len([event for event in heard if isinstance(event, TextShown)]) == 8

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from pluggent_hookspecs import TextShown, hookimpl
-from pluggent_host import observers as room
+from pluggent_host.hooks import event_bus
 from pluggent_host.settings import HostSettings, Timeouts
 from policy_stage import stage
 from told import Told, shown
@@ -56,7 +56,7 @@ async def test_an_async_observer_has_a_deadline_for_each_event() -> None:
 
     told = Told(hang_on_the_first, observe_s=0.05)
     for number in range(3):
-        told.observers.tell(shown(str(number)))
+        told.observers.emit(shown(str(number)))
     await told.close()
 
     assert begun == ["0", "1", "2"]
@@ -71,7 +71,7 @@ async def test_a_slow_sync_observer_counts_as_failing() -> None:
 
     told = Told(slow, observe_s=0.001)
     for number in range(8):
-        told.observers.tell(shown(str(number)))
+        told.observers.emit(shown(str(number)))
     await told.close()
 
     assert len(calls) == 5
@@ -81,7 +81,7 @@ async def test_what_overflows_the_queue_is_dropped_counted_and_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Rule 15: drops are recorded."""
-    monkeypatch.setattr(room, "WAITING_EVENTS", 3)
+    monkeypatch.setattr(event_bus, "OBSERVER_EVENTS", 3)
     caplog.set_level(logging.INFO, "pluggent")
     heard: list[str] = []
 
@@ -90,7 +90,7 @@ async def test_what_overflows_the_queue_is_dropped_counted_and_logged(
 
     told = Told(listen)
     for number in range(10):
-        told.observers.tell(shown(str(number)))
+        told.observers.emit(shown(str(number)))
     await told.close()
 
     assert heard == ["0", "1", "2"]
@@ -110,7 +110,7 @@ async def test_closing_lets_the_queues_run_empty() -> None:
 
     told = Told(listen)
     for number in range(20):
-        told.observers.tell(shown(str(number)))
+        told.observers.emit(shown(str(number)))
     await told.close()
 
     assert len(heard) == 20
@@ -121,7 +121,7 @@ async def test_closing_waits_no_longer_than_it_is_told() -> None:
         await asyncio.Event().wait()
 
     told = Told(hang, observe_s=60)
-    told.observers.tell(shown("a"))
+    told.observers.emit(shown("a"))
     await asyncio.sleep(0)
     started = time.perf_counter()
     await told.close(0.05)
@@ -131,11 +131,11 @@ async def test_closing_waits_no_longer_than_it_is_told() -> None:
 
 async def test_closing_with_nobody_listening_is_nothing() -> None:
     told = Told()
-    told.observers.tell(shown("a"))
+    told.observers.emit(shown("a"))
 
     await told.close()
 
-    assert not told.observers.anybody
+    assert not told.observers.dropped
 
 
 async def test_what_is_told_after_closing_leaves_no_task_behind() -> None:
@@ -144,6 +144,6 @@ async def test_what_is_told_after_closing_leaves_no_task_behind() -> None:
     told = Told(listen)
     await told.close()
     before = asyncio.all_tasks()
-    told.observers.tell(shown("late"))
+    told.observers.emit(shown("late"))
 
     assert asyncio.all_tasks() == before

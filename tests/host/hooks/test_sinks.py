@@ -20,7 +20,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_host import Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import hosting, talking
 
 

@@ -3,12 +3,14 @@
 import itertools
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from naming import shown
 from pluggent_hookspecs import ANSWERS, Allow, Ask, Decision, Deny, Respond, ToolOutput, Vote
-from pluggent_host.calling import Answer
+from pluggent_host.common.ids import HOST
+from pluggent_host.hooks.caller import Answer
+from pluggent_host.hooks.votes import Verdict, ballot, combine
 from pluggent_host.settings import Grants
-from pluggent_host.verdicts import HOST, Verdict, ballot, combine
 
 HOOK = "decide_tool_call"
 NONE = Grants()
@@ -183,10 +185,8 @@ def test_an_ask_keeps_the_answer_that_would_be_given() -> None:
 # ---- rule 5: the table
 
 
-@pytest.mark.parametrize("hook", ANSWERS)
-@pytest.mark.parametrize(
-    "decision", [Allow(), Deny("no"), Ask("?"), Respond("x")], ids=lambda made: type(made).__name__
-)
+@each_of("hook", ANSWERS)
+@each_of("decision", [Allow(), Deny("no"), Ask("?"), Respond("x")], ids=lambda made: type(made).__name__)
 def test_an_answer_outside_the_table_denies(hook: str, decision: Decision) -> None:
     made, vote = ballot(hook, "acme", Answer(decision), may_respond=True)
 
@@ -199,8 +199,8 @@ def test_an_answer_outside_the_table_denies(hook: str, decision: Decision) -> No
     assert vote == Vote("acme", name(made), vote.reason, 0.0)
 
 
-@pytest.mark.parametrize("hook", ANSWERS)
-@pytest.mark.parametrize(
+@each_of("hook", ANSWERS)
+@each_of(
     "value",
     [True, False, 0, "allow", "deny", {}, [], Allow, Deny, object(), (Allow(),), NotImplemented, ...],
     ids=shown,
@@ -218,8 +218,8 @@ def test_no_opinion_is_a_vote_of_none(hook: str) -> None:
     assert ballot(hook, "acme", Answer(None), may_respond=False) == (None, Vote("acme", "none"))
 
 
-@pytest.mark.parametrize("hook", ANSWERS)
-@pytest.mark.parametrize("value", [None, Allow(), True])
+@each_of("hook", ANSWERS)
+@each_of("value", [None, Allow(), True])
 def test_a_problem_denies_whatever_came_with_it(hook: str, value: object) -> None:
     made, vote = ballot(hook, "acme", Answer(value, "was too late", 0.5), may_respond=True)
 

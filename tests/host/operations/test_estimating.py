@@ -25,8 +25,8 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_host.estimating import ELSEWHERE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, input_tokens
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_host.operations.token_estimate import ELSEWHERE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, input_tokens
+from pluggent_testing.fakes import ScriptedModel, call
 from talking import talking
 
 

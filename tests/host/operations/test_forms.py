@@ -1,8 +1,8 @@
 """What a person can be asked to fill in: schemas read, shown, and answers checked."""
 
 import pytest
-from pluggent_host.arguments import ArgumentProblems
-from pluggent_host.forms import MOST_FIELDS, Field, Kind, Option, form_of
+from pluggent_host.operations.forms import MOST_FIELDS, Field, Kind, Option, form_of
+from pluggent_host.tools.arguments import ArgumentProblems
 
 
 def of(**properties):

@@ -22,8 +22,8 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_host.testing.fakes import call
-from pluggent_host.transcript import Decided
+from pluggent_host.transcript.entries import Decided
+from pluggent_testing.fakes import call
 from policy_stage import either_way, stage
 
 both_orders = pytest.mark.parametrize("turned", [False, True])

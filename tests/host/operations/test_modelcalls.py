@@ -25,8 +25,8 @@ from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.models import Finished, ModelParameters, TextDelta
 from pluggent_hookspecs.observations import DecisionMade, ModelCalled
 from pluggent_host.settings import HostSettings, Limits, Timeouts
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 
 
@@ -326,7 +326,7 @@ async def test_parameters_reach_the_provider():
 
 
 async def test_decisions_that_are_old_are_made_again_before_another_attempt(monkeypatch):
-    monkeypatch.setattr("pluggent_host.operations.STALE_S", -1.0)
+    monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
     votes = []
 
     class Once:
@@ -355,7 +355,7 @@ async def test_decisions_that_are_old_are_made_again_before_another_attempt(monk
 @pytest.mark.parametrize("name", ["scripted", "/m", "scripted/", "/"])
 async def test_a_model_name_without_its_provider_is_explained(name):
     async with hosting() as host:
-        with pytest.raises(ConfigError, match="is no model: write provider/model"):
+        with pytest.raises(ConfigError, match="is not a model: write provider/model"):
             await host.session(model=name)
 
 

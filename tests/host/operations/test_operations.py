@@ -21,9 +21,9 @@ from pluggent_hookspecs import (
     ToolStarted,
     hookimpl,
 )
-from pluggent_host.decided import Ready
+from pluggent_host.operations.outcomes import Ready
 from pluggent_host.settings import HostSettings, Limits, Timeouts
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import NAMES, Danger, in_order, reach, results, stage
 
 both_forms = pytest.mark.parametrize("is_async", [False, True])

@@ -27,7 +27,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import HostSettings, Limits
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import Danger, stage
 from talking import WAIT_S
 

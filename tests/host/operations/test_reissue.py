@@ -19,8 +19,8 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import ConfigError, HookError, ProviderError, ProviderErrorKind as Kind
 from pluggent_host import Grants, Host, HostSettings, Limits, Why
-from pluggent_host.onion import Rest
-from pluggent_host.testing.fakes import Recorder, ScriptedModel
+from pluggent_host.operations.around import Rest
+from pluggent_testing.fakes import Recorder, ScriptedModel
 from talking import WAIT_S, hosting, talking
 
 

@@ -22,9 +22,9 @@ from pluggent_hookspecs.messages import Image, Text, ToolCall
 from pluggent_hookspecs.observations import ToolProgressed
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, call
-from pluggent_host.transcript import Settled
+from pluggent_host.transcript.entries import Settled
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import Recorder, call
 from talking import WAIT_S, assert_whole, results, talking
 
 

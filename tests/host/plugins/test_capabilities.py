@@ -7,12 +7,12 @@ import pytest
 from fake_distributions import importable, install
 from pluggent_hookspecs import NameTaken, PluggentError
 from pluggent_host import Host, HostSettings, Selection
-from pluggent_host.discovery import discover
+from pluggent_host.plugins.discovery import discover
 
 PROVIDER = """
 import attrs
 from pluggent_hookspecs import hookimpl
-from pluggent_host.testing.fakes import ScriptedModel
+from pluggent_testing.fakes import ScriptedModel
 
 class Named(ScriptedModel):
     name = "NAME"

@@ -8,11 +8,18 @@ import pytest
 from hypothesis import example, given, strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pluggent_hookspecs import ConfigError, NameTaken, PluginIncompatible
-from pluggent_host.catalog import Catalog, PluginRecord, catalog, plugin_of, tool_names
-from pluggent_host.discovery import GROUPS, Discovery, Distribution, EntryPoint, Problem
+from pluggent_host.common.ids import plugin_of
+from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog, tool_names
+from pluggent_host.plugins.discovery import GROUPS, Discovery, Distribution, EntryPoint, Problem
+from pluggent_host.plugins.versions import version_fits
 from pluggent_host.settings import NOTHING, Selection
-from pluggent_host.versions import version_fits
 
+FIRST_PARTY: Mapping[str, str] = {
+    "pluggent-guard": "sample",
+    "pluggent-offline": "builtin",
+    "pluggent-openai": "builtin",
+    "pluggent-weather": "sample",
+}
 GROUP_OF = {kind: group for group, kind in GROUPS.items()}
 EVERYTHING = Selection()
 
@@ -31,7 +38,8 @@ def of(
     aliases: Mapping[str, str] = NOTHING,
     required: tuple[str, ...] = (),
 ) -> Catalog:
-    return catalog(Discovery(distributions), selection, contract, aliases=aliases, required=required)
+    found = Discovery(distributions, first_party=FIRST_PARTY)
+    return catalog(found, selection, contract, aliases=aliases, required=required)
 
 
 def states(found: Catalog) -> dict[str, str]:
@@ -260,7 +268,9 @@ def test_a_name_that_two_tools_claim_is_qualified_for_both() -> None:
 
 @pytest.mark.parametrize("owner", ["pluggent-weather", "app:mine"])
 def test_first_party_and_application_tools_keep_a_contested_name(owner: str) -> None:
-    names = tool_names([("aaa:tool/forecast", "forecast"), (f"{owner}:tool/forecast", "forecast")])
+    names = tool_names(
+        [("aaa:tool/forecast", "forecast"), (f"{owner}:tool/forecast", "forecast")], NOTHING, FIRST_PARTY
+    )
 
     assert names == {"aaa_forecast": "aaa:tool/forecast", "forecast": f"{owner}:tool/forecast"}
 
@@ -303,9 +313,9 @@ def test_every_tool_has_one_valid_name_whatever_the_order(tools: list[tuple[str,
     shuffled = list(tools)
     random.shuffle(shuffled)
 
-    names = tool_names(tools)
+    names = tool_names(tools, NOTHING, FIRST_PARTY)
 
-    assert list(names.items()) == list(tool_names(shuffled).items())
+    assert list(names.items()) == list(tool_names(shuffled, NOTHING, FIRST_PARTY).items())
     assert sorted(names.values()) == sorted({capability for capability, _ in tools})
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
 
@@ -314,9 +324,9 @@ def test_every_tool_has_one_valid_name_whatever_the_order(tools: list[tuple[str,
 def test_one_more_third_party_tool_never_changes_what_a_name_means(
     tools: list[tuple[str, str]], added: tuple[str, str]
 ) -> None:
-    before = tool_names(tools)
+    before = tool_names(tools, NOTHING, FIRST_PARTY)
 
-    after = tool_names([*tools, (f"{added[0]}:tool/{added[1]}", added[1])])
+    after = tool_names([*tools, (f"{added[0]}:tool/{added[1]}", added[1])], NOTHING, FIRST_PARTY)
 
     assert {name: after[name] for name in before if name in after} == {
         name: before[name] for name in before if name in after

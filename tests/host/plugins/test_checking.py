@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pluggy
 import pytest
+from each_of import each_of
 from loading_cases import refusal
 from pluggent_hookspecs import hookimpl
-from pluggent_host.loading import new_manager, register
+from pluggent_host.plugins.loader import new_manager, register
 
 
 @pytest.fixture
@@ -139,8 +140,8 @@ LOST: dict[str, tuple[object, str]] = {
         with_method(hookimpl(staticmethod(fresh(plain))), "decide_toolcall"),
         "decide_toolcall: there is no such hook",
     ),
-    "private": (with_attribute(hookimpl(fresh(plain)), "_decide_input"), "_decide_input: a private name is no hook"),
-    "not fired": (with_attribute(hookimpl(fresh(plain)), "decide_plan"), "so it would guard nothing"),
+    "private": (with_attribute(hookimpl(fresh(plain)), "_decide_input"), "_decide_input: a private name is not a hook"),
+    "of no operation": (with_attribute(hookimpl(fresh(plain)), "decide_plan"), "decide_plan: there is no such hook"),
     "another kind": (with_attribute(hookimpl(fresh(plain)), "provide_tools"), "it does not belong to kind hooks"),
     "more parameters": (
         with_attribute(hookimpl(fresh(takes_more))),
@@ -173,7 +174,7 @@ LOST: dict[str, tuple[object, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", LOST)
+@each_of("case", LOST)
 def test_a_hook_that_would_be_lost_is_refused(case: str) -> None:
     plugin, says = LOST[case]
 

@@ -10,7 +10,7 @@ import pytest
 from fake_distributions import install
 from hypothesis import given, settings, strategies as st
 from packaging.utils import canonicalize_name
-from pluggent_host.discovery import Discovery, EntryPoint, discover, normalised
+from pluggent_host.plugins.discovery import Discovery, EntryPoint, discover, normalised
 
 POLICY = {"hooks/guard": "acme.plugin:Guard"}
 TOOLS = {"tools/search": "acme.plugin:Search"}
@@ -190,7 +190,8 @@ def test_the_working_directory_and_what_lies_below_are_skipped(working_directory
 
     found = discover(["", ".", str(working_directory), str(working_directory / "vendor")])
 
-    assert found == Discovery((), (), (str(working_directory), str(working_directory / "vendor")))
+    assert found[:3] == ((), (), (str(working_directory), str(working_directory / "vendor")))
+    assert [item.name for item in found.left_out] == ["below", "here"]
 
 
 def test_a_symlink_does_not_lead_out_of_the_project(working_directory: Path, tmp_path: Path) -> None:
@@ -298,7 +299,7 @@ def test_unreadable_metadata_is_a_problem_that_names_the_folder(
         ("[pluggent.hooks]\nguard", "expected module:attribute", True),
         ("[pluggent.tools]\nx = not a module", "expected module:attribute", False),
         ("[pluggent.tools]\nx = a:b:c", "expected module:attribute", False),
-        ("[pluggent.tools]\na/b = a:b", "is no name", False),
+        ("[pluggent.tools]\na/b = a:b", "is not a name", False),
         ("[pluggent.tools]\nx = a:b\nx = c:d", "twice", False),
         ("[pluggent.hook]\nguard = a:b", "did you mean 'pluggent.hooks'", True),
         ("[pluggent.hooks]\na = a:b\nb = a:c", "put all hooks into one object", True),
@@ -337,7 +338,7 @@ def test_a_finder_that_breaks_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_no_content_of_the_files_is_an_exception(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     folder = tmp_path_factory.getbasetemp() / "fuzzed"
     info = install(folder, "acme", POLICY)
@@ -359,8 +360,8 @@ def test_listing_imports_nothing_heavy_and_no_plugin(site: Path) -> None:
     install(site, "acme", TOOLS, modules={"acme.plugin": "raise SystemExit('imported')"})
     code = (
         "import sys\n"
-        "from pluggent_host.catalog import catalog\n"
-        "from pluggent_host.discovery import discover\n"
+        "from pluggent_host.plugins.catalog import catalog\n"
+        "from pluggent_host.plugins.discovery import discover\n"
         "from pluggent_host.settings import Selection\n"
         f"found = catalog(discover([{str(site)!r}]), Selection(), '0.1.0')\n"
         "assert [item.state for item in found.records] == ['available'], found\n"
@@ -396,3 +397,80 @@ def test_a_byte_order_mark_hides_no_policy(site: Path) -> None:
     (found,) = discover([str(site)]).distributions
 
     assert found.entry_points == (EntryPoint("pluggent.hooks", "guard", "acme.plugin:Guard"),)
+
+
+# which plugins are first party
+
+OURS = {"first_party/pluggent-retry": "retriers", "first_party/Pluggent_Weather": "sample"}
+
+
+def test_the_root_beside_the_host_says_which_plugins_are_first_party(site: Path) -> None:
+    install(site, "pluggent", OURS)
+    install(site, "pluggent-host")
+
+    found = discover([str(site)])
+
+    assert (found.first_party, found.problems) == ({"pluggent-retry": "retriers", "pluggent-weather": "sample"}, ())
+    assert found.distributions == ()
+
+
+def test_without_the_root_no_plugin_is_first_party(site: Path) -> None:
+    install(site, "pluggent-host")
+    install(site, "pluggent-retry", POLICY)
+
+    assert (discover([str(site)]).first_party, names(discover([str(site)]))) == ({}, ["pluggent-retry"])
+
+
+def test_a_root_in_another_folder_than_the_host_vouches_for_nothing(site: Path, tmp_path: Path) -> None:
+    install(tmp_path / "planted", "pluggent", OURS)
+    install(site, "pluggent-host")
+
+    found = discover([str(tmp_path / "planted"), str(site)])
+
+    assert found.first_party == {}
+    assert "counts only in the folder of pluggent-host" in str(found.problems[0])
+
+
+@pytest.mark.parametrize("planted", [("pluggent",), ("pluggent-host",), ("pluggent", "pluggent-host")], ids=" ".join)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_second_root_or_host_is_an_error_and_vouches_for_nothing(
+    site: Path, tmp_path: Path, planted: tuple[str, ...], is_first: bool
+) -> None:
+    for name in ("pluggent", "pluggent-host"):
+        install(site, name, OURS if name == "pluggent" else None)
+    for name in planted:
+        install(tmp_path / "planted", name, {"first_party/evil": "security"} if name == "pluggent" else None)
+    path = [str(site), str(tmp_path / "planted")]
+
+    found = discover(path[::-1] if is_first else path)
+
+    assert found.first_party == {}
+    assert any(problem.fatal and "is installed twice" in problem.text for problem in found.problems)
+
+
+def test_another_distribution_vouches_for_nothing(site: Path) -> None:
+    for name in ("pluggent", "pluggent-host"):
+        install(site, name, OURS if name == "pluggent" else None)
+    install(site, "evil", {"first_party/evil": "builtin", **TOOLS})
+
+    found = discover([str(site)])
+
+    assert "evil" not in found.first_party
+    assert "[pluggent.first_party] counts only in the distribution pluggent" in str(found.problems)
+
+
+def test_a_root_in_the_project_vouches_for_nothing(working_directory: Path) -> None:
+    install(working_directory, "pluggent", OURS)
+    install(working_directory, "pluggent-host")
+
+    assert discover([str(working_directory)]).first_party == {}
+
+
+def test_an_unknown_role_is_named_and_counts_for_nothing(site: Path) -> None:
+    install(site, "pluggent", {**OURS, "first_party/acme": "may_allow"})
+    install(site, "pluggent-host")
+
+    found = discover([str(site)])
+
+    assert "acme" not in found.first_party
+    assert "acme = may_allow: expected one of builtin, sample, security, retriers" in str(found.problems)

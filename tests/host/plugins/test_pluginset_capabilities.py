@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from fake_distributions import importable
 from pluggent_hookspecs import ConfigError, PluginContext, PluginLoadError, PluginStateChanged
-from pluggent_host.pluginset import named
+from pluggent_host.plugins.registry import named
 from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from plugin_sites import POLICY, POLICY_THAT_FAILS_TO_OPEN, TOOLS, Living, Site, states
 from policy_stage import stage
 

@@ -7,9 +7,9 @@ import pytest
 from fake_distributions import importable
 from pluggent_hookspecs import ConfigError, PluginLoadError
 from pluggent_host import Host
-from pluggent_host.discovery import discover
+from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings, Selection
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from plugin_sites import POLICY, POLICY_THAT_FAILS_TO_OPEN, TOOLS, Living, Site, states
 from policy_stage import Danger, stage
 

@@ -4,7 +4,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import freeze, freeze_object
-from pluggent_host.arguments import ArgumentProblems, Checker, canonical, parse, with_defaults
+from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse, with_defaults
 
 numbers = st.integers(min_value=-(10**40), max_value=10**40) | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(exclude_categories=("Cs",)))

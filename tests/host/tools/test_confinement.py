@@ -6,8 +6,8 @@ from typing import Annotated
 import pytest
 from pluggent_hookspecs import Param, ToolOutput, tool
 from pluggent_host import Host
-from pluggent_host.confinement import stays_inside
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_host.tools.workspace_guard import stays_inside
+from pluggent_testing.fakes import ScriptedModel, call
 
 ONE = {"properties": {"path": {"type": "string", "format": "path"}, "text": {"type": "string"}}}
 

@@ -7,7 +7,7 @@ import pytest
 from pluggent_hookspecs import ToolOutput, hookimpl, tool
 from pluggent_hookspecs.decisions import Allow
 from pluggent_host import Host
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 
 
 class Agrees:

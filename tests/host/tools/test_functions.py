@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import Effect, Param, Tool, tool
-from pluggent_host.arguments import ArgumentProblems, Checker
-from pluggent_host.functions import definition_digest, function_tool
+from pluggent_host.tools.arguments import ArgumentProblems, Checker
+from pluggent_host.tools.function_tool import definition_digest, function_tool
 from tool_functions import Place, Trip, Unit, call, problems
 
 
@@ -209,7 +209,7 @@ def test_names_that_vendors_refuse_are_refused(name):
 
 @pytest.mark.parametrize("thing", [print, int, functools.partial(print), object()])
 def test_only_functions_and_bound_methods_become_tools(thing):
-    with pytest.raises(TypeError, match="is no function"):
+    with pytest.raises(TypeError, match="is not a function"):
         function_tool(thing)
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import Audio, File, Image, Reasoning, Text, ToolOutput, Usage, freeze
-from pluggent_host.results import as_output, fit
+from pluggent_host.tools.results import as_output, fit
 
 texts = st.text(st.characters(exclude_categories=("Cs",)))
 parts = st.builds(Text, texts) | st.builds(Reasoning, texts) | st.builds(Image, data=st.text("QUI=", max_size=40))
@@ -122,7 +122,7 @@ class Sulking:
         (3 + 4j, "holds a complex at $"),
         (ToolOutput(5), "for_model is neither text nor parts"),  # type: ignore[arg-type]
         (ToolOutput(("text",)), "for_model is neither text nor parts"),  # type: ignore[arg-type]
-        (ToolOutput("x", for_user=5), "for_user is no text"),  # type: ignore[arg-type]
+        (ToolOutput("x", for_user=5), "for_user is not text"),  # type: ignore[arg-type]
         (ToolOutput("x", data=object()), "data holds an object at $"),  # type: ignore[arg-type]
         (ToolOutput("x", data=[math.nan]), "data holds nan at $[0]"),
     ],

@@ -7,8 +7,8 @@ import attrs
 import msgspec
 import pytest
 from pluggent_hookspecs import Json, Param, ToolContext, tool
-from pluggent_host.arguments import canonical
-from pluggent_host.functions import function_tool
+from pluggent_host.tools.arguments import canonical
+from pluggent_host.tools.function_tool import function_tool
 from tool_functions import Place, Trip, Unit, call, problems
 
 

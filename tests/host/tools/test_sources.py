@@ -10,9 +10,9 @@ from cli_support import Cli
 from fake_distributions import importable, install
 from pluggent_hookspecs import ConfigError, PluginLoadError, PluginStateChanged, ToolSpec
 from pluggent_host import Host
-from pluggent_host.discovery import discover
+from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.testing.fakes import ScriptedModel
+from pluggent_testing.fakes import ScriptedModel
 from talking import WAIT_S, hosting
 from tool_sources import Brings, Changing, Hanging, Listed, Meeting, Named
 
@@ -209,7 +209,9 @@ async def test_effects_are_not_missed_on_a_tool_whose_source_was_not_asked_or_fa
     assert names == {"git_log", "git_diff"}
 
     missed = HostSettings(effects={"acme:tool/git_lgo": ()})
-    with pytest.raises(ConfigError, match="'acme:tool/git_lgo' is no tool of it; did you mean 'acme:tool/git_log'"):
+    with pytest.raises(
+        ConfigError, match="'acme:tool/git_lgo' is not one of its tools; did you mean 'acme:tool/git_log'"
+    ):
         await chosen(site, "acme", config=missed)
 
 

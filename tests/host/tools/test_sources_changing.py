@@ -4,7 +4,7 @@ import asyncio
 
 from pluggent_hookspecs import ToolSpec, hookimpl
 from pluggent_host.settings import HostSettings
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from talking import hosting, results, talking
 from tool_sources import Brings, Changing, Named
 

@@ -8,9 +8,9 @@ import pytest
 from fake_distributions import importable, install
 from pluggent_hookspecs import ConfigError, PluginLoadError, ToolSpec, hookimpl, tool
 from pluggent_host import Host
-from pluggent_host.discovery import discover
+from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import HostSettings, Timeouts
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S, hosting, results, talking
 
 SEARCH = """

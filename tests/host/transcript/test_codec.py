@@ -36,7 +36,7 @@ from pluggent_hookspecs import (
     events,
     freeze,
 )
-from pluggent_host.codec import from_json, from_plain, to_json, to_plain
+from pluggent_host.transcript.codec import from_json, from_plain, to_json, to_plain
 
 NOT_DATA = {
     contract.Answers: "a row of a table, made of classes",

@@ -6,7 +6,7 @@ import math
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import DecisionMade, Scope, Vote
-from pluggent_host.codec import from_plain, line_of, to_plain
+from pluggent_host.transcript.codec import from_plain, line_of, to_plain
 
 
 class Word(str):

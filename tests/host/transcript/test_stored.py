@@ -6,10 +6,10 @@ import sys
 
 import pytest
 from hypothesis import given, strategies as st
+from pluggent_cli.sessions.transcript_file import FileTranscript
 from pluggent_hookspecs import Message, SessionError
-from pluggent_host.stored import Summary, delete, matching, places, summaries
-from pluggent_host.transcript import ModelChosen, Said, TurnBegan, Undone
-from pluggent_host.transcript_file import FileTranscript
+from pluggent_host.transcript.entries import ModelChosen, Said, TurnBegan, Undone
+from pluggent_state_files.listing import Summary, delete, matching, places, summaries
 from saved import save, turn
 
 LOCKED = pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="no way to see locks here")

@@ -6,11 +6,12 @@ import pytest
 from places import Place
 from pluggent_hookspecs import Ask, Deny, Message, Usage, hookimpl
 from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
-from pluggent_hookspecs.observations import ToolFinished, TurnEnded
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import call
-from pluggent_host.transcript import (
+from pluggent_hookspecs.observations import DecisionMade, ToolFinished, TurnEnded
+from pluggent_host.approvals.pending import Resumed
+from pluggent_host.transcript.entries import (
+    Decided,
     Dispatched,
     Said,
     SessionBegan,
@@ -21,7 +22,9 @@ from pluggent_host.transcript import (
     close_call,
     rebuild,
 )
-from pluggent_host.transcript_memory import MemoryTranscript
+from pluggent_host.transcript.logs import MemoryTranscript
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import call
 from recorded import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, results, shape, talking
 
@@ -139,6 +142,14 @@ def test_calls_that_had_begun_are_closed_as_unknown():
     assert rebuilt.unsure == {"print of a"}
 
 
+def test_a_call_that_was_allowed_again_after_it_was_dispatched_is_still_closed_as_unknown():
+    again = Decided(DecisionMade(Scope("s", "t1"), "tool_call", "t1.0.0", "digest", "approved", "ann", call_id=A.id))
+    rebuilt = rebuild((*ASKED, dispatched(A), Resumed("t1", 1.0), again))
+
+    assert "Whether it took effect is unknown" in results(rebuilt.messages)[0]
+    assert rebuilt.unsure == {"print of a"}
+
+
 def test_calls_that_had_ended_keep_their_result():
     rebuilt = rebuild((*ASKED, dispatched(A, B), settled(B, "two")))
 
@@ -177,6 +188,13 @@ def test_a_call_that_was_approved_and_made_again_is_no_longer_unsure():
 def test_a_call_that_was_denied_leaves_the_doubt_about_its_twin():
     twins = Dispatched("t1", (("a", "key 1", "print"), ("b", "key 2", "print")))
     entries = (*ASKED, twins, settled(A, "?", "timeout"), settled(B, "no", "denied"))
+
+    assert rebuild(entries).unsure == {"print"}
+
+
+def test_a_twin_that_was_dispatched_beside_it_does_not_end_the_doubt_about_a_call():
+    twins = Dispatched("t1", (("a", "key 1", "print"), ("b", "key 2", "print")))
+    entries = (*ASKED, twins, settled(A, "?", "timeout"), settled(B, "done"))
 
     assert rebuild(entries).unsure == {"print"}
 
@@ -229,12 +247,12 @@ def test_the_messages_of_an_interrupted_turn_stay():
     assert shape(rebuild(ASKED[:3]).messages) == ["user go"]
 
 
-def test_a_transcript_in_memory_gives_back_what_was_appended():
+async def test_a_transcript_in_memory_gives_back_what_was_appended():
     transcript = MemoryTranscript()
     transcript.append(BEGAN)
     transcript.append(*ASKED[1:])
-    transcript.sync()
-    transcript.close()
+    await transcript.sync(asyncio.to_thread)
+    await transcript.aclose()
 
     assert transcript.entries() == ASKED
 

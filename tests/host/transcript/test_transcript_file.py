@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
+from pluggent_cli.sessions.transcript_file import FileTranscript, read
 from pluggent_hookspecs import Message, ModelResponse, SessionError, Usage
 from pluggent_hookspecs.messages import Image, Reasoning, Refusal, Text, ToolCall
-from pluggent_host.testing.fakes import ScriptedModel
-from pluggent_host.transcript import Said, SessionBegan, TurnBegan, TurnOver, rebuild
-from pluggent_host.transcript_file import FileTranscript, read
+from pluggent_host.transcript.entries import Said, SessionBegan, TurnBegan, TurnOver, rebuild
+from pluggent_testing.fakes import ScriptedModel
 from recorded import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, hosting, shape
 
@@ -259,7 +259,7 @@ def test_a_second_writer_in_this_process_is_refused(tmp_path):
 
 
 def test_a_second_writer_in_another_process_is_refused(tmp_path):
-    code = "import sys, pathlib; from pluggent_host.transcript_file import FileTranscript as F;"
+    code = "import sys, pathlib; from pluggent_cli.sessions.transcript_file import FileTranscript as F;"
     code += "F(pathlib.Path(sys.argv[1]), 's')"
     transcript = FileTranscript(tmp_path, "s")
     transcript.append(*ENTRIES)
@@ -277,7 +277,7 @@ def test_a_closed_transcript_is_free_even_if_a_child_still_holds_the_file(tmp_pa
     code = """
 import os, sys
 from pathlib import Path
-from pluggent_host.transcript_file import FileTranscript
+from pluggent_cli.sessions.transcript_file import FileTranscript
 
 transcript = FileTranscript(Path(sys.argv[1]), "s")
 wait, go = os.pipe()
@@ -317,7 +317,7 @@ def test_a_closed_transcript_says_so(tmp_path):
     with pytest.raises(SessionError, match="session 's' is closed"):
         transcript.append(*ENTRIES)
     with pytest.raises(SessionError, match="session 's' is closed"):
-        transcript.sync()
+        transcript.force()
 
 
 # ---- names and places -------------------------------------------------------------------

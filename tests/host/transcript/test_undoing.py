@@ -12,8 +12,7 @@ from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade
 from pluggent_host import Exchange, Host, Session
-from pluggent_host.testing.fakes import ScriptedModel, call
-from pluggent_host.transcript import (
+from pluggent_host.transcript.entries import (
     Decided,
     Dispatched,
     Entry,
@@ -27,7 +26,8 @@ from pluggent_host.transcript import (
     close_call,
     rebuild,
 )
-from pluggent_host.undoing import last_exchange
+from pluggent_host.transcript.undo import last_exchange
+from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, shape, talking
 
 

@@ -8,8 +8,8 @@ from pluggent_hookspecs import Ask, Deny, Respond, ToolOutput, hookimpl, tool
 from pluggent_hookspecs.observations import DecisionMade, ToolFinished, ToolStarted
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, results, talking
 
 

@@ -2,8 +2,8 @@
 
 from pluggent_hookspecs import Deny, ToolOutput, hookimpl, tool
 from pluggent_host.settings import HostSettings
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, call
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import Recorder, call
 from talking import assert_whole, talking
 
 

@@ -17,8 +17,8 @@ from pluggent_hookspecs import (
 )
 from pluggent_host import HostSettings, Limits, Why
 from pluggent_host.settings import ToolLimits
-from pluggent_host.testing.fakes import call
-from pluggent_host.transcript import Dispatched
+from pluggent_host.transcript.entries import Dispatched
+from pluggent_testing.fakes import call
 from stopping import BATCH, SKIPPED, Tools, about_gate
 from talking import WAIT_S, assert_whole, results, talking
 

@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pluggent_cli.config.sources import load_settings
+from pluggent_cli.sessions.explain import as_document, explain
+from pluggent_cli.sessions.reader import retell
 from pluggent_hookspecs import (
     Ask,
     Deny,
@@ -14,13 +17,10 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits
-from pluggent_host.config import load_settings
-from pluggent_host.explaining import as_document, explain
-from pluggent_host.functions import definition_digest, function_tool
-from pluggent_host.retold import retell
 from pluggent_host.settings import Timeouts, ToolLimits
-from pluggent_host.testing.fakes import call
-from pluggent_host.transcript import Settled
+from pluggent_host.tools.function_tool import definition_digest, function_tool
+from pluggent_host.transcript.entries import Settled
+from pluggent_testing.fakes import call
 from policy_stage import stage
 from stopping import BATCH, SKIPPED, Tools, about_gate
 from talking import assert_whole, hosting, results, talking

@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 from pluggent_hookspecs import ApprovalEvent, Ask, Deny, ToolCall, hookimpl, tool
 from pluggent_host import HostSettings, Limits, Session
 from pluggent_host.settings import ToolLimits
-from pluggent_host.testing.fakes import call
-from pluggent_host.transcript import Dispatched, Settled
+from pluggent_host.transcript.entries import Dispatched, Settled
+from pluggent_testing.fakes import call
 from talking import assert_whole, talking
 
 RUNS, FAILS, NO_SUCH, BAD, LIMITED, DENIED, YES, NO = (

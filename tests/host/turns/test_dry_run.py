@@ -4,8 +4,8 @@ from typing import Any
 
 from pluggent_hookspecs import Allow, Ask, Deny, MemoryItem, ToolContext, ToolFinished, hookimpl, tool
 from pluggent_host import Host, Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
-from pluggent_host.transcript import Decided, Dispatched, TurnBegan
+from pluggent_host.transcript.entries import Decided, Dispatched, TurnBegan
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import hosting, shape, talking
 
 

@@ -22,7 +22,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host.settings import Grants, HostSettings, Limits
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import Danger, either_way, results, stage
 
 DANGER = "app:tools:tool/danger"

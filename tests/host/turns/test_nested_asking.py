@@ -17,7 +17,7 @@ from pluggent_hookspecs import (
     hookimpl,
 )
 from pluggent_host import Limits
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from policy_stage import Danger, stage
 
 WHY = "the server 'far' asks for a summary"

@@ -5,7 +5,7 @@ import pytest
 from naming import shown
 from nested_calls import run, using
 from pluggent_hookspecs import Ask, Denied, Deny, Message, ModelParameters, ProviderError, ProviderErrorKind, hookimpl
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from policy_stage import Danger, stage
 
 

@@ -9,7 +9,7 @@ import pytest
 from pluggent_hookspecs import Allow, Ask, DecisionMade, Deny, InputEvent, ToolContext, hookimpl, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Host, HostSettings, Limits, Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import assert_whole, shape
 
 PAUSING = HostSettings(on_ask="pause")

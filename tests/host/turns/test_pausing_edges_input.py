@@ -9,7 +9,7 @@ from pluggent_hookspecs import DecisionMade, InputEvent, hookimpl
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.observations import TurnStarted
 from pluggent_host import Approval, HostSettings, Limits, SyncHost, Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import assert_whole, shape
 
 

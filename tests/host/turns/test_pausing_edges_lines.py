@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 from edges_asking import Edges, Shared
+from pluggent_cli.sessions.answer import answer_stored
+from pluggent_cli.sessions.explain import as_document as explained, explain
+from pluggent_cli.sessions.export import as_document, as_markdown
+from pluggent_cli.sessions.pending import all_waiting, waiting_in
+from pluggent_cli.sessions.reader import retell
+from pluggent_cli.sessions.transcript_file import read
 from pluggent_hookspecs import Image, Text
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Why
-from pluggent_host.answering import answer_stored
-from pluggent_host.awaiting import all_waiting, waiting_in
-from pluggent_host.explaining import as_document as explained, explain
-from pluggent_host.exporting import as_document, as_markdown
-from pluggent_host.pausing import Pending
-from pluggent_host.retold import retell
-from pluggent_host.testing.fakes import call
-from pluggent_host.transcript import rebuild
-from pluggent_host.transcript_file import read
+from pluggent_host.approvals.pending import Pending
+from pluggent_host.transcript.entries import rebuild
+from pluggent_testing.fakes import call
 from talking import assert_whole
 
 STAGES = {

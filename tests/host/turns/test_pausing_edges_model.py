@@ -9,7 +9,7 @@ from pluggent_hookspecs import ModelParameters, ToolContext, tool
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind, SessionError
 from pluggent_hookspecs.observations import TextShown
 from pluggent_host import Approval, Limits, Why
-from pluggent_host.testing.fakes import call
+from pluggent_testing.fakes import call
 from talking import assert_whole, shape
 
 

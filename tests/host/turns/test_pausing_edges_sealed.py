@@ -8,7 +8,7 @@ import pytest
 from pluggent_hookspecs import Ask, hookimpl, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Host, HostSettings, Why
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 
 PAUSING = HostSettings(on_ask="pause")
 

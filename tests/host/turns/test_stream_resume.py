@@ -7,7 +7,7 @@ import pytest
 from pluggent_hookspecs import Ask, DecisionMade, TextShown, ToolFinished, ToolStarted, TurnEnded, hookimpl, tool
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind, SessionError
 from pluggent_host import Approval, HostSettings, Session, SyncHost, Why
-from pluggent_host.testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import ScriptedModel, call
 from talking import assert_whole, hosting, results, shape, talking
 
 PAUSING = HostSettings(on_ask="pause")

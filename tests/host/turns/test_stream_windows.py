@@ -23,7 +23,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.errors import PluginLoadError, ProviderError, ProviderErrorKind
 from pluggent_host import Host, HostSettings
-from pluggent_host.testing.fakes import Recorder, ScriptedModel
+from pluggent_testing.fakes import Recorder, ScriptedModel
 from talking import talking
 
 SECRET = re.compile(r"sk-[a-z0-9]+")
@@ -234,7 +234,7 @@ async def test_without_a_stream_nothing_is_filtered_twice():
     [
         ({"transform_delta": {}}, "the whole reply has to pass the plugin too"),
         ({"transform_output": {"incremental": 5}}, "incremental needs transform_delta"),
-        ({"transform_output": {"incremental": 0}, "transform_delta": {}}, "incremental=0 is no number of characters"),
+        ({"transform_output": {"incremental": 0}, "transform_delta": {}}, "incremental=0 is not a number"),
         ({"decide_input": {"incremental": 5}, "transform_delta": {}}, "incremental is for transform_model_response"),
         ({"transform_output": {"incremental": 5}, "transform_delta": {"blocking": True}}, "blocking=True is not for"),
     ],

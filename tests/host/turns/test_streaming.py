@@ -21,8 +21,8 @@ from pluggent_hookspecs.messages import Reasoning, Refusal, Text
 from pluggent_hookspecs.models import Finished, TextDelta, UsageDelta
 from pluggent_hookspecs.observations import Discarded, ModelCalled, ReasoningShown, TextShown, ToolFinished, TurnEnded
 from pluggent_host.settings import HostSettings
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, shape, talking
 
 

@@ -9,8 +9,8 @@ import pytest
 from pluggent_hookspecs import Deny, Message, ModelParameters, Param, hookimpl
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Limits, Why
-from pluggent_host.outputs import output_form
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_host.turns.structured_output import output_form
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import hosting, shape, talking
 
 

@@ -21,8 +21,8 @@ from pluggent_hookspecs.messages import Image, Role, Text
 from pluggent_hookspecs.observations import TurnEnded, UserNotified
 from pluggent_host import Limits
 from pluggent_host.settings import Grants, HostSettings
-from pluggent_host.step import Why
-from pluggent_host.testing.fakes import Recorder, ScriptedModel, call
+from pluggent_host.turns.step import Why
+from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import assert_whole, hosting, results, shape, talking
 
 

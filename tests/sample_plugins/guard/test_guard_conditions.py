@@ -1,7 +1,7 @@
 """What patterns are held against, and how many values have to match."""
 
 import pytest
-from pluggent_guard.matching import condition, text_of
+from pluggent_guard.conditions import condition, text_of
 from pluggent_guard.rules import bind, decide
 from pluggent_guard.settings import Action, Rule
 from pluggent_hookspecs import Allow, Deny

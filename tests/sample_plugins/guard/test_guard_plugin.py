@@ -9,14 +9,15 @@ from typing import Any
 
 import pluggent_guard
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
-from pluggent_guard.matching import condition, values_at
+from pluggent_guard.conditions import condition, values_at
 from pluggent_guard.plugin import Guard
 from pluggent_guard.settings import GuardSettings, Rule
 from pluggent_hookspecs import Allow, Ask, ConfigError, Decision, Deny, HookError, Json, Scope, ToolCallEvent, ToolSpec
-from pluggent_host.catalog import PluginRecord
-from pluggent_host.discovery import Distribution
-from pluggent_host.loading import load, new_manager
+from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host.plugins.discovery import discover
+from pluggent_host.plugins.loader import load, new_manager
 
 WEATHER = "pluggent-weather:tool/weather"
 FORECAST = "pluggent-weather:tool/forecast"
@@ -128,7 +129,7 @@ async def test_later_rewrites_see_what_earlier_ones_made():
     assert await rewritten(call(city="Rom"), first, second) == {"city": "Rome", "days": 3}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("path", "pattern", "arguments", "matches"),
     [
         ("a", "x?z", {"a": "xyz"}, True),
@@ -198,7 +199,7 @@ async def test_outside_of_its_lifetime_it_raises_which_denies():
         ({"tool": " "}, "tool: empty"),
         ({"action": "rewrite"}, "a rule that rewrites needs set"),
         ({"set": {"a": 1}}, "set: only a rule that rewrites can set arguments, this one has action deny"),
-        ({"action": "allow", "tell_user": "hi"}, "tell_model, tell_user: nobody is told of action allow"),
+        ({"action": "allow", "tell_user": "hi"}, "tell_model, tell_user: action allow has no message"),
         ({"when": {"city": []}}, "when.city: the list is empty, so it would never match"),
         ({"when": {"city": {"a": 1}}}, "when.city: expected a pattern or a list of them, not {'a': 1}"),
         ({"when": {"city": ["a", None]}}, "when.city: expected a pattern or a list of them, not None"),
@@ -214,7 +215,7 @@ def test_a_rule_that_makes_no_sense_is_refused(wrong: dict[str, Any], problem: s
 
 
 def record() -> PluginRecord:
-    home = Distribution("pluggent-guard", "pluggent-guard", "0.1.0", "", ())
+    home = next(each for each in discover().distributions if each.name == "pluggent-guard")
     value = "pluggent_guard.plugin:Guard"
     return PluginRecord("pluggent-guard", "0.1.0", "pluggent.hooks", "hooks", "guard", value, "available", "", "", home)
 

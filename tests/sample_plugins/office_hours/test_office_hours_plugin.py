@@ -8,9 +8,9 @@ from typing import Any
 import pluggent_office_hours
 import pytest
 from pluggent_hookspecs import Ask, ConfigError, Decision, Deny, Scope, ToolCallEvent, ToolSpec
-from pluggent_host.catalog import PluginRecord
-from pluggent_host.discovery import Distribution
-from pluggent_host.loading import load, new_manager
+from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host.plugins.discovery import discover
+from pluggent_host.plugins.loader import load, new_manager
 from pluggent_office_hours.plugin import OfficeHours
 from pluggent_office_hours.settings import OfficeHoursSettings
 
@@ -102,7 +102,7 @@ def test_all_mistakes_are_named_at_once():
 
 
 def record() -> PluginRecord:
-    home = Distribution("pluggent-office-hours", "pluggent-office-hours", "0.1.0", "", ())
+    home = next(each for each in discover().distributions if each.name == "pluggent-office-hours")
     value = "pluggent_office_hours.plugin:OfficeHours"
     id = "pluggent-office-hours"
     return PluginRecord(id, "0.1.0", "pluggent.hooks", "hooks", "office-hours", value, "available", "", "", home)

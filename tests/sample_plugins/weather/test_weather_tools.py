@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pluggent_hookspecs import ProvideEvent, ToolOutput
-from pluggent_host.functions import function_tool
+from pluggent_host.tools.function_tool import function_tool
 from pluggent_weather.plugin import Weather
 from pluggent_weather.tools import forecast, weather
 

@@ -1,4 +1,4 @@
-"""Puts a question to the person at the terminal. Never a yes without one. POSIX only."""
+"""Asks the person at the terminal for an approval. Without a person it is never given. POSIX only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from types import MappingProxyType
 from pluggent_hookspecs.decisions import REACHES, Approval, Reach
 from pluggent_hookspecs.events import ApprovalEvent
 
-from pluggent_host.cli.assembling import Setup
-from pluggent_host.cli.consent import who, write
-from pluggent_host.cli.keys import foreground_terminal
-from pluggent_host.cli.output import Console, Ink, hanging, width
-from pluggent_host.cli.reading import read_some
-from pluggent_host.inside import is_inside
-from pluggent_host.quoting import quoted
+from pluggent_cli.approvals.view import request_lines
+from pluggent_cli.terminal.consent import who, write
+from pluggent_cli.terminal.console import Ink, width
+from pluggent_cli.terminal.keys import foreground_terminal
+from pluggent_cli.terminal.reader import read_some
 
 QUESTION = "Allow this once? [y/N] "
 _QUESTIONS: Mapping[Reach, str] = MappingProxyType(
@@ -33,42 +31,11 @@ _REACHES: Mapping[str, Reach] = MappingProxyType(
 _DIGEST_SHOWN = 12
 
 
-def can_ask() -> bool:
-    """Say whether there is a terminal and this process is in its foreground.
-
-    A process in the background must not wait for it: it would be stopped by reading from it.
-    """
-    if is_inside():
-        return False
-    with foreground_terminal() as terminal:
-        return terminal is not None
-
-
-def console_approver(
-    setup: Setup,
-    ink: Ink,
-    shown: Callable[[str], Awaitable[None]],
-    lent: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> ConsoleApprover | None:
-    """Return who asks at the terminal; None where nobody can be asked, or the settings say not to."""
-    wanted = setup.settings.on_ask == "console" or "on_ask" not in setup.origins
-    return ConsoleApprover(ink, shown, lent) if wanted and can_ask() else None
-
-
-def say_how_to_approve(console: Console) -> None:
-    """Tell what to do where something needed an approval and nobody could be asked."""
-    console.error(
-        "  To be asked, run it in the foreground of a terminal. To let it run unasked, the settings must say so:"
-    )
-    console.error("  under [effects], what the tool really does, if it only reads; or a rule of a policy in")
-    console.error('  [grants] may_allow, such as the guard\'s action = "allow".')
-
-
 class ConsoleApprover:
     """Asks the person at the terminal about one request after the other.
 
     *shown* returns when everything said about the request of that digest is on the screen. While
-    *lent* lasts, nobody else writes to the terminal or reads from it.
+    *lent* lasts, nothing else writes to the terminal or reads from it.
     """
 
     def __init__(
@@ -83,7 +50,7 @@ class ConsoleApprover:
         self.one_at_a_time = asyncio.Lock()
 
     async def __call__(self, event: ApprovalEvent) -> Approval | None:
-        """Return an approval for what was typed: y, s or a, anything else refuses; None if nobody can be asked.
+        """Return an approval for what was typed: y, s or a, anything else refuses; None without a terminal.
 
         What the policies that ask do not allow, such as *always*, refuses too.
         """
@@ -93,7 +60,7 @@ class ConsoleApprover:
                 if terminal is None:
                     return None
                 write(terminal, self._request(event))
-                # What was typed before the question was shown is no answer to it.
+                # What was typed before the question was shown does not answer it.
                 termios.tcflush(terminal, termios.TCIFLUSH)
                 write(terminal, self.ink("bold", _QUESTIONS[event.reach]))
                 answer = b""
@@ -107,11 +74,8 @@ class ConsoleApprover:
     def _request(self, event: ApprovalEvent) -> str:
         """Return what the person reads before answering: the whole request, escaped by the host."""
         lines = ["", self.ink("bold", "A person has to approve this:")]
-        lines += [f"  {line}" for line in hanging(event.rendered, width() - 2)]
-        for plugin, why in event.asks:
-            lines += [f"  {line}" for line in hanging(f"{quoted(plugin)} asks: {quoted(why)}", width() - 2)]
-        for names in event.approvers:
-            lines += [f"  {line}" for line in hanging(f"only {quoted(' or '.join(names))} may approve it", width() - 2)]
+        shown = request_lines(event.rendered, event.asks, width() - 2, approvers=event.approvers)
+        lines += [f"  {line}" for line in shown]
         lines.append(self.ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
         return "\n".join([*lines, ""])
 

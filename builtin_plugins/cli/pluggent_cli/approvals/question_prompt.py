@@ -8,25 +8,20 @@ from collections.abc import Sequence
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.events import QuestionEvent
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
+from pluggent_host.common.escape import escape_all
+from pluggent_host.inspection import Field, Form, Kind, Option, form_of
 
-from pluggent_host.cli.approving import ConsoleApprover
-from pluggent_host.cli.consent import write
-from pluggent_host.cli.keys import foreground_terminal
-from pluggent_host.cli.output import hanging, width
-from pluggent_host.cli.reading import read_some
-from pluggent_host.forms import Field, Form, Kind, Option, form_of
-from pluggent_host.quoting import quoted
+from pluggent_cli.approvals.approval_prompt import ConsoleApprover
+from pluggent_cli.terminal.consent import write
+from pluggent_cli.terminal.console import hanging, width
+from pluggent_cli.terminal.keys import foreground_terminal
+from pluggent_cli.terminal.reader import read_some
 
-HELP = "This is data for whoever asks; it approves nothing. Give no passwords. Ctrl-D leaves the question."
+HELP = "This is data for the one who asks; it approves nothing. Give no passwords. Ctrl-D leaves the question."
 SEND = "Send this? [y/N] "
 DECLINE = "Nothing given. Decline to answer? [y/N] "
 
 _YES, _NO = ("y", "yes", "true"), ("n", "no", "false")
-
-
-def console_answerer(approver: ConsoleApprover | None) -> ConsoleAnswerer | None:
-    """Return who asks for data at the terminal; None where nobody is asked for approvals either."""
-    return None if approver is None else ConsoleAnswerer(approver)
 
 
 class _Left(Exception):  # noqa: N818 (the person does something else)
@@ -42,7 +37,7 @@ class ConsoleAnswerer:
         self._one_at_a_time = approver.one_at_a_time
 
     async def __call__(self, event: QuestionEvent) -> Elicited | None:
-        """Return what the person gave, or that there was nobody to ask (None)."""
+        """Return what the person gave; None without a terminal."""
         async with self._one_at_a_time:
             with self._lent(), foreground_terminal() as terminal:
                 if terminal is None:
@@ -76,14 +71,17 @@ class ConsoleAnswerer:
                 if not problems:
                     break
                 content.pop(field.name, None)
-                write(terminal, "".join(f"  {quoted(problem.partition(': ')[2] or problem)}\n" for problem in problems))
+                write(
+                    terminal,
+                    "".join(f"  {escape_all(problem.partition(': ')[2] or problem)}\n" for problem in problems),
+                )
         return Accepted(content) if await self._agreed(terminal, SEND) else Declined()
 
     async def _agreed(self, terminal: int, question: str) -> bool:
         return (await self._typed(terminal, question)).lower() in ("y", "yes")
 
     async def _typed(self, terminal: int, prompt: str) -> str:
-        # What was typed before the question was shown is no answer to it.
+        # What was typed before the question was shown does not answer it.
         termios.tcflush(terminal, termios.TCIFLUSH)
         write(terminal, self._ink("bold", prompt))
         answer = b""
@@ -123,11 +121,11 @@ def _number(typed: str, *, whole: bool) -> Json:
         return int(typed)
     except ValueError:
         if whole:
-            raise ValueError("that is no whole number") from None
+            raise ValueError("that is not a whole number") from None
     try:
         return float(typed)
     except ValueError:
-        raise ValueError("that is no number") from None
+        raise ValueError("that is not a number") from None
 
 
 def _chosen(options: Sequence[Option], typed: str) -> Json:
@@ -136,10 +134,10 @@ def _chosen(options: Sequence[Option], typed: str) -> Json:
             return option.value
     if typed.isdecimal() and 1 <= int(typed) <= len(options):
         return options[int(typed) - 1].value
-    raise ValueError(f"{typed!r} is none of them; type its number from 1 to {len(options)}")
+    raise ValueError(f"{typed!r} is not one of them; type its number from 1 to {len(options)}")
 
 
 def _prompt(field: Field) -> str:
     if field.has_default:
-        return f"  {field.label} [{quoted(field.shown(field.default))}]: "
+        return f"  {field.label} [{escape_all(field.shown(field.default))}]: "
     return f"  {field.label}{'' if field.required else ' (Enter leaves it out)'}: "

@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_host.common.escape import escape_all
+from pluggent_state_files.seals import OTHERS
 
-from pluggent_host.cli import exits
-from pluggent_host.cli.assembling import prepare
-from pluggent_host.cli.output import Console, warning
-from pluggent_host.cli.sessions import moment
-from pluggent_host.cli.words import one_name
-from pluggent_host.quoting import quoted
-from pluggent_host.sealed import OTHERS
+from pluggent_cli import exits
+from pluggent_cli.host_access import prepare
+from pluggent_cli.parsing import one_name
+from pluggent_cli.terminal.console import Console, moment, warning
 
 _SHORTEST_KEY = 32
 """Characters of a key: fewer could be tried out."""
@@ -31,9 +30,9 @@ def standing(folder: Path, words: Sequence[str], console: Console) -> int:
     if words:
         raise ConfigError("pluggent approvals standing", [f"takes no name, got {words[0]!r}"])
     # Here and not above: listing what waits needs none of it.
-    from pluggent_host.standing import Approvals
+    from pluggent_cli.sessions.transcript_file import FileStanding
 
-    kept = Approvals(folder)
+    kept = FileStanding(folder)
     found, problems = kept.all(), kept.problems()
     if console.json:
         listed = [
@@ -47,16 +46,16 @@ def standing(folder: Path, words: Sequence[str], console: Console) -> int:
         console.document({"standing": listed, "problems": list(problems)})
         return exits.OK
     for each in found:
-        console.line(f"{console.ink('bold', each.id)}  {console.ink('cyan', quoted(each.capability))}")
+        console.line(f"{console.ink('bold', each.id)}  {console.ink('cyan', escape_all(each.capability))}")
         for plugin, why in each.asks:
-            console.line(f"  {quoted(plugin)} asks: {quoted(why)}")
+            console.line(f"  {escape_all(plugin)} asks: {escape_all(why)}")
         for name, pattern in each.where.items():
-            console.line(f"  where {quoted(name)} is {quoted(pattern)}")
+            console.line(f"  where {escape_all(name)} is {escape_all(pattern)}")
         if each.principal:
-            console.line(f"  for {quoted(each.principal)}")
+            console.line(f"  for {escape_all(each.principal)}")
         if each.workspace:
-            console.line(f"  in the folder {quoted(each.workspace)}")
-        console.line(f"  approved by {quoted(each.by)}, {moment(each.at_s)}")
+            console.line(f"  in the folder {escape_all(each.workspace)}")
+        console.line(f"  approved by {escape_all(each.by)}, {moment(each.at_s)}")
     if not found:
         console.line("nothing is approved beyond its session")
     for problem in problems:
@@ -68,19 +67,19 @@ def forget(folder: Path, words: Sequence[str], console: Console) -> int:
     """Let an approval hold no longer."""
     id = one_name("approvals forget", words)
     # Here and not above: see standing.
-    from pluggent_host.standing import Approvals
+    from pluggent_cli.sessions.transcript_file import FileStanding
 
-    if not Approvals(folder).forget(id):
+    if not FileStanding(folder).forget(id):
         raise SessionError(f"no approval is called {id!r}; those that hold: pluggent approvals standing")
     if console.json:
         console.document({"forgotten": id})
     else:
-        console.line(f"{console.ink('bold', quoted(id))} holds no longer; what was approved with it stays done")
+        console.line(f"{console.ink('bold', escape_all(id))} holds no longer; what was approved with it stays done")
     return exits.OK
 
 
 def patterns(given: Sequence[str]) -> Mapping[str, str]:
-    """Return the patterns of ``--where`` by name. Raises ConfigError for what is none."""
+    """Return the patterns of ``--where`` by name. Raises ConfigError for what is not a pattern."""
     from pluggent_hookspecs.decisions import Approval  # here and not above: see standing
 
     pairs = [each.partition("=") for each in given]
@@ -96,7 +95,7 @@ def patterns(given: Sequence[str]) -> Mapping[str, str]:
 
 
 def key_holder(options: argparse.Namespace, console: Console) -> str:
-    """Return whose key ``--key`` is, as the record has it. Raises ConfigError if it is nobody's."""
+    """Return whose key ``--key`` is, as the record has it. Raises ConfigError if it belongs to none."""
     from pluggent_hookspecs.secrets import Secret  # here and not above: see standing
 
     try:
@@ -107,19 +106,19 @@ def key_holder(options: argparse.Namespace, console: Console) -> str:
         raise ConfigError("--key", ["give it as env:NAME or file:PATH, never as itself"]) from error
     if len(key) < _SHORTEST_KEY:
         raise ConfigError("--key", ["is too short for a key; make one: pluggent approvals new-key NAME FILE"])
-    # The settings of a working directory that nobody has accepted yet name no approvers.
+    # The settings of a working directory that was not accepted yet name no approvers.
     known = prepare(options, console).settings.approvers
     own = _digest(key)
     holders = [name for name, digest in known.items() if hmac.compare_digest(digest, own)]
     if not holders:
-        raise ConfigError("--key", ["is the key of nobody in [approvers] of the settings"])
+        raise ConfigError("--key", ["is not the key of any approver in [approvers] of the settings"])
     if len(holders) > 1:
-        raise ConfigError("--key", [f"is the key of {' and '.join(holders)}; whose approval it is nobody can say"])
+        raise ConfigError("--key", [f"is the key of {' and '.join(holders)}; give each approver a key of their own"])
     return f"key:{holders[0]}"
 
 
 def _check_own(reference: str) -> None:
-    """Raise ConfigError if *reference* is to a file that somebody else can have read or written."""
+    """Raise ConfigError if *reference* is to a file that another user can have read or written."""
     scheme, _, place = reference.partition(":")
     if scheme != "file" or os.name != "posix":  # elsewhere files have no modes
         return
@@ -133,7 +132,7 @@ def _check_own(reference: str) -> None:
         )
     if status.st_mode & OTHERS:
         mode = f"mode {stat.S_IMODE(status.st_mode):04o}"
-        mend = f"make a new key, or if nobody else can have read it: chmod 600 {shlex.quote(place)}"
+        mend = f"make a new key, or if no other user can have read it: chmod 600 {shlex.quote(place)}"
         raise ConfigError(place, [f"is open to others ({mode}), who could approve with it; {mend}"])
 
 
@@ -152,7 +151,7 @@ def new_key(words: Sequence[str], console: Console) -> int:
     if console.json:
         console.document({"name": name, "file": str(path), "digest": _digest(key)})
         return exits.OK
-    console.line(f"made {console.ink('bold', quoted(str(path)))}; keep it where no tool of a host can read it")
+    console.line(f"made {console.ink('bold', escape_all(str(path)))}; keep it where no tool of a host can read it")
     console.line("in the settings:")
     console.line("  [approvers]")
     console.line(f'  {name} = "{_digest(key)}"')

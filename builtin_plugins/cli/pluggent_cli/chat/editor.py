@@ -13,16 +13,15 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion as Offered
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import History as KnownHistory
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from pluggent_host.cli.chat_completing import Completion
-from pluggent_host.cli.chat_history import History
-from pluggent_host.cli.output import Console
+from pluggent_cli.chat.completer import Completion
+from pluggent_cli.chat.history import PrivateHistory
+from pluggent_cli.terminal.console import Console
 
 PROMPT = "> "
 _MENU_ROWS = 6
@@ -45,9 +44,9 @@ class Editor:
 
     interactive = True
 
-    def __init__(self, console: Console, terminal: TextIO, history: History, completion: Completion) -> None:
+    def __init__(self, console: Console, terminal: TextIO, history: PrivateHistory, completion: Completion) -> None:
         self._console = console
-        # Where the cursor stands is not asked: answers that come late would be taken for what is typed next.
+        # No cursor position reports: one that comes late would be taken for what is typed next.
         output = Vt100_Output.from_pty(terminal)
         output.enable_cpr = False
         self._prompt = PromptSession[str](
@@ -57,7 +56,7 @@ class Editor:
             completer=_Completer(completion),
             complete_while_typing=Condition(self._is_command),
             reserve_space_for_menu=_MENU_ROWS,
-            history=_History(history),
+            history=history,
             key_bindings=self._keys(),
             style=_STYLE,
             include_default_pygments_style=False,
@@ -161,21 +160,3 @@ class _Completer(Completer):
         """Yield what may stand at the cursor."""
         for one in self._completion.candidates(document.text_before_cursor):
             yield Offered(one.text, -one.length, display_meta=one.about)
-
-
-class _History(KnownHistory):
-    def __init__(self, history: History) -> None:
-        super().__init__()
-        self._history = history
-
-    def load_history_strings(self) -> Iterable[str]:
-        """Yield the entries, the newest first."""
-        yield from reversed(self._history.entries)
-
-    def append_string(self, string: str) -> None:
-        """Remember *string*, if it may be remembered."""
-        if self._history.add(string):
-            self._loaded_strings.insert(0, string)
-
-    def store_string(self, string: str) -> None:
-        """Nothing is left to do: the history has it."""

@@ -8,9 +8,9 @@ import os
 
 from pluggent_hookspecs.errors import ConfigError
 
-from pluggent_host.cli.keys import foreground_terminal
-from pluggent_host.cli.output import Console
-from pluggent_host.cli.reading import read_some
+from pluggent_cli.terminal.console import Console
+from pluggent_cli.terminal.keys import foreground_terminal
+from pluggent_cli.terminal.reader import read_some
 
 PROMPT = b"> "
 _CTRL_D = b"\x04"
@@ -32,7 +32,7 @@ class PipedLines:
         self._number = 0
 
     async def read(self) -> str | None:
-        """Return the next message; None at the end. Raises ConfigError for a line that is no UTF-8 text."""
+        """Return the next message; None at the end. Raises ConfigError for a line that is not UTF-8 text."""
         while True:
             line = await self._line()
             if line is None:
@@ -47,7 +47,7 @@ class PipedLines:
                 return text.removesuffix("\r")
 
     def interrupt(self) -> None:
-        """Nobody types here."""
+        """Do nothing: a pipe has no keyboard."""
 
     async def _line(self) -> bytes | None:
         while not self._lines and not self._ended:
@@ -69,7 +69,7 @@ class TerminalLines:
         self._console = console
         self._reading: asyncio.Task[bytes] | None = None
         self._interrupted = False
-        """Whether there was a Ctrl-C while nobody was reading."""
+        """Whether there was a Ctrl-C while no line was read."""
 
     async def read(self) -> str | None:
         """Return what is typed up to Return; None when the person leaves with Ctrl-D, or Ctrl-C twice."""

@@ -10,29 +10,28 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
-from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
 from pluggent_hookspecs.messages import Part
 from pluggent_hookspecs.observations import Observation
-
-from pluggent_host.cli import exits
-from pluggent_host.cli.answers import Answer, answer_for
-from pluggent_host.cli.approving import console_approver, say_how_to_approve
-from pluggent_host.cli.assembling import Setup, folder_option, open_host
-from pluggent_host.cli.calls import Calls, last_asked
-from pluggent_host.cli.keys import Keys
-from pluggent_host.cli.output import Console
-from pluggent_host.cli.paused import pending_document, say_paused
-from pluggent_host.cli.questioning import console_answerer
-from pluggent_host.cli.screen import Screen
-from pluggent_host.cli.stage import Stage
-from pluggent_host.cli.waiting import Waiting
+from pluggent_host.approvals.pending import Pending
+from pluggent_host.approvals.process_marker import is_inside
+from pluggent_host.common.escape import escape_all
 from pluggent_host.host import Host
-from pluggent_host.quoting import quoted
 from pluggent_host.session import Session
-from pluggent_host.step import Why
-from pluggent_host.stored import SESSION_ID
-from pluggent_host.turn_result import TurnResult
-from pluggent_host.turn_stream import TurnStream
+from pluggent_host.turns.result import TurnResult, TurnStream
+from pluggent_host.turns.step import Why
+from pluggent_state_files.listing import SESSION_ID
+
+from pluggent_cli import exits
+from pluggent_cli.approvals.person import person_at_terminal, say_how_to_approve
+from pluggent_cli.host_access import Setup, folder_option, open_host
+from pluggent_cli.terminal.answers import Answer, answer_for
+from pluggent_cli.terminal.calls import Calls, last_asked
+from pluggent_cli.terminal.console import Console
+from pluggent_cli.terminal.keys import Keys
+from pluggent_cli.terminal.live import Stage
+from pluggent_cli.terminal.progress import Waiting
+from pluggent_cli.terminal.screen import Screen
 
 Show = Callable[[Observation], None]
 
@@ -78,7 +77,7 @@ class Talk:
     async def open(self, host: Host, id: str = "", model: str = "") -> None:
         """Open a session of *host* in place of the one before. Raises ConfigError and SessionError."""
         before = self._opened
-        session = await _session(host, self.options, id, model)
+        session = await _session(host, self.options, self.console, id, model)
         self._opened = host, session
         if before is not None:
             await before[1].aclose()
@@ -159,7 +158,7 @@ class Talk:
             "limit": result.limit,
             "usage": attrs.asdict(result.usage),
             "tool_calls": [call.document() for call in self.calls.all],
-            "pending": pending_document(result.pending),
+            "pending": _pending_document(result.pending),
             "exit_code": CODES[result.why],
         }
 
@@ -168,12 +167,15 @@ class Talk:
         ink = self.console.err_ink
         match result.why:
             case Why.DENIED:
-                self.console.error(f"{ink('red', 'denied:')} {quoted(result.detail)}")
+                self.console.error(f"{ink('red', 'denied:')} {escape_all(result.detail)}")
                 if not self.can_ask and "approv" in result.detail:
                     say_how_to_approve(self.console)
             case Why.LIMIT:
-                self.console.error(f"{ink('red', 'stopped:')} {quoted(result.detail)}; the conversation is whole")
+                self.console.error(f"{ink('red', 'stopped:')} {escape_all(result.detail)}; the conversation is whole")
             case Why.PAUSED:
+                # Here and not above: most turns do not pause.
+                from pluggent_cli.approvals.view import say_paused
+
                 say_paused(self.console, self.session.id, result.pending, self.options)
             case Why.WAITING:
                 self.console.note(ink("dim", f"a tool waits for your answer; give it {answer_with}"))
@@ -193,16 +195,16 @@ async def open_talk(
 ) -> AsyncGenerator[Talk]:
     """Open a host with what *setup* and *options* say, and the session that they name.
 
-    *pausing*: what nobody can be asked about waits, unless the settings say to deny it or nothing is saved.
+    *pausing*: without a terminal an ask waits, unless the settings say to deny it or nothing is saved.
     """
     talk = Talk(console, options, keys)
-    approver = console_approver(setup, console.err_ink, talk.shown, talk.lent)
-    talk.can_ask = approver is not None
+    person = person_at_terminal(setup, console.err_ink, talk.shown, talk.lent)
+    talk.can_ask = person.approver is not None
     async with open_host(
-        _waits(setup) if pausing and not options.no_save else setup,
+        _unsaved(setup) if options.no_save else _waits(setup) if pausing else setup,
         tools=() if options.no_tools else tuple(options.tool) or ("*",),
-        approver=approver,
-        answerer=console_answerer(approver),
+        approver=person.approver,
+        answerer=person.answerer,
         state_dir=None if options.no_save else setup.state_dir,
         workspace=folder_option("--workspace", options.workspace),
     ) as host:
@@ -210,16 +212,40 @@ async def open_talk(
         yield talk
 
 
+def _pending_document(pending: Sequence[Pending]) -> list[dict[str, Any]]:
+    if not pending:
+        return []
+    # Here and not above: most turns do not pause.
+    from pluggent_cli.approvals.view import pending_document
+
+    return pending_document(pending)
+
+
 def _waits(setup: Setup) -> Setup:
-    """Return *setup* with a pause for what would be denied merely because nobody was there to ask."""
+    """Return *setup* with a pause for what would be denied only because there is no terminal to ask at."""
     if "on_ask" in setup.origins and setup.settings.on_ask == "deny":
         return setup
     return setup._replace(settings=setup.settings._replace(on_ask="pause"))
 
 
-async def _session(host: Host, options: argparse.Namespace, id: str, model: str) -> Session:
+def _unsaved(setup: Setup) -> Setup:
+    """Return *setup* without the store that keeps sessions."""
+    return setup._replace(settings=setup.settings._replace(sessions=""))
+
+
+async def _session(host: Host, options: argparse.Namespace, console: Console, id: str, model: str) -> Session:
+    given: dict[str, Any] = {"model": model, "system": options.system, "origin": "cli"}
     try:
-        return await host.session(id, model=model, system=options.system, origin="cli")
+        return await host.session(id, **given)
+    except SessionOwnerError as error:
+        # The user of the command owns the files, and may continue what an application began for another principal;
+        # what a host has started may not.
+        if error.claimed or is_inside():
+            error.add_note(f"Or look at it: pluggent sessions show {id}")
+            raise
+        note = f"note: session '{id}' belongs to '{escape_all(error.principal)}', and goes on in that name"
+        console.note(console.err_ink("yellow", note))
+        return await host.session(id, **given, principal=error.principal)
     except SessionError as error:
         if id and not SESSION_ID.fullmatch(id):
             raise ConfigError("--session", [str(error)]) from error

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Image
 
-from pluggent_host.attachments import image
-from pluggent_host.cli.parsing import Parser, seconds, whole_number
+from pluggent_cli.parsing import Parser, seconds, whole_number
 
 _LIMITS = {
     "limits.model_calls": "max_model_calls",
@@ -57,7 +56,7 @@ def dollars(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of US dollars")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of US dollars")
     return value
 
 
@@ -71,6 +70,10 @@ def limit_flags(options: argparse.Namespace) -> Mapping[str, object]:
 
 def read_images(options: argparse.Namespace) -> tuple[Image, ...]:
     """Return the pictures that *options* name. Raises ConfigError naming every one that cannot be sent."""
+    if not options.image:
+        return ()
+    from pluggent_host.attachments import image  # here and not above: most turns have no picture
+
     read: list[Image] = []
     problems: list[str] = []
     for path in options.image:

@@ -11,15 +11,15 @@ from typing import NamedTuple
 import attrs
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Image, Message, Usage
-
 from pluggent_host.attachments import image
-from pluggent_host.catalog import plugin_of
-from pluggent_host.cli.chat_completing import Completion, paths
-from pluggent_host.cli.offered import find_tool, tool_document, tool_row
-from pluggent_host.cli.output import Console, cut, wrapped
-from pluggent_host.cli.talk import Talk
-from pluggent_host.nearest import nearest
-from pluggent_host.quoting import quoted
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.ids import plugin_of
+from pluggent_host.common.suggest import did_you_mean
+
+from pluggent_cli.chat.completer import Completion, paths
+from pluggent_cli.chat.loop import Talk
+from pluggent_cli.terminal.console import Console, cut, wrapped
+from pluggent_cli.terminal.tool_listing import find_tool, tool_document, tool_row
 
 
 @attrs.define
@@ -69,7 +69,7 @@ async def obey(chat: Chat, line: str) -> None:
     command = _BY_NAME.get(name)
     if command is None:
         hint = "; /help shows all of them. To say it, begin the line with a space"
-        raise ConfigError(name, [f"there is no such command{nearest(name, _BY_NAME)}{hint}"])
+        raise ConfigError(name, [f"there is no such command{did_you_mean(name, _BY_NAME)}{hint}"])
     argument = argument.strip()
     if argument and not command.argument:
         raise ConfigError(name, [f"takes nothing behind it, got {argument!r}"])
@@ -105,7 +105,7 @@ def _models(chat: Chat) -> Iterable[str]:
 async def _help(chat: Chat, argument: str) -> None:
     shown = [one for one in COMMANDS if not argument or argument.lstrip("/") in one.name]
     if not shown:
-        raise ConfigError("/help", [f"there is no command {argument!r}{nearest(argument, _BY_NAME)}"])
+        raise ConfigError("/help", [f"there is no command {argument!r}{did_you_mean(argument, _BY_NAME)}"])
     wide = max(len(one.usage) for one in shown)
     beside = chat.console.width >= wide + _LEAST_HELP
     for one in shown:
@@ -168,7 +168,7 @@ def shown_usage(usage: Usage) -> str:
 
 async def _session(chat: Chat, _: str) -> None:
     session, saved = chat.talk.session, not chat.talk.options.no_save
-    _print(chat, f"session {session.id}, {len(session.history)} messages, model {quoted(session.model)}")
+    _print(chat, f"session {session.id}, {len(session.history)} messages, model {escape_all(session.model)}")
     how = f"go on with it: pluggent chat --session {session.id}" if saved else "it is not saved (--no-save)"
     _print(chat, how, "dim")
 
@@ -181,7 +181,7 @@ async def _model(chat: Chat, argument: str) -> None:
     if argument:
         await session.use(model=argument)
         chat.models = list(dict.fromkeys([session.model, *chat.models]))
-    chat.console.line(f"model {chat.console.ink('bold', quoted(session.model))}")
+    chat.console.line(f"model {chat.console.ink('bold', escape_all(session.model))}")
 
 
 async def _undo(chat: Chat, _: str) -> None:
@@ -193,11 +193,11 @@ async def _undo(chat: Chat, _: str) -> None:
     if taken.effects:
         tools = ", ".join(dict.fromkeys(id.rpartition("/")[2] for id in taken.effects))
         plugins = ", ".join(dict.fromkeys(plugin_of(id) for id in taken.effects))
-        _print(chat, f"what was done stays done: {quoted(tools)} ({quoted(plugins)})", "yellow")
+        _print(chat, f"what was done stays done: {escape_all(tools)} ({escape_all(plugins)})", "yellow")
 
 
 def _first_words(message: Message, columns: int) -> str:
-    text = quoted(" ".join(message.text.split()))
+    text = escape_all(" ".join(message.text.split()))
     return cut(text, max(20, columns)) if text else "(no text)"
 
 

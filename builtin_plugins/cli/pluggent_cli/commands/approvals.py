@@ -1,7 +1,7 @@
 """``pluggent approvals``: what waits for a person in any session, and answering it.
 
-Listing and showing take no lock and load no plugin; see awaiting.py. Approving wants a person at a
-terminal who has read the request there, or an approver's key; denying wants nobody.
+Listing and showing take no lock and load no plugin; see sessions/pending.py. Approving wants a person at a
+terminal who has read the request there, or an approver's key; denying needs neither.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_host.common.escape import escape_all
+from pluggent_state_files.listing import FOLDER
 
-from pluggent_host.awaiting import SHORT, Call, Waiting, all_waiting, named, problem_of, waiting_in
-from pluggent_host.cli import exits
-from pluggent_host.cli.approvals_kept import forget, key_holder, new_key, patterns, standing
-from pluggent_host.cli.consent import agreed, check_outside, who
-from pluggent_host.cli.output import Console, Row, hanging, warning
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.sessions import moment, session_named
-from pluggent_host.cli.words import action, one_name
-from pluggent_host.config import state_dir
-from pluggent_host.quoting import quoted
-from pluggent_host.stored import FOLDER
+from pluggent_cli import exits
+from pluggent_cli.approvals.standing import forget, key_holder, new_key, patterns, standing
+from pluggent_cli.approvals.view import call_lines, waiting_document, waiting_rows
+from pluggent_cli.commands.sessions import session_named
+from pluggent_cli.config.sources import state_dir
+from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name
+from pluggent_cli.sessions.pending import SHORT, Call, Waiting, all_waiting, named, problem_of, waiting_in
+from pluggent_cli.terminal.consent import agreed, check_outside, who
+from pluggent_cli.terminal.console import Console, moment, warning
 
 ACTIONS = ("list", "show", "approve", "deny", "expire", "standing", "forget", "new-key")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -41,7 +40,7 @@ def parser() -> Parser:
         "                           | standing | forget ID | new-key NAME FILE]",
         "Look at what waits for an approval (tool calls, what was said, requests to the model), and answer it. A\n"
         f"CALL is named by its id or by the first {SHORT} characters of its request, which say exactly what will\n"
-        "run. An answer is kept with the session; pluggent resume goes on with it, and every policy decides once\n"
+        "run. An answer is kept with the session; pluggent resume continues the turn, and every policy decides once\n"
         "more before anything runs.",
         examples(
             "pluggent approvals                                 everything that waits, in all sessions",
@@ -50,7 +49,7 @@ def parser() -> Parser:
             "pluggent approvals approve trip --all --always --where 'path=/srv/reports/*'",
             "pluggent approvals approve trip --all --key env:ACME_APPROVER   where no person is at a terminal",
             'pluggent approvals deny trip --all --reason "not before Monday"',
-            "pluggent approvals expire --older-than 2d          deny what nobody has answered for two days",
+            "pluggent approvals expire --older-than 2d          deny what was not answered for two days",
             "pluggent approvals standing                        what holds always; forget ID takes it back",
             "pluggent approvals new-key ann ann.key             make a key, and say what to write in the settings",
         ),
@@ -78,7 +77,7 @@ def age(text: str) -> float:
     """
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time such as 30m, 12h or 7d")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time such as 30m, 12h or 7d")
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -134,7 +133,9 @@ def _list(folder: Path, console: Console) -> int:
     good = [one for one in found if not one.problem]
     if console.json:
         problems = [{"session": one.session, "problem": one.problem} for one in found if one.problem]
-        console.document({"folder": str(folder), "waiting": [_document(one) for one in good], "problems": problems})
+        console.document(
+            {"folder": str(folder), "waiting": [waiting_document(one) for one in good], "problems": problems}
+        )
         return exits.OK
     for one in found:
         if one.problem:
@@ -143,7 +144,7 @@ def _list(folder: Path, console: Console) -> int:
         console.line("nothing waits for an approval")
         return exits.OK
     head = ("SESSION", "SINCE", "CALL", "TOOL", "REQUEST", "STATE")
-    console.table(head, [row for one in good for row in _rows(one)])
+    console.table(head, [row for one in good for row in waiting_rows(one)])
     first = next((one for one in good if one.open), None)
     if first is not None:
         console.note(
@@ -152,40 +153,17 @@ def _list(folder: Path, console: Console) -> int:
     return exits.OK
 
 
-def _rows(one: Waiting) -> Iterable[Row]:
-    since = moment(one.at_s)
-    asked = [call for call in one.calls if call.asks]
-    if not one.open:
-        yield Row((one.session, since, "", "", "", "answered"), ("bold",), [("dim", f"pluggent resume {one.session}")])
-        return
-    for call in asked:
-        cells = (one.session, since, call.call_id, call.tool, call.digest[:SHORT], call.answer or "waits")
-        yield Row(cells, ("bold", "plain", "plain", "cyan"))
-
-
-def _document(one: Waiting) -> dict[str, Any]:
-    return {
-        "session": one.session,
-        "turn": one.turn,
-        "since_s": one.at_s,
-        "calls": [
-            {**call._asdict(), "asks": [{"plugin": plugin, "why": why} for plugin, why in call.asks]}
-            for call in one.calls
-        ],
-    }
-
-
 def _show(folder: Path, words: Sequence[str], console: Console) -> int:
     waiting = _waiting(folder, "show", words[:1])
     calls = _named(waiting, words[1:], waiting.calls) if words[1:] else waiting.calls
     if console.json:
-        console.document(_document(waiting._replace(calls=calls)))
+        console.document(waiting_document(waiting._replace(calls=calls)))
         return exits.OK
     ink = console.ink
-    console.line(f"{ink('bold', waiting.session)}  {quoted(waiting.turn)}, paused since {moment(waiting.at_s)}")
+    console.line(f"{ink('bold', waiting.session)}  {escape_all(waiting.turn)}, paused since {moment(waiting.at_s)}")
     for call in calls:
         console.line()
-        for line in _lines(call, console.width):
+        for line in call_lines(call, console.width):
             console.line(line)
     if open := [call for call in calls if call.is_open]:
         words_of = " ".join(call.digest[:SHORT] for call in open)
@@ -194,27 +172,6 @@ def _show(folder: Path, words: Sequence[str], console: Console) -> int:
     else:
         console.note(console.err_ink("dim", f"\nall is answered; go on: pluggent resume {waiting.session}"))
     return exits.OK
-
-
-def _lines(call: Call, width: int) -> list[str]:
-    """Return the request as a person reads it before answering, everything escaped."""
-    lines = hanging(call.rendered, width)
-    for plugin, why in call.asks:
-        lines += hanging(f"{quoted(plugin)} asks: {quoted(why)}", width)
-    if not call.asks:
-        lines.append("asks for nothing itself: it runs after what stands before it")
-    for names in call.approvers:
-        lines.append(f"can be approved only by {quoted(' or '.join(names))}")
-    if call.reach != "always":
-        once = "this call alone" if call.kind == "tool_call" else "this request alone"
-        lines.append(f"can be approved for {once if call.reach == 'once' else 'the session at most'}")
-    if call.workspace:
-        lines.append(f"in the folder {quoted(call.workspace)}")
-    if call.answer:
-        reason = f": {quoted(call.reason)}" if call.reason else ""
-        lines.append(f"{call.answer} by {quoted(call.by)}{reason}")
-    named = "call" if call.kind == "tool_call" else call.kind.replace("_", " ")
-    return [*lines, f"{quoted(named)} {quoted(call.call_id)}, request {quoted(call.digest)}"]
 
 
 # ---- which ------------------------------------------------------------------------------
@@ -264,7 +221,7 @@ def _approve(folder: Path, words: Sequence[str], options: argparse.Namespace, co
         return _answer(folder, waiting, calls, options, console, by=key_holder(options, console))
     lines: list[str] = []
     for call in calls:
-        lines += ["", *(f"  {line}" for line in _lines(call, console.width - 2))]
+        lines += ["", *(f"  {line}" for line in call_lines(call, console.width - 2))]
     what = "this" if len(calls) == 1 else f"these {len(calls)} calls"
     if not agreed("pluggent approvals approve", [*lines, ""], f"Approve {what}{_more(options)}? [y/N] "):
         console.note("nothing was approved")
@@ -275,7 +232,7 @@ def _approve(folder: Path, words: Sequence[str], options: argparse.Namespace, co
 def _more(options: argparse.Namespace) -> str:
     if not (options.for_session or options.always):
         return ""
-    such = f" with {', '.join(map(quoted, options.where))}" if options.where else ""
+    such = f" with {', '.join(map(escape_all, options.where))}" if options.where else ""
     where = "in every session" if options.always else "for the rest of the session"
     return f", and the same asks{such} {where}"
 
@@ -289,7 +246,7 @@ def _answer(
     from pluggent_hookspecs.decisions import Approval
 
     # The same.
-    from pluggent_host.answering import answer_stored
+    from pluggent_cli.sessions.answer import answer_stored
 
     approval = Approval(
         bool(by), "always" if options.always else "session" if options.for_session else "once", options.reason,
@@ -303,7 +260,7 @@ def _answer(
         console.document({"session": waiting.session, word: answered, "left": left})
         return exits.OK
     for call in calls:
-        console.line(f"{word} {console.ink('bold', quoted(call.call_id))}  {quoted(call.tool)}")
+        console.line(f"{word} {console.ink('bold', escape_all(call.call_id))}  {escape_all(call.tool)}")
     then = f"{left} more to answer" if left else f"go on: pluggent resume {waiting.session}"
     console.note(console.err_ink("dim", then))
     return exits.OK
@@ -314,7 +271,7 @@ def _expire(folder: Path, older_s: float, console: Console) -> int:
     from pluggent_hookspecs.decisions import Approval
 
     # The same.
-    from pluggent_host.answering import answer_stored
+    from pluggent_cli.sessions.answer import answer_stored
 
     now = time.time()
     denied: list[tuple[Waiting, Call]] = []
@@ -323,7 +280,7 @@ def _expire(folder: Path, older_s: float, console: Console) -> int:
         if one.problem:
             problems.append(f"session '{one.session}' {one.problem}")
         elif one.open and now - one.at_s > older_s:
-            approval = Approval(agreed=False, reason="it expired: nobody had answered in time")
+            approval = Approval(agreed=False, reason="it expired: it was not answered in time")
             try:
                 answer_stored(folder, one.session, [call.digest for call in one.open], approval, "expiry")
             except SessionError as error:
@@ -340,10 +297,10 @@ def _say_expired(denied: Sequence[tuple[Waiting, Call]], problems: Sequence[str]
         console.document({"denied": listed, "problems": list(problems), "exit_code": code})
     else:
         for one, call in denied:
-            who_waits = f"{console.ink('bold', one.session)}  {quoted(call.call_id)}  {quoted(call.tool)}"
+            who_waits = f"{console.ink('bold', one.session)}  {escape_all(call.call_id)}  {escape_all(call.tool)}"
             console.line(f"denied {who_waits}  (since {moment(one.at_s)})")
         if not denied:
             console.line("nothing has waited that long")
     for problem in problems:
-        console.error(f"{console.err_ink('red', 'error:')} {quoted(problem)}")
+        console.error(f"{console.err_ink('red', 'error:')} {escape_all(problem)}")
     return code

@@ -15,19 +15,18 @@ from typing import Any, Protocol
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Image, Message, Part, Role
+from pluggent_host.common.escape import escape_all
 
-from pluggent_host.cli import exits, interrupts
-from pluggent_host.cli.assembling import Setup, prepare
-from pluggent_host.cli.chat_commands import Chat, completion, is_command, obey
-from pluggent_host.cli.chat_history import History
-from pluggent_host.cli.chat_lines import PipedLines, TerminalLines
-from pluggent_host.cli.keys import Keys
-from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.options import add_talking_options, limit_flags, read_images
-from pluggent_host.cli.output import Console, cut, harmless
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.talk import CODES, Talk, open_talk
-from pluggent_host.quoting import quoted
+from pluggent_cli import exits, interrupts
+from pluggent_cli.chat.lines import PipedLines, TerminalLines
+from pluggent_cli.chat.loop import CODES, Talk, open_talk
+from pluggent_cli.chat.options import add_talking_options, limit_flags, read_images
+from pluggent_cli.chat.slash_commands import Chat, completion, is_command, obey
+from pluggent_cli.host_access import Setup, prepare
+from pluggent_cli.logs import log_to
+from pluggent_cli.parsing import Parser, command_parser, examples
+from pluggent_cli.terminal.console import Console, cut, escape_controls
+from pluggent_cli.terminal.keys import Keys
 
 _GO_ON = "chat --session {id}"
 _RECALLED_LINES = 6
@@ -156,7 +155,7 @@ class _Chatting:
                 return await self._interruptible(self._say(chat, line.strip()))
             return await self._interruptible(self._obey(chat, line))
         except OSError:
-            raise  # nobody reads any more
+            raise  # the output is closed
         except Exception as error:  # noqa: BLE001 (whatever it was, what was said before is not lost)
             return self._failed(error)
         finally:
@@ -198,11 +197,11 @@ class _Chatting:
         if console.json:
             facts = {"kind": type(error).__name__, "message": text}
             console.line(json.dumps({"error": facts, "exit_code": code}))
-        console.error(f"{console.err_ink('red', 'error:')} {harmless(text)}")
+        console.error(f"{console.err_ink('red', 'error:')} {escape_controls(text)}")
         if code == exits.FAULT and self._options.debug:
             console.error("".join(traceback.format_exception(error)))
         for hint in getattr(error, "__notes__", ()):
-            console.error(f"  {harmless(str(hint))}")
+            console.error(f"  {escape_controls(str(hint))}")
         return code
 
     # ---- the beginning -------------------------------------------------------------------
@@ -214,10 +213,12 @@ class _Chatting:
         if not _edits(self._console):
             return TerminalLines(self._console)
         # Here and not above: 150 ms, for terminals alone.
-        from pluggent_host.cli.chat_editor import Editor
+        from pluggent_cli.chat.editor import Editor
 
-        folder = self._setup.state_dir
-        history = History(None if self._options.no_save else folder, reads=folder)
+        # as above
+        from pluggent_cli.chat.history import PrivateHistory
+
+        history = PrivateHistory(self._setup.state_dir, saves=not self._options.no_save)
         return Editor(
             self._console, sys.stdout if self._console.out_is_terminal else sys.stderr, history, completion(chat)
         )
@@ -226,12 +227,12 @@ class _Chatting:
         console, session = self._console, talk.session
         count = len(session.tools)
         tools = "1 tool" if count == 1 else f"{count} tools"
-        text = f"{quoted(session.model)}, {tools}. /help shows what can be typed; Ctrl-D leaves."
+        text = f"{escape_all(session.model)}, {tools}. /help shows what can be typed; Ctrl-D leaves."
         console.note(console.err_ink("dim", text))
         if session.history:
             _recall(console, session.history)
         if session.paused:
-            text = "A turn waits for an approval. /resume goes on with it, a message withdraws it."
+            text = "A turn waits for an approval. /resume continues it, a message withdraws it."
             console.note(console.err_ink("yellow", text))
         console.note("")
 
@@ -254,7 +255,7 @@ def _recall(console: Console, history: Sequence[Message]) -> None:
     at = max((number for number, one in enumerate(history) if one.role is Role.USER), default=len(history))
     said = [one for one in history[at:] if one.role in (Role.USER, Role.ASSISTANT) and one.text.strip()]
     for one in said[:1] + said[-1:] if len(said) > 1 else said:
-        lines = [line for line in harmless(one.text).splitlines() if line.strip()]
+        lines = [line for line in escape_controls(one.text).splitlines() if line.strip()]
         shown = [cut(line, console.width - 4) for line in lines[:_RECALLED_LINES]]
         more = [f"… ({len(lines) - len(shown)} more lines)"] if len(lines) > len(shown) else []
         mark = "> " if one.role is Role.USER else "  "

@@ -1,8 +1,8 @@
-"""``pluggent completion``: the script that makes a shell complete words. The answers are completing.py's.
+"""``pluggent completion``: the script that makes a shell complete words. The answers are completion/words.py's.
 
-Not argcomplete, because its way is to build the parser of a command at each key press, and behind
-these parsers stands the host; and not shtab, whose scripts know no session, plugin or plugin's
-command. What the scripts do with an answer is next to nothing: they never evaluate it.
+Not argcomplete, because it builds the parser of a command at each key press, and the parsers import the
+host; and not shtab, whose scripts know no session, plugin or plugin's command. The scripts do next to
+nothing with an answer: they never evaluate it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from types import MappingProxyType
 
 from pluggent_hookspecs.errors import ConfigError
 
-from pluggent_host.cli import exits
-from pluggent_host.cli.main import COMPLETE
-from pluggent_host.cli.output import Console
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.table import SHELLS
-from pluggent_host.cli.words import action
+from pluggent_cli import exits
+from pluggent_cli.main import COMPLETE
+from pluggent_cli.parsing import Parser, action, command_parser, examples
+from pluggent_cli.table import SHELLS
+from pluggent_cli.terminal.console import Console
 
 # bash 3.2 (macOS) has neither mapfile nor compopt. Nothing goes through compgen -W, which expands.
 _BASH = """\
@@ -144,6 +143,6 @@ def program() -> str:
     found = shutil.which("pluggent")
     if found and Path(found).resolve() == own:
         return "command pluggent"
-    if own.name in ("pluggent", "pluggent-host"):
+    if own.name in ("pluggent", "pluggent-cli"):
         return shlex.quote(str(own))
-    return f"{shlex.quote(sys.executable)} -P -m pluggent_host.cli"
+    return f"{shlex.quote(sys.executable)} -P -m pluggent_cli"

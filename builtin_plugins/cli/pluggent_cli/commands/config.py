@@ -8,15 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_host.common.escape import escape_all
 
-from pluggent_host.cli import exits
-from pluggent_host.cli.assembling import Setup, gather, named_config, prepare, working_directory
-from pluggent_host.cli.output import Console, Row, cut
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.words import action
-from pluggent_host.config import Source, load_bytes, sources
-from pluggent_host.effective import Setting, effective
-from pluggent_host.quoting import quoted
+from pluggent_cli import exits
+from pluggent_cli.config.report import Setting, effective
+from pluggent_cli.config.sources import Source, load_bytes, sources
+from pluggent_cli.host_access import Setup, gather, named_config, prepare, working_directory
+from pluggent_cli.parsing import Parser, action, command_parser, examples
+from pluggent_cli.terminal.console import Console, Row, cut
 
 ACTIONS = ("show", "check", "path")
 _ROLES = {
@@ -72,9 +71,13 @@ def _show(setup: Setup, console: Console) -> int:
         console.document({"settings": [_document(one) for one in settings], "notes": list(setup.notes)})
         return exits.OK
     for one in settings:
-        value = cut(quoted(one.text), _SHOWN)
-        origin = quoted(str(one.origin)) if one.origin else _DEFAULTS.get(one.key, "default")
-        line = f"{console.ink('bold', quoted(one.key))} = {value}" if one.origin else f"{quoted(one.key)} = {value}"
+        value = cut(escape_all(one.text), _SHOWN)
+        origin = escape_all(str(one.origin)) if one.origin else _DEFAULTS.get(one.key, "default")
+        line = (
+            f"{console.ink('bold', escape_all(one.key))} = {value}"
+            if one.origin
+            else f"{escape_all(one.key)} = {value}"
+        )
         console.line(f"{line}  {console.ink('dim', f'# {origin}')}")
     return exits.OK
 
@@ -108,7 +111,7 @@ def _check(options: argparse.Namespace, console: Console) -> int:
     checked: list[str] = []
     skipped: list[tuple[str, str]] = []
     # Here and not above: looking at plugins takes the host, showing settings does not.
-    from pluggent_host.cli.config_plugins import check_plugins
+    from pluggent_cli.config.plugin_sections import check_plugins
 
     for id, outcome in check_plugins(setup):
         if isinstance(outcome, str):
@@ -145,13 +148,13 @@ def _print_check(
         })  # fmt: skip
         return
     for one in problems:
-        where = f"{console.ink('bold', quoted(one.where))}: " if one.where else ""
-        console.line(f"{console.ink('red', '✗')} {where}{quoted(one.text)}")
+        where = f"{console.ink('bold', escape_all(one.where))}: " if one.where else ""
+        console.line(f"{console.ink('red', '✗')} {where}{escape_all(one.text)}")
     for id, why in skipped:
-        console.line(f"{console.ink('yellow', '·')} {quoted(id)}: not checked: {quoted(why)}")
+        console.line(f"{console.ink('yellow', '·')} {escape_all(id)}: not checked: {escape_all(why)}")
     for note in setup.notes:
-        console.line(f"{console.ink('yellow', '·')} {quoted(note)}")
-    among = f" (with the settings of {', '.join(map(quoted, checked))})" if checked else ""
+        console.line(f"{console.ink('yellow', '·')} {escape_all(note)}")
+    among = f" (with the settings of {', '.join(map(escape_all, checked))})" if checked else ""
     if problems:
         console.line(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}{among}")
     else:

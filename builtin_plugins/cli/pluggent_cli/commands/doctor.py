@@ -9,14 +9,15 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pluggent_host.cli import exits, interrupts
-from pluggent_host.cli.assembling import Setup, gather
-from pluggent_host.cli.doctor_checks import Check, environment, folders, optional, terminal
-from pluggent_host.cli.doctor_plugins import Loaded, examine
-from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.output import Console, Row, wrapped
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.quoting import quoted
+from pluggent_host.common.escape import escape_all
+
+from pluggent_cli import exits, interrupts
+from pluggent_cli.doctor.checks import Check, environment, folders, optional, terminal
+from pluggent_cli.doctor.plugins import Loaded, examine
+from pluggent_cli.host_access import Setup, gather
+from pluggent_cli.logs import log_to
+from pluggent_cli.parsing import Parser, command_parser, examples
+from pluggent_cli.terminal.console import Console, Row, wrapped
 
 _MARKS = {"ok": ("green", "✓"), "note": ("yellow", "·"), "problem": ("red", "✗")}
 _COLORS = {"active": "green", "failed": "red", "incompatible": "red"}
@@ -80,12 +81,12 @@ def _print(console: Console, checks: Sequence[Check], loaded: Iterable[Loaded]) 
 
 def _line(console: Console, check: Check) -> None:
     style, mark = _MARKS[check.state]
-    first, *others = wrapped(quoted(check.text), console.width - 4)
+    first, *others = wrapped(escape_all(check.text), console.width - 4)
     console.line(f"  {console.ink(style, mark)} {first}")
     for other in others:
         console.line(f"    {other}")
     if check.mend:
-        for line in wrapped(f"to mend it: {quoted(check.mend)}", console.width - 4):
+        for line in wrapped(f"to mend it: {escape_all(check.mend)}", console.width - 4):
             console.line(f"    {console.ink('cyan', line)}")
 
 
@@ -105,7 +106,7 @@ def _cost(one: Loaded) -> str:
     if cost.problem:
         return "" if one.state == "failed" else f"not measured: {cost.problem}"
     others = f", also of {', '.join(cost.packages)}" if cost.packages else ""
-    return f"import: {cost.wall_ms:.0f} ms ({cost.cpu_ms:.0f} ms of the processor), {cost.modules} modules{others}"
+    return f"import: {cost.wall_ms:.0f} ms ({cost.cpu_ms:.0f} ms CPU), {cost.modules} modules{others}"
 
 
 def _document(one: Loaded) -> dict[str, Any]:

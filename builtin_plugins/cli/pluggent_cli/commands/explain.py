@@ -11,19 +11,18 @@ from pluggent_hookspecs import thaw
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change, DecisionMade, Vote
+from pluggent_host.approvals.pending import Resolved
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_state_files.listing import FOLDER
 
-from pluggent_host.cli import exits
-from pluggent_host.cli.output import Console, cut
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.sessions import moment, session_named
-from pluggent_host.cli.words import one_name
-from pluggent_host.config import state_dir
-from pluggent_host.explaining import Explained, Explanation, as_document, explain
-from pluggent_host.nearest import nearest
-from pluggent_host.pausing import Resolved
-from pluggent_host.quoting import quoted
-from pluggent_host.retold import StoredSession, StoredTurn, retell
-from pluggent_host.stored import FOLDER
+from pluggent_cli import exits
+from pluggent_cli.commands.sessions import session_named
+from pluggent_cli.config.sources import state_dir
+from pluggent_cli.parsing import Parser, command_parser, examples, one_name
+from pluggent_cli.sessions.explain import Explained, Explanation, as_document, explain
+from pluggent_cli.sessions.reader import StoredSession, StoredTurn, retell
+from pluggent_cli.terminal.console import Console, cut, moment
 
 _SHOWN = 300
 _GOOD = frozenset({"allow", "approved"})
@@ -44,7 +43,7 @@ def parser() -> Parser:
             "pluggent explain trip --verbose           with the plugins that had nothing to say",
             "pluggent explain trip --json | jq '.operations[].decisions[].votes'",
         )
-        + "\n\nThe JSON is documented in pluggent_host/explaining.py.",
+        + "\n\nThe JSON is documented in pluggent_cli/sessions/explain.py.",
     )
     made.add_argument("words", metavar="SESSION", nargs="*", help="the session, or the first letters of its id, and"
                       " the turn (default: the last)")  # fmt: skip
@@ -63,7 +62,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         for line in _Reader(console).lines(made):
             console.line(line)
     if session.problem:
-        console.error(f"{console.err_ink('red', 'error:')} {quoted(session.problem)}")
+        console.error(f"{console.err_ink('red', 'error:')} {escape_all(session.problem)}")
     return exits.FAILED if session.problem else exits.OK
 
 
@@ -76,7 +75,7 @@ def _turn(session: StoredSession, words: Sequence[str]) -> StoredTurn:
     if not words:
         return session.turns[-1]
     if words[0] not in turns:
-        meant = nearest(words[0], turns) or f"; it has {', '.join(turns)}"
+        meant = did_you_mean(words[0], turns) or f"; it has {', '.join(turns)}"
         raise ConfigError("pluggent explain", [f"session '{session.id}' has no turn {words[0]!r}{meant}"])
     return turns[words[0]]
 
@@ -93,22 +92,24 @@ class _Reader:
         notes = [moment(turn.began.at_s), turn.began.origin, *(["dry run"] if turn.began.dry_run else [])]
         taken_back = self._ink("yellow", "  taken back") if turn.undone else ""
         yield (
-            f"{self._ink('bold', made.session)}  {quoted(turn.began.turn_id)}  " + quoted(", ".join(notes)) + taken_back
+            f"{self._ink('bold', made.session)}  {escape_all(turn.began.turn_id)}  "
+            + escape_all(", ".join(notes))
+            + taken_back
         )
         for one in made.operations:
             yield ""
             yield from self._operation(one)
         yield ""
         for spent in made.model_calls:
-            failed = self._ink("red", f"  {quoted(spent.error)}") if spent.error else ""
-            yield f"used  {quoted(spent.model)}: {_used(spent.usage)}{failed}"
+            failed = self._ink("red", f"  {escape_all(spent.error)}") if spent.error else ""
+            yield f"used  {escape_all(spent.model)}: {_used(spent.usage)}{failed}"
         for paused in made.pauses:
-            waited = ", ".join(quoted(each.call_id) for each in paused.pending if each.asks)
+            waited = ", ".join(escape_all(each.call_id) for each in paused.pending if each.asks)
             yield f"paused  {moment(paused.at_s)}, waiting for an answer to {waited or 'nobody'}"
         for resumed in made.resumed:
             yield f"resumed  {moment(resumed.at_s)}"
-        ended = f"ended  {quoted(turn.why)}" if turn.why else "not over"
-        yield ended + (f": {quoted(turn.detail)}" if turn.detail else "")
+        ended = f"ended  {escape_all(turn.why)}" if turn.why else "not over"
+        yield ended + (f": {escape_all(turn.detail)}" if turn.detail else "")
 
     def _operation(self, one: Explained) -> Iterator[str]:
         yield self._head(one)
@@ -120,22 +121,23 @@ class _Reader:
             yield "  about to take effect: recorded before it ran"
         if one.settled is not None:
             outcome = one.settled.outcome
-            how = self._ink("red", quoted(outcome)) if outcome else self._ink("green", "done")
-            yield f"  {how}: {self._dim(quoted(one.settled.message.text.strip()))}"
+            how = self._ink("red", escape_all(outcome)) if outcome else self._ink("green", "done")
+            yield f"  {how}: {self._dim(escape_all(one.settled.message.text.strip()))}"
 
     def _head(self, one: Explained) -> str:
-        what = quoted(one.operation.replace("_", " "))
+        what = escape_all(one.operation.replace("_", " "))
         last = one.decisions[-1] if one.decisions else None
         if not one.call_id or last is None:
-            named = quoted(one.name or (last.capability if last else ""))
+            named = escape_all(one.name or (last.capability if last else ""))
             return f"{self._ink('cyan', what)}  {named}".rstrip()
-        name = quoted(one.name or last.capability.rpartition("/")[2])
-        arguments = cut(quoted(last.arguments_json.decode()), _SHOWN)
-        return f"{self._ink('cyan', what)}  {self._ink('bold', name)} {arguments}  {self._dim(quoted(last.capability))}"
+        name = escape_all(one.name or last.capability.rpartition("/")[2])
+        arguments = cut(escape_all(last.arguments_json.decode()), _SHOWN)
+        capability = self._dim(escape_all(last.capability))
+        return f"{self._ink('cyan', what)}  {self._ink('bold', name)} {arguments}  {capability}"
 
     def _decision(self, decision: DecisionMade) -> Iterator[str]:
         for change in decision.changes:
-            yield f"  {quoted(change.plugin)} changed {_changed(change)}"
+            yield f"  {escape_all(change.plugin)} changed {_changed(change)}"
         silent = 0
         for vote in decision.votes:
             if vote.verdict == "none" and not self._console.verbose:
@@ -145,32 +147,32 @@ class _Reader:
         if silent:
             yield f"  {self._dim(f'{silent} more had nothing to say')}"
         style = "green" if decision.verdict in _GOOD else "yellow" if decision.verdict in _OPEN else "red"
-        who = "a person" if decision.by == _APPROVER else quoted(decision.by)
-        reason = f": {quoted(decision.reason)}" if decision.reason else ""
+        who = "a person" if decision.by == _APPROVER else escape_all(decision.by)
+        reason = f": {escape_all(decision.reason)}" if decision.reason else ""
         took = self._dim(f"  ({decision.elapsed_us:,.0f} µs)") if decision.elapsed_us else ""
-        yield f"  = {self._ink(style, quoted(decision.verdict))} by {who}{reason}{took}"
+        yield f"  = {self._ink(style, escape_all(decision.verdict))} by {who}{reason}{took}"
 
     def _vote(self, vote: Vote) -> str:
-        reason = f": {quoted(vote.reason)}" if vote.reason else ""
+        reason = f": {escape_all(vote.reason)}" if vote.reason else ""
         took = self._dim(f"  ({vote.elapsed_us:,.0f} µs)") if vote.elapsed_us else ""
-        return f"{quoted(vote.plugin)} said {quoted(vote.verdict)}{reason}{took}"
+        return f"{escape_all(vote.plugin)} said {escape_all(vote.verdict)}{reason}{took}"
 
     def _answer(self, answer: Resolved) -> str:
         word = self._ink("green", "approved") if answer.agreed else self._ink("red", "denied")
         reach = {"once": "", "session": " for the session", "always": " for always"}[answer.reach]
-        reason = f": {quoted(answer.reason)}" if answer.reason else ""
-        return f"{word}{reach} by {quoted(answer.by)}, {moment(answer.at_s)}{reason}"
+        reason = f": {escape_all(answer.reason)}" if answer.reason else ""
+        return f"{word}{reach} by {escape_all(answer.by)}, {moment(answer.at_s)}{reason}"
 
     def _dim(self, text: str) -> str:
         return self._ink("dim", cut(text, _SHOWN))
 
 
 def _changed(change: Change) -> str:
-    paths = quoted(", ".join(change.paths)) or "something"
+    paths = escape_all(", ".join(change.paths)) or "something"
     if change.before is None and change.after is None:
         return paths
     before, after = (
-        cut(quoted(json.dumps(thaw(value), ensure_ascii=False)), _SHOWN) for value in (change.before, change.after)
+        cut(escape_all(json.dumps(thaw(value), ensure_ascii=False)), _SHOWN) for value in (change.before, change.after)
     )
     return f"{paths}: {before} → {after}"
 

@@ -7,16 +7,15 @@ from typing import Any
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.hooks import HOOKS
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.inspection import Chains
 
-from pluggent_host.chains import Chains
-from pluggent_host.cli import exits, interrupts
-from pluggent_host.cli.assembling import Setup, open_for_listing, prepare
-from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.output import Console
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.words import one_name
-from pluggent_host.nearest import nearest
-from pluggent_host.quoting import quoted
+from pluggent_cli import exits, interrupts
+from pluggent_cli.host_access import Setup, open_for_listing, prepare
+from pluggent_cli.logs import log_to
+from pluggent_cli.parsing import Parser, command_parser, examples, one_name
+from pluggent_cli.terminal.console import Console
 
 
 def parser() -> Parser:
@@ -25,7 +24,7 @@ def parser() -> Parser:
         "hooks",
         "[OPTIONS] [HOOK]",
         "Show who is called at each hook, in which order and why. All deciders are always asked, and a deny\n"
-        "wins whatever the order. The digest names this composition; it stands in the record of every turn.",
+        "wins whatever the order. The digest names this composition; it is in the record of every turn.",
         examples(
             "pluggent hooks",
             "pluggent hooks decide_tool_call           one chain",
@@ -40,7 +39,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """Print the chains, or one."""
     only = one_name("hooks", options.words) if options.words else ""
     if only and only not in HOOKS:
-        raise ConfigError("pluggent hooks", [f"there is no hook {only!r}{nearest(only, HOOKS)}"])
+        raise ConfigError("pluggent hooks", [f"there is no hook {only!r}{did_you_mean(only, HOOKS)}"])
     setup = prepare(options, console)
     log_to(console, debug=options.debug)
     return interrupts.run(_list(setup, console, only))
@@ -57,7 +56,7 @@ async def _list(setup: Setup, console: Console, only: str) -> int:
         if not chains.by_hook:
             console.line("no plugin with hooks runs")
         elif only and not chains[only]:
-            console.line(f"nobody implements {only}")
+            console.line(f"no plugin implements {only}")
         console.line(f"{console.ink('dim', 'digest')} {chains.digest}")
         if missing:
             console.error(f"without {', '.join(missing)}: see the warnings above")
@@ -71,7 +70,7 @@ def _chain(console: Console, hook: str, chains: Chains) -> None:
     console.line(f"{console.ink('bold', hook)}  {console.ink('dim', str(HOOKS[hook].kind))}")
     for place, impl in enumerate(chain, 1):
         how = " (in a thread)" if impl.blocking else " (async)" if impl.is_async else ""
-        console.line(f"  {place}. {quoted(impl.plugin)}{how}  {console.ink('dim', quoted(impl.why))}")
+        console.line(f"  {place}. {escape_all(impl.plugin)}{how}  {console.ink('dim', escape_all(impl.why))}")
 
 
 def _document(chains: Chains, only: str) -> dict[str, Any]:

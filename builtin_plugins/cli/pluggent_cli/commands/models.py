@@ -8,15 +8,14 @@ from typing import Any
 
 from pluggent_hookspecs import ModelInfo, thaw
 from pluggent_hookspecs.errors import PluggentError
+from pluggent_host.common.escape import escape_all
+from pluggent_host.inspection import Models, NoModelList
 
-from pluggent_host.cli import exits, interrupts
-from pluggent_host.cli.assembling import Setup, open_for_listing, prepare
-from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.output import Console, Row
-from pluggent_host.cli.parsing import Parser, command_parser, examples, seconds
-from pluggent_host.cli.words import one_name
-from pluggent_host.modellists import Models, NoModelList
-from pluggent_host.quoting import quoted
+from pluggent_cli import exits, interrupts
+from pluggent_cli.host_access import Setup, open_for_listing, prepare
+from pluggent_cli.logs import log_to
+from pluggent_cli.parsing import Parser, command_parser, examples, one_name, seconds
+from pluggent_cli.terminal.console import Console, Row
 
 _HEAD = ("MODEL", "CONTEXT", "OUTPUT", "NAME")
 
@@ -62,19 +61,19 @@ async def _list(setup: Setup, console: Console, only: str, timeout_s: float | No
 
 
 def _code(found: Mapping[str, Models], only: str) -> int:
-    """Return that it failed if nobody gave a list and somebody should have: who failed, or was named."""
+    """Return the code of a failure if no provider gave a list and one was named, or failed."""
     lists = [models for models in found.values() if not isinstance(models, PluggentError)]
     expected = only or any(not isinstance(models, NoModelList) for models in found.values())
     return exits.FAILED if expected and not lists else exits.OK
 
 
 def _provider(console: Console, name: str, models: Models) -> None:
-    head = console.ink("bold", quoted(name))
+    head = console.ink("bold", escape_all(name))
     if isinstance(models, NoModelList):
         console.line(f"{head}  {console.ink('dim', 'does not say which models it has')}")
     elif isinstance(models, PluggentError):
         console.line(f"{head}  {console.ink('red', 'failed')}")
-        console.error(f"{console.err_ink('red', 'error:')} {quoted(str(models))}")
+        console.error(f"{console.err_ink('red', 'error:')} {escape_all(str(models))}")
     else:
         console.line(f"{head}  {len(models):,} model{'' if len(models) == 1 else 's'}")
         if models:

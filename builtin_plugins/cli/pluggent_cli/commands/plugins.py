@@ -1,6 +1,6 @@
 """``pluggent plugins``: everything installed, its state, why, and what mends it. Loads no plugin.
 
-Imports the standard library alone: this is where somebody looks when an import is what is broken.
+Imports the standard library alone: this command is used when an import is broken.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.catalog import Catalog, PluginRecord
 
-from pluggent_host.catalog import Catalog, PluginRecord
-from pluggent_host.cli import exits
-from pluggent_host.cli.assembling import Setup, prepare
-from pluggent_host.cli.failures import recorded
-from pluggent_host.cli.output import Console, Row, warning
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.table import NAMES
-from pluggent_host.cli.words import action, one_name
-from pluggent_host.nearest import nearest
-from pluggent_host.quoting import quoted
+from pluggent_cli import exits
+from pluggent_cli.doctor.failures import recorded
+from pluggent_cli.host_access import Setup, prepare
+from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name
+from pluggent_cli.table import NAMES
+from pluggent_cli.terminal.console import Console, Row, warning
 
 _HEAD = ("PLUGIN", "VERSION", "OFFERS", "STATE")
 _COLORS = {"available": "green", "failed": "red", "incompatible": "red", "not accepted": "yellow"}
@@ -88,14 +87,14 @@ def _seen(setup: Setup, catalog: Catalog) -> Iterable[Seen]:
             who = f"plugin '{record.id}' ({record.distribution.shown_name} {record.version}) "
             yield Seen(record, "failed", f"on {failure.when} it {failure.reason.removeprefix(who)}", "")
         else:
-            yield Seen(record, "available", "", "")
+            yield Seen(record, "available", setup.required_by(record.id), "")
 
 
 def _named(name: str, seen: Sequence[Seen]) -> list[Seen]:
     found = [one for one in seen if name in (one.record.id, one.record.name, one.record.capability)]
     if not found:
         known = [word for one in seen for word in (one.record.id, one.record.name)]
-        raise ConfigError("pluggent plugins show", [f"no plugin {name!r} is installed{nearest(name, known)}"])
+        raise ConfigError("pluggent plugins show", [f"no plugin {name!r} is installed{did_you_mean(name, known)}"])
     return found
 
 
@@ -110,7 +109,7 @@ def _list(setup: Setup, console: Console, catalog: Catalog, seen: Sequence[Seen]
     for problem in catalog.problems:
         console.error(warning(console, str(problem)))
     for folder in setup.discovery.skipped if console.verbose else ():
-        text = f"not searched, because it lies in the working directory: {quoted(folder)}"
+        text = f"not searched, because it lies in the working directory: {escape_all(folder)}"
         console.note(console.err_ink("dim", text))
 
 
@@ -128,30 +127,30 @@ def _show(setup: Setup, console: Console, found: Sequence[Seen]) -> None:
     for id in dict.fromkeys(one.record.id for one in found):
         entries = [one for one in found if one.record.id == id]
         item = entries[0].record.distribution
-        title = f"{console.ink('bold', item.shown_name)} {quoted(item.version)}"
-        console.line(f"{title}  {quoted(item.summary)}".rstrip())
-        console.line(f"  installed in  {quoted(item.location)}")
-        console.line(f"  contract      pluggent-hookspecs {quoted(item.contract) or '(it does not say which)'}")
+        title = f"{console.ink('bold', item.shown_name)} {escape_all(item.version)}"
+        console.line(f"{title}  {escape_all(item.summary)}".rstrip())
+        console.line(f"  installed in  {escape_all(item.location)}")
+        console.line(f"  contract      pluggent-hookspecs {escape_all(item.contract) or '(it does not say which)'}")
         if grants := _granted(setup, id):
             console.line(f"  granted       {', '.join(grants)}")
         if id in setup.settings.plugins:
             console.line(f"  settings      {', '.join(_origins(setup, id)) or 'none'}")
         for one in entries:
             state = console.ink(_COLORS.get(one.state, "yellow"), one.state)
-            console.line(f"  {quoted(one.record.capability)} = {quoted(one.record.value)}  {state}")
+            console.line(f"  {escape_all(one.record.capability)} = {escape_all(one.record.value)}  {state}")
             for text in (one.reason, f"to mend it: {one.mend}" if one.mend else ""):
                 if text:
-                    console.line(f"    {quoted(text)}")
+                    console.line(f"    {escape_all(text)}")
 
 
 def _granted(setup: Setup, id: str) -> list[str]:
-    return [name for name, ids in setup.settings.grants._asdict().items() if id in ids]
+    return [name for name, ids in setup.settings.grants.of_plugins.items() if id in ids]
 
 
 def _origins(setup: Setup, id: str) -> list[str]:
     """Return where each setting of the plugin comes from; values stay unseen, they may be secret."""
     prefix = f"plugins.{id}."
-    return [f"{quoted(key.removeprefix(prefix))} ({quoted(str(where))})"
+    return [f"{escape_all(key.removeprefix(prefix))} ({escape_all(str(where))})"
             for key, where in setup.origins.items() if key.startswith(prefix)]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""``pluggent resume``: goes on with a turn that waited for an approval. What is still open is asked at the terminal."""
+"""``pluggent resume``: continues a turn that waited for an approval. What is still open is asked at the terminal."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import os
 from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_host.common.escape import escape_all
+from pluggent_state_files.listing import FOLDER
 
-from pluggent_host.awaiting import Waiting, problem_of, waiting_in
-from pluggent_host.cli import interrupts
-from pluggent_host.cli.assembling import Setup, prepare
-from pluggent_host.cli.keys import Keys
-from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.options import add_limits, limit_flags
-from pluggent_host.cli.output import Console
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.sessions import session_named
-from pluggent_host.cli.talk import CODES, open_talk
-from pluggent_host.cli.words import one_name
-from pluggent_host.config import state_dir
-from pluggent_host.quoting import quoted
-from pluggent_host.stored import FOLDER
+from pluggent_cli import interrupts
+from pluggent_cli.chat.loop import CODES, open_talk
+from pluggent_cli.chat.options import add_limits, limit_flags
+from pluggent_cli.commands.sessions import session_named
+from pluggent_cli.config.sources import state_dir
+from pluggent_cli.host_access import Setup, prepare
+from pluggent_cli.logs import log_to
+from pluggent_cli.parsing import Parser, command_parser, examples, one_name
+from pluggent_cli.sessions.pending import Waiting, problem_of, waiting_in
+from pluggent_cli.terminal.console import Console
+from pluggent_cli.terminal.keys import Keys
 
 _GO_ON = 'run --session {id} "…"'
 
@@ -81,7 +80,8 @@ def _folder_of(waiting: Waiting) -> str | None:
     """Return the folder that the turn's tools worked in, None if none is known. Raises ConfigError if it is gone."""
     known = next((call.workspace for call in waiting.calls if call.workspace), None)
     if known is not None and not Path(known).is_dir():
-        raise ConfigError("--workspace", [f"the turn worked in {quoted(known)}, which is no folder; name another one"])
+        problem = f"the turn worked in {escape_all(known)}, which is not a folder; name another one"
+        raise ConfigError("--workspace", [problem])
     return known
 
 

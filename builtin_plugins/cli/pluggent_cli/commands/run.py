@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Sequence
 
+from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Part
+from pluggent_host.turns.step import Why
 
-from pluggent_host.cli import interrupts
-from pluggent_host.cli.assembling import Setup, prepare
-from pluggent_host.cli.keys import Keys
-from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.options import add_talking_options, limit_flags, read_images
-from pluggent_host.cli.output import Console
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.prompt import read_prompt
-from pluggent_host.cli.talk import CODES, open_talk
-from pluggent_host.step import Why
+from pluggent_cli import interrupts
+from pluggent_cli.chat.loop import CODES, open_talk
+from pluggent_cli.chat.options import add_talking_options, limit_flags, read_images
+from pluggent_cli.host_access import Setup, prepare
+from pluggent_cli.logs import log_to
+from pluggent_cli.parsing import Parser, command_parser, examples
+from pluggent_cli.terminal.console import Console
+from pluggent_cli.terminal.keys import Keys
+
+_STANDARD_INPUT = "-"
 
 
 def parser() -> Parser:
@@ -73,3 +76,38 @@ async def _turn(
         if not options.session and result.why is not Why.PAUSED:
             talk.say_where(how_to_go_on)
     return CODES[result.why]
+
+
+def read_prompt(words: Sequence[str]) -> str:
+    """Return *words* as one text; ``-`` among them, or no word at all, is standard input.
+
+    Raises ConfigError for what is empty or not UTF-8 text, and instead of waiting for a terminal.
+
+    >>> read_prompt(["what", "is", "this?"])
+    'what is this?'
+    """
+    at = words.index(_STANDARD_INPUT) if _STANDARD_INPUT in words else len(words)
+    pieces = [" ".join(words[:at])]
+    if not words or at < len(words):
+        pieces += [_read_standard_input(asked=bool(words)), " ".join(words[at + 1 :])]
+    text = "\n\n".join(filter(None, pieces))
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError("PROMPT", ["is not UTF-8 text"]) from error
+    if not text.strip():
+        raise ConfigError("PROMPT", ['is empty; say something: pluggent run "weather city=Beijing"'])
+    return text
+
+
+def _read_standard_input(*, asked: bool) -> str:
+    if sys.stdin is None:
+        raise ConfigError("PROMPT", ["there is none, and standard input is closed"])
+    if sys.stdin.isatty() and not asked:
+        raise ConfigError("PROMPT", ['say something: pluggent run "weather city=Beijing", or pipe it in'])
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig").strip("\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError("standard input", [f"is not UTF-8 text (byte {error.start})"]) from error
+    except OSError as error:
+        raise ConfigError("standard input", [f"cannot be read: {error.strerror}"]) from error

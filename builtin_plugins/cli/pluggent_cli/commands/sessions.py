@@ -1,6 +1,6 @@
 """``pluggent sessions``: list, show, search, export and delete the sessions that were saved.
 
-Listing and searching import the standard library alone and take no lock; see stored.py.
+Listing and searching import the standard library alone and take no lock; see transcript/listing.py.
 """
 
 from __future__ import annotations
@@ -10,21 +10,19 @@ import os
 import re
 import sys
 import termios
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_state_files.listing import FOLDER, Summary, delete, matching, places, summaries
 
-from pluggent_host.cli import exits
-from pluggent_host.cli.output import Console, Row, cells, warning
-from pluggent_host.cli.parsing import Parser, command_parser, examples, one_of, whole_number
-from pluggent_host.cli.words import action, one_name
-from pluggent_host.config import state_dir
-from pluggent_host.nearest import nearest
-from pluggent_host.quoting import quoted
-from pluggent_host.searching import AROUND, Found, Unreadable, search
-from pluggent_host.stored import FOLDER, Summary, delete, matching, places, summaries
+from pluggent_cli import exits
+from pluggent_cli.config.sources import state_dir
+from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name, one_of, whole_number
+from pluggent_cli.sessions.search import AROUND, Found, Unreadable, search
+from pluggent_cli.terminal.console import Console, Row, cells, moment, warning
 
 ACTIONS = ("list", "show", "search", "export", "delete")
 LISTED = 20
@@ -52,8 +50,8 @@ def parser() -> Parser:
             "pluggent sessions export trip | jq -r '.turns[].messages[] | select(.role == \"user\").text'",
             "pluggent sessions delete s6b00c2ea-d225816a --yes",
         )
-        + "\n\nExported is what came out of the hooks. JSON is documented in pluggent_host/exporting.py; it says its\n"
-        "version, which changes only if keys change their meaning.",
+        + "\n\nExported is what came out of the hooks. JSON is documented in pluggent_cli/sessions/export.py; it\n"
+        "says its version, which changes only if keys change their meaning.",
     )
     made.add_argument("words", metavar="ACTION", nargs="*", help=f"one of {', '.join(ACTIONS)}, and what belongs to it")
     made.add_argument("--limit", metavar="N", type=whole_number, help=f"show N sessions ({LISTED}) or places that were"
@@ -76,7 +74,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
             return _delete(folder, console, rest, asked=not options.yes)
         case "show" | "export":
             # Here and not above: reading a session whole takes the converter of all types.
-            from pluggent_host.cli.sessions_whole import export, show
+            from pluggent_cli.sessions.view import export, show
 
             id = session_named(folder, f"sessions {what}", one_name(f"sessions {what}", rest))
             return show(folder, id, console) if what == "show" else export(folder, id, options, console)
@@ -92,7 +90,7 @@ def session_named(folder: Path, command: str, beginning: str) -> str:
     if len(ids) == 1:
         return ids[0]
     if not ids:
-        meant = nearest(beginning, (place.id for place in places(folder)))
+        meant = did_you_mean(beginning, (place.id for place in places(folder)))
         raise ConfigError(f"pluggent {command}", [f"there is no session {beginning!r}{meant or f' in {folder}'}"])
     more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
     named = ", ".join(ids[:_NAMED])
@@ -112,7 +110,7 @@ def _list(folder: Path, console: Console, limit: int) -> int:
     if seen:
         _table(console, seen)
     else:
-        console.line(f'no sessions in {quoted(str(folder))}; one begins with: pluggent run "hello"')
+        console.line(f'no sessions in {escape_all(str(folder))}; one begins with: pluggent run "hello"')
     if total > len(seen):
         left = f"{total - len(seen):,} older ones are not shown; all: pluggent sessions --limit 0"
         console.note(console.err_ink("dim", left))
@@ -122,7 +120,7 @@ def _list(folder: Path, console: Console, limit: int) -> int:
 def _table(console: Console, seen: Sequence[Summary]) -> None:
     """Print a row for each; the first words in the last column, or below where there is no room for it."""
     rows = [(one.id, moment(one.modified_s), one.model, str(one.turns), _tokens(one)) for one in seen]
-    taken = sum(max(cells(quoted(cell)) for cell in column) for column in zip(_HEAD, *rows, strict=False))
+    taken = sum(max(cells(escape_all(cell)) for cell in column) for column in zip(_HEAD, *rows, strict=False))
     room = console.width - taken - _GAPS
     if room >= _LEAST_WORDS:
         listed = [
@@ -159,14 +157,6 @@ def _shortened(text: str, room: int) -> str:
     return shown + "…"
 
 
-def moment(seconds: float) -> str:
-    """Return a time (seconds since 1970) as a person here reads it."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-    except (OverflowError, ValueError, OSError):  # no time that there is a date for
-        return "?"
-
-
 # ---- searching --------------------------------------------------------------------------
 
 
@@ -192,21 +182,21 @@ def _search(folder: Path, console: Console, text: str, limit: int) -> int:
             "found": [one._asdict() for one in found], "more": more, "problems": [one._asdict() for one in problems],
         })  # fmt: skip
     elif not found:
-        console.line(f"nothing like '{quoted(text)}' was said in any session")
+        console.line(f"nothing like '{escape_all(text)}' was said in any session")
     if more:
         console.note(console.err_ink("dim", f"there is more than these {limit:,}; all: --limit 0"))
     return exits.OK
 
 
 def _place(console: Console, one: Found) -> None:
-    where = f"{console.ink('bold', one.session)} {quoted(one.turn)} {console.ink('cyan', quoted(one.who))}:"
+    where = f"{console.ink('bold', one.session)} {escape_all(one.turn)} {console.ink('cyan', escape_all(one.who))}:"
     before = ("…" if len(one.before) == AROUND else "") + _in_line(one.before)
     after = _in_line(one.after) + ("…" if len(one.after) == AROUND else "")
     console.line(f"{where} {before}{console.ink('yellow', _in_line(one.match))}{after}")
 
 
 def _in_line(text: str) -> str:
-    return quoted(re.sub(r"\s+", " ", text))
+    return escape_all(re.sub(r"\s+", " ", text))
 
 
 # ---- deleting ---------------------------------------------------------------------------
@@ -219,7 +209,7 @@ def _delete(folder: Path, console: Console, ids: Sequence[str], *, asked: bool) 
     wrong = [id for id in dict.fromkeys(ids) if matching(folder, id) != (id,)]
     if wrong:
         known = [place.id for place in places(folder)]
-        problems = [f"there is no session {id!r}{nearest(id, known)}" for id in wrong]
+        problems = [f"there is no session {id!r}{did_you_mean(id, known)}" for id in wrong]
         raise ConfigError("pluggent sessions delete", problems)
     if asked and not _agreed(console, list(dict.fromkeys(ids))):
         console.note("nothing was deleted")
@@ -239,17 +229,17 @@ def _delete(folder: Path, console: Console, ids: Sequence[str], *, asked: bool) 
         for id in deleted:
             console.line(f"deleted {console.ink('bold', id)}")
     for problem in failed:
-        console.error(f"{console.err_ink('red', 'error:')} {quoted(problem)}")
+        console.error(f"{console.err_ink('red', 'error:')} {escape_all(problem)}")
     return code
 
 
 def _agreed(console: Console, ids: Sequence[str]) -> bool:
     """Ask the person at the terminal. Raises ConfigError where there is none."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError("pluggent sessions delete", ["nobody can be asked here; if you are sure: --yes"])
+        raise ConfigError("pluggent sessions delete", ["there is no terminal to ask at; if you are sure: --yes"])
     for id in ids:
         console.error(f"  {id}")
-    # What was typed before the question was shown is no answer to it.
+    # What was typed before the question was shown does not answer it.
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     what = "this session" if len(ids) == 1 else f"these {len(ids)} sessions"
     sys.stderr.write(f"Delete {what} for good? [y/N] ")

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from pluggent_hookspecs import thaw
+from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.markers import hookimpl
 from pluggent_hookspecs.messages import ToolCall
+from pluggent_hookspecs.observations import Observation
 from pluggent_hookspecs.tools import ToolOutput
-
-from pluggent_host.cli import exits, interrupts
-from pluggent_host.cli.approving import console_approver, say_how_to_approve
-from pluggent_host.cli.arguments import read_arguments
-from pluggent_host.cli.assembling import Setup, folder_option, open_for_listing, open_host, prepare
-from pluggent_host.cli.calls import Calls, text_of
-from pluggent_host.cli.logs import log_to
-from pluggent_host.cli.offered import find_tool, tool_document, tool_row
-from pluggent_host.cli.output import Console, harmless
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.cli.questioning import console_answerer
-from pluggent_host.cli.screen import Screen
-from pluggent_host.cli.tool_names import remember
-from pluggent_host.cli.watching import Watcher
-from pluggent_host.cli.words import action, one_name
+from pluggent_hookspecs.words import read_words
 from pluggent_host.session import Session
-from pluggent_host.transcript import Settled
+from pluggent_host.transcript.entries import Settled
+
+from pluggent_cli import exits, interrupts
+from pluggent_cli.approvals.person import person_at_terminal, say_how_to_approve
+from pluggent_cli.completion.words import remember_tools
+from pluggent_cli.host_access import Setup, folder_option, open_for_listing, open_host, prepare
+from pluggent_cli.logs import log_to
+from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name
+from pluggent_cli.terminal.calls import Calls, text_of
+from pluggent_cli.terminal.console import Console, escape_controls
+from pluggent_cli.terminal.screen import Screen
+from pluggent_cli.terminal.tool_listing import find_tool, tool_document, tool_row
+
+T = TypeVar("T")
 
 DIRECT = ".direct"
 """How the id of a call ends that no model made."""
@@ -83,7 +86,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 async def _list(setup: Setup, console: Console) -> int:
     async with open_for_listing(setup, console) as (host, _), await host.session(tools=("*",)) as session:
-        remember(str(setup.state_dir), [tool.name for tool in session.tools])
+        remember_tools(str(setup.state_dir), [tool.name for tool in session.tools])
         if console.json:
             broken = {record.capability: reason for record, state, reason in host.plugins if _lacks(state, reason)}
             console.document({"tools": [tool_document(tool) for tool in session.tools], "broken": broken})
@@ -113,10 +116,10 @@ async def _call(setup: Setup, console: Console, name: str, words: Sequence[str],
     calls = Calls(lambda call_id: (0, ToolCall(call_id, name, typed[0])) if call_id.endswith(DIRECT) else None)
     screen = Screen(console, calls, answer=None, results=False)
     watcher = Watcher()
-    approver = console_approver(setup, console.err_ink, screen.shown)
+    approver, answerer = person_at_terminal(setup, console.err_ink, screen.shown)
     async with (
         open_host(
-            setup, plugins=[watcher], approver=approver, answerer=console_answerer(approver),
+            setup, plugins=[watcher], approver=approver, answerer=answerer,
             state_dir=setup.state_dir, workspace=workspace,
         ) as host,
         await host.session(tools=("*",), origin="cli") as session,
@@ -125,22 +128,60 @@ async def _call(setup: Setup, console: Console, name: str, words: Sequence[str],
         typed.append(read_arguments(words, tool.spec.parameters))
         output = await watcher.watch(session.call_tool(tool.name, typed[0], origin="cli"), screen.show)
         kind = _kind(session)
-    _print(console, output, kind, calls)
-    return _CODES.get(kind, exits.FAILED)
+    code = exits.DENIED if calls.all[-1].withheld else _CODES.get(kind, exits.FAILED)
+    _print(console, output, kind, calls, code)
+    return code
 
 
 def _kind(session: Session) -> str:
     return next((entry.outcome for entry in reversed(session.records()) if isinstance(entry, Settled)), "")
 
 
-def _print(console: Console, output: ToolOutput, kind: str, calls: Calls) -> None:
+def _print(console: Console, output: ToolOutput, kind: str, calls: Calls, code: int) -> None:
     call = calls.all[-1]
     if console.json:
-        console.document({**call.document(), "kind": kind, "exit_code": _CODES.get(kind, exits.FAILED)})
+        console.document({**call.document(), "kind": kind, "exit_code": code})
     elif not output.is_error:
         text = text_of(output) or json.dumps(thaw(output.data), ensure_ascii=False)
-        console.line(harmless(text) if console.out_is_terminal else text)
+        console.line(escape_controls(text) if console.out_is_terminal else text)
     elif console.quiet or call.verdict not in ("deny", "refused"):  # those have been shown, with the reason
-        console.error(console.err_ink("red", harmless(text_of(output))))
+        console.error(console.err_ink("red", escape_controls(text_of(output))))
     if kind == ToolErrorKind.DENIED and call.verdict == "ask":
         say_how_to_approve(console)
+
+
+def read_arguments(words: Sequence[str], schema: Mapping[str, Json]) -> str:
+    """Return *words* as JSON text; whether they suit the tool is the host's to say, an object as it was typed.
+
+    Raises ConfigError naming every word that is neither; see read_words.
+
+    >>> read_arguments(["city=10115", "days=2"], {"properties": {"city": {"type": "string"}}})
+    '{"city": "10115", "days": 2}'
+    """
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        return words[0]
+    return json.dumps(read_words(words, schema, "pluggent tools call"), ensure_ascii=False)
+
+
+class Watcher:
+    """A plugin that takes down every event. Give it to the host, then ``watch`` something."""
+
+    def __init__(self) -> None:
+        self._events = asyncio.Queue[Observation | None]()
+
+    @hookimpl
+    def observe(self, event: Observation) -> None:
+        """Take *event* down; showing it happens elsewhere, and so delays nothing."""
+        self._events.put_nowait(event)
+
+    async def watch(self, work: Coroutine[Any, Any, T], show: Callable[[Observation], None]) -> T:
+        """Return what *work* comes to, and call *show* with each event meanwhile."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._events.put_nowait(None))
+        try:
+            while (event := await self._events.get()) is not None:
+                show(event)
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+        return task.result()

@@ -7,17 +7,18 @@ import os
 from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.discovery import Distribution, normalised
 
-from pluggent_host.catalog import FIRST_PARTY
-from pluggent_host.cli import exits
-from pluggent_host.cli.assembling import Setup, bare_setup
-from pluggent_host.cli.consent import check_outside
-from pluggent_host.cli.output import Console, Row, warning
-from pluggent_host.cli.parsing import Parser, command_parser, examples
-from pluggent_host.config import FILE_NAME
-from pluggent_host.discovery import Distribution, normalised
-from pluggent_host.nearest import nearest
-from pluggent_host.quoting import quoted
+from pluggent_cli import exits
+from pluggent_cli.config.sources import FILE_NAME
+from pluggent_cli.config.trust import FILE, LEFT_OUT, Accepted
+from pluggent_cli.host_access import Setup, bare_setup
+from pluggent_cli.installed_plugins import folder_of
+from pluggent_cli.parsing import Parser, command_parser, examples
+from pluggent_cli.terminal.consent import check_outside
+from pluggent_cli.terminal.console import Console, Row, warning
 
 
 def parser() -> Parser:
@@ -27,13 +28,13 @@ def parser() -> Parser:
         "[OPTIONS] [FILE]",
         "Accept a file (by default ./pluggent.toml) as it is now, with every file that it refers to; any change\n"
         "ends that. Until then a file of the working directory can only tighten. Or accept one version of a\n"
-        "package with hooks: they see every prompt, call and answer, so nobody's are run unasked.",
+        "package with hooks: they see every prompt, call and answer, so none runs before it was accepted.",
         examples(
             "pluggent trust                         accept ./pluggent.toml; read it first",
             "pluggent trust --list                  what was accepted, and what has changed since",
             "pluggent trust --plugin acme-audit     accept the hooks of this package",
             "pluggent trust --revoke [FILE]         no longer",
-            "pluggent trust --revoke --plugin acme-audit   nor expect it, if it was uninstalled",
+            "pluggent trust --revoke --plugin acme-audit   nor expect it, if it is gone or in the project",
         ),
     )
     made.add_argument("file", metavar="FILE", nargs="?", help="the file to accept (default: ./pluggent.toml)")
@@ -66,7 +67,7 @@ def _list(setup: Setup, console: Console) -> int:
         console.line("nothing was accepted yet")
     else:
         console.table(("WHAT", "STATE", "COVERS"), [
-            Row((entry.name, entry.state, ", ".join(entry.about) if entry.kind == "plugin" else _files(entry.about)),
+            Row((entry.name, entry.state, _covers(entry)),
                 ("bold", "green" if entry.state == "accepted" else "red"))
             for entry in entries
         ])  # fmt: skip
@@ -76,7 +77,7 @@ def _list(setup: Setup, console: Console) -> int:
 
 
 def _file(setup: Setup, console: Console, path: Path, *, revoke: bool) -> int:
-    shown = quoted(os.path.realpath(path))
+    shown = escape_all(os.path.realpath(path))
     if revoke:
         return _revoked(console, shown, found=setup.trust.store.revoke(path))
     if not path.exists():
@@ -88,34 +89,56 @@ def _file(setup: Setup, console: Console, path: Path, *, revoke: bool) -> int:
         return exits.OK
     console.line(f"accepted {console.ink('bold', shown)} as it is now")
     for other in covered[1:]:
-        console.line(f"  and {quoted(other)}, which it refers to")
+        console.line(f"  and {escape_all(other)}, which it refers to")
     return exits.OK
 
 
 def _plugin(setup: Setup, console: Console, name: str, *, revoke: bool) -> int:
     if revoke:
+        if _leave_out(setup, console, normalised(name)):
+            return exits.OK  # of what is installed elsewhere under this name nothing changes
         expected = setup.remembered().forget(normalised(name))
         accepted = setup.trust.store.forget(normalised(name))
-        return _revoked(console, f"plugin '{quoted(name)}'", found=accepted or expected)
+        return _revoked(console, f"plugin '{escape_all(name)}'", found=accepted or expected)
     item = _installed(setup, name)
-    if item.name in FIRST_PARTY:
+    if item.left_out:
+        setup.trust.store.accept_source(folder_of(item), item.name, item.version)
+    elif item.name in setup.discovery.first_party:
         console.line(f"{item.name} is part of pluggent and needs no acceptance")
         return exits.OK
-    setup.trust.store.acknowledge(item.name, item.version)
+    if item.has_hooks:
+        setup.trust.store.acknowledge(item.name, item.version)
     if console.json:
         console.document({"accepted": item.name, "version": item.version})
     else:
-        console.line(f"accepted the hooks of {console.ink('bold', item.name)} {quoted(item.version)}")
-        console.line(f"  from {quoted(item.location)}; another version will be asked about anew")
+        what = "the hooks of " if item.has_hooks else ""
+        console.line(f"accepted {what}{console.ink('bold', item.name)} {escape_all(item.version)}")
+        console.line(f"  from {escape_all(item.location)}; another version will be asked about anew")
     return exits.OK
 
 
+def _leave_out(setup: Setup, console: Console, name: str) -> bool:
+    """Agree that the plugins of this *name* in the project do not run; return whether there was one to agree on."""
+    items = [item for item in setup.discovery.left_out if item.name == name and not item.agreed]
+    for item in items:
+        setup.trust.store.leave_out_source(folder_of(item), item.name, item.version)
+    if items and console.json:
+        console.document({"left_out": name, "locations": [item.location for item in items]})
+    for item in items if not console.json else ():
+        console.line(
+            f"left out, because it lies in the project: {console.ink('bold', name)} {escape_all(item.version)}"
+        )
+        console.line(f"  in {escape_all(item.location)}; to run it after all: pluggent trust --plugin {name}")
+    return bool(items)
+
+
 def _installed(setup: Setup, name: str) -> Distribution:
-    all_items = {item.name: item for item in setup.discovery.distributions if not item.shadowed_by}
+    found = setup.discovery
+    all_items = {item.name: item for item in (*reversed(found.left_out), *found.distributions) if not item.shadowed_by}
     item = all_items.get(normalised(name))
     if item is None:
-        raise ConfigError("--plugin", [f"no plugin {name!r} is installed{nearest(normalised(name), all_items)}"])
-    if not any(entry.group == "pluggent.hooks" for entry in item.entry_points):
+        raise ConfigError("--plugin", [f"no plugin {name!r} is installed{did_you_mean(normalised(name), all_items)}"])
+    if not item.has_hooks and not item.left_out:
         raise ConfigError("--plugin", [f"'{item.name}' has no hooks, so there is nothing to accept; it runs as it is"])
     return item
 
@@ -128,5 +151,7 @@ def _revoked(console: Console, what: str, *, found: bool) -> int:
     return exits.OK
 
 
-def _files(about: tuple[str, ...]) -> str:
-    return "itself" if len(about) == 1 else f"itself and {len(about) - 1} more"
+def _covers(entry: Accepted) -> str:
+    if entry.kind == FILE:
+        return "itself" if len(entry.about) == 1 else f"itself and {len(entry.about) - 1} more"
+    return f"{', '.join(entry.about)}{' (left out)' if entry.kind == LEFT_OUT else ''}"

@@ -1,29 +1,34 @@
-"""What could be typed next: called by the shell each time somebody presses Tab.
+"""What could be typed next: the shell calls it each time Tab is pressed.
 
 Starts about as fast as ``--version``: no parser, no settings, no third-party package, no plugin. The
-options of every command are a table (completion_table.py); names that somebody else chose are left
-out where a shell could take them for more than a word.
+options of every command are data (table.json, written by make_table.py). Names of plugins, tools and
+commands are left out where a shell could take them for more than a word.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from time import localtime, strftime
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pluggent_host.cli.completion_table import HOOKS, OPTIONS, Options
-from pluggent_host.cli.table import COMMANDS, SHELLS
-from pluggent_host.quoting import quoted
+from pluggent_host.common.escape import escape_all
+
+from pluggent_cli.table import COMMANDS, SHELLS
 
 if TYPE_CHECKING:  # both are imported by what returns them
     from pathlib import Path
 
     # as above
-    from pluggent_host.discovery import Distribution
+    from pluggent_host.plugins.discovery import Distribution
 
+Options = Mapping[str, Sequence[str]]
+"""For each option the placeholder of its value (empty: it takes none), and its help."""
 WORDS, FILES, FOLDERS = "words", "files", "folders"
 ACTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -50,6 +55,8 @@ ARGUMENTS: Mapping[str, str] = MappingProxyType(
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LIST = "…"
+_TOOL_NAMES = "tool-names"
+_MOST_BYTES = 65_536
 Candidates = Iterable[tuple[str, str]]
 
 
@@ -62,11 +69,46 @@ def complete(arguments: Sequence[str]) -> int:
     shell, *typed = arguments or [""]
     try:
         kind, candidates = _next(typed or [""], joined=shell == "fish")
-        lines = [f"{word}\t{quoted(about)}".rstrip() for word, about in candidates]
-    except Exception:  # noqa: BLE001 (in the middle of a line nobody can read what went wrong)
+        lines = [f"{word}\t{escape_all(about)}".rstrip() for word, about in candidates]
+    except Exception:  # noqa: BLE001 (an error cannot be shown in the middle of a line)
         return 1
     sys.stdout.write("\n".join((kind, *lines, "")))
     return 0
+
+
+@cache
+def table() -> Mapping[str, Any]:
+    """Return ``options`` (by command; under "" those of every command, and ``--version``) and ``hooks``."""
+    place = os.path.join(os.path.dirname(__file__), "table.json")  # noqa: PTH118, PTH120 (pathlib costs 4 ms)
+    with open(place, encoding="utf-8") as file:  # noqa: PTH123 (as above)
+        read: Mapping[str, Any] = json.load(file)
+    return read
+
+
+def remember_tools(folder: str, names: Iterable[str]) -> None:
+    """Keep *names* in *folder*, for this user alone, so that completing a tool loads no plugin."""
+    text = "".join(f"{name}\n" for name in names)
+    if text.split() == list(_remembered_tools(folder)):
+        return
+    # Here and not above: completing reads alone.
+    from pluggent_hookspecs.folders import private_folder
+
+    place = os.path.join(folder, _TOOL_NAMES)  # noqa: PTH118 (as above)
+    temporary = f"{place}.{os.getpid()}"
+    with suppress(OSError):  # completion is a convenience
+        private_folder(folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123 (a descriptor)
+            file.write(text)
+        os.replace(temporary, place)  # noqa: PTH105 (as above)
+
+
+def _remembered_tools(folder: str) -> Sequence[str]:
+    try:
+        with open(os.path.join(folder, _TOOL_NAMES), encoding="utf-8") as file:  # noqa: PTH118, PTH123 (as above)
+            return file.read(_MOST_BYTES).split()
+    except (OSError, ValueError):
+        return ()
 
 
 def _next(typed: Sequence[str], *, joined: bool) -> tuple[str, Candidates]:
@@ -88,18 +130,19 @@ def _next(typed: Sequence[str], *, joined: bool) -> tuple[str, Candidates]:
 
 def _options(command: str) -> Options:
     """Return the options of *command*, its own first; a plugin's command has those that only it knows."""
+    options: Mapping[str, Options] = table()["options"]
     if not command:
-        return OPTIONS[""]
-    own = OPTIONS.get(command)
-    common = {name: option for name, option in OPTIONS[""].items() if name not in ("-V", "--version")}
+        return options[""]
+    own = options.get(command)
+    common = {name: option for name, option in options[""].items() if name not in ("-V", "--version")}
     return {} if own is None else {**own, **common}
 
 
 def _split(before: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return the command among the words, and what stands behind it."""
-    at = 0
+    """Return the command among the words, and the words behind it."""
+    at, common = 0, _options("")
     while at < len(before) and before[at].startswith("-"):
-        at += 2 if OPTIONS[""].get(before[at], ("",))[0] else 1
+        at += 2 if common.get(before[at], ("",))[0] else 1
     return (before[at], before[at + 1 :]) if at < len(before) else ("", ())
 
 
@@ -136,7 +179,7 @@ def _positional(command: str, words: Sequence[str]) -> str:
     if actions is not None:
         taken = actions.get(words[0], "") if words else "ACTION"
         return f"{command} ACTION" if not words else taken if len(words) == 1 or taken.endswith(_LIST) else ""
-    if command in OPTIONS or command == "help":
+    if command in table()["options"] or command == "help":
         return ARGUMENTS.get(command, "") if not words else ""
     return "FILE"  # a plugin's command takes what only it knows
 
@@ -168,7 +211,7 @@ def _beginning(current: str, known: Candidates) -> Candidates:
 
 
 def _commands() -> Iterator[tuple[str, str]]:
-    from pluggent_host.cli.announced import announced  # looks along sys.path: only where a command is typed
+    from pluggent_cli.installed_plugins import announced  # looks along sys.path: only where a command is typed
 
     yield from ((command.name, command.help) for command in COMMANDS)
     yield "help", "explain a command"
@@ -184,13 +227,11 @@ def _providers() -> Candidates:
 
 
 def _tools() -> Candidates:
-    from pluggent_host.cli.tool_names import remembered  # only where a tool is typed
-
-    return _harmless([*_entries("pluggent.tools"), *((name, "") for name in remembered(str(_state())))])
+    return _harmless([*_entries("pluggent.tools"), *((name, "") for name in _remembered_tools(str(_state())))])
 
 
 def _sessions() -> Candidates:
-    from pluggent_host.stored import FOLDER, places  # only where a session is typed
+    from pluggent_state_files.listing import FOLDER, places  # only where a session is typed
 
     return [(place.id, strftime("%Y-%m-%d %H:%M", localtime(place.modified_s))) for place in places(_state() / FOLDER)]
 
@@ -205,13 +246,13 @@ def _entries(group: str) -> Candidates:
 
 
 def _installed() -> Sequence[Distribution]:
-    from pluggent_host.discovery import discover  # only where a name of a plugin is typed
+    from pluggent_cli.installed_plugins import installed  # only where a name of a plugin is typed
 
-    return [item for item in discover(project=os.curdir).distributions if not item.shadowed_by]
+    return [item for item in installed().distributions if not item.shadowed_by]
 
 
 def _state() -> Path:
-    from pluggent_host.config import state_dir  # only where something of it is typed
+    from pluggent_cli.config.sources import state_dir  # only where something of it is typed
 
     return state_dir(os.environ)
 
@@ -232,7 +273,7 @@ OFFERS: Mapping[str, Callable[[], Candidates]] = MappingProxyType(
         "PROVIDER": _providers,
         "TOOL": _tools,
         "ID": _sessions,
-        "HOOK": lambda: ((hook, "") for hook in HOOKS),
+        "HOOK": lambda: ((hook, "") for hook in table()["hooks"]),
         "SHELL": lambda: ((shell, "") for shell in SHELLS),
         "WHEN": lambda: ((when, "") for when in ("auto", "always", "never")),
         "FORMAT": lambda: ((form, "") for form in ("json", "markdown")),

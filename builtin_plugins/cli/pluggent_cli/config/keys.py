@@ -1,7 +1,7 @@
 """What each setting may be: one table, KEYS, and the check of values against it.
 
 It also says how a later source combines with an earlier one, and which way is tighter. Where
-values come from is no question here; see config.py. Standard library only.
+values come from is the subject of sources.py. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from pluggent_host.nearest import nearest
-from pluggent_host.settings import NOTHING, ToolLimits
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.settings import LIMIT_KINDS, NOTHING, TOOL_LIMIT_KINDS, LimitKind, ToolLimits, may_be_none
 
 _NUMBER_MAX = 1e12
 _SHOWN = 60
@@ -120,8 +120,12 @@ def _table(entry: Kind) -> Kind:
     return Kind("a table", _is_table, MappingProxyType, entry=entry)
 
 
+def _of(limit: LimitKind) -> Kind:
+    return _above_zero(f"a number of {limit.unit}") if limit.unit else _whole(limit.least)
+
+
 def _limits_of_a_tool() -> Kind:
-    kinds = {"calls": _whole(0), "timeout_s": _above_zero("a number of seconds"), "result_bytes": _whole(256)}
+    kinds = {name: _of(limit) for name, limit in TOOL_LIMIT_KINDS.items()}
 
     def fits(value: Any) -> bool:
         return _is_table(value) and all(name in kinds and kinds[name].fits(each) for name, each in value.items())
@@ -219,8 +223,9 @@ class Key(NamedTuple):
         return old if how is None else how(old, new)
 
 
-def _limit(kind: Kind) -> Key:
-    return Key(kind, tighten=_least)
+def _limit(name: str) -> Key:
+    kind = _of(LIMIT_KINDS[name])
+    return Key(_or_none(kind) if may_be_none(name) else kind, tighten=_least)
 
 
 KEYS: Mapping[str, Key] = MappingProxyType(
@@ -232,6 +237,7 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "stream": Key(_choice("held", "provisional"), tighten=_towards("provisional", "held")),
         "fsync": Key(_choice("off", "effects"), tighten=_towards("off", "effects")),
         "stops_batch": Key(_LISTABLE, _union, _union),
+        "sessions": Key(_TEXT),
         # Fewer plugins may mean fewer policies, so an untrusted file has no say in who runs.
         "selection.mode": Key(_choice("all", "allow", "safe"), under_lock=_towards("all", "allow", "safe")),
         "selection.allow": Key(_LISTABLE, under_lock=_common),
@@ -244,18 +250,8 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "grants.retriers": Key(_NAMES, under_lock=_common),
         "grants.optional": Key(_NAMES, under_lock=_common),
         "grants.handled": Key(_NAMES, under_lock=_common),
-        "limits.model_calls": _limit(_whole(1)),
-        "limits.tool_rounds": _limit(_whole(0)),
-        "limits.tool_timeout_s": _limit(_SECONDS),
-        "limits.result_bytes": _limit(_whole(256)),
-        "limits.wall_s": _limit(_or_none(_SECONDS)),
-        "limits.tokens": _limit(_or_none(_whole(1))),
-        "limits.cost_usd": _limit(_or_none(_above_zero("a number of dollars"))),
-        "limits.repeats": _limit(_whole(1)),
-        "limits.asks": _limit(_whole(0)),
-        "limits.denials": _limit(_whole(0)),
-        "limits.delegation_depth": _limit(_whole(0)),
-        "limits.repairs": _limit(_whole(0)),
+        "grants.sessions": Key(_NAMES, under_lock=_common),
+        **{f"limits.{name}": _limit(name) for name in LIMIT_KINDS},
         "limits.per_tool": Key(_table(_limits_of_a_tool()), _entries, _least_of_tools),
         "timeouts.provide_s": Key(_SECONDS),
         "timeouts.hook_s": Key(_SECONDS),
@@ -316,7 +312,7 @@ def _unknown(path: str) -> str:
         return f"{path}: expected a table, [{path}]"
     known = [key.partition(".") for key in KEYS]
     within = [inner for outer, _, inner in known if outer == section] if dot else [outer for outer, _, _ in known]
-    return f"{path}: is not a known setting{nearest(name if dot else path, within)}"
+    return f"{path}: is not a known setting{did_you_mean(name if dot else path, within)}"
 
 
 def shown(value: object) -> str:

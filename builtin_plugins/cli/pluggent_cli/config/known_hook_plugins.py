@@ -7,8 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError
-
-from pluggent_host.sealed import SealedRecords
+from pluggent_state_files.seals import SealedRecords
 
 FILE = "hooks.json"
 _KIND = "hooks"
@@ -18,7 +17,7 @@ class Remembered:
     """The plugins with hooks that ran in one environment, *place* (``sys.prefix``), by id.
 
     Kept in *folder*, sealed. Where there is no file nothing has run yet. Raises ConfigError like SealedRecords,
-    and where anything in the file is damaged or forged: then nobody knows what ran, and it is for a person
+    and where anything in the file is damaged or forged: then it is unknown what ran, and it is for a person
     to put the file aside. Nothing here does that, so that nothing that a host runs can have it done.
     """
 
@@ -50,7 +49,7 @@ class Remembered:
         records, problem = self._records.whole()
         if problem:
             path = self._records.path
-            why = f"is damaged ({problem}), so nobody knows which plugins with hooks ran here: a policy may be missing"
+            why = f"is damaged ({problem}), so it is unknown which plugins with hooks ran here: a policy may be missing"
             mend = f"see what is installed (pluggent plugins), then put the file aside yourself: {aside(path)}"
             raise ConfigError(str(path), [f"{why}, and nothing runs; {mend}"])
         return tuple(

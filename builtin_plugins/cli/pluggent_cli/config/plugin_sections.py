@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
+from pluggent_host.inspection import look_around
+from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host.plugins.loader import check_settings
 
-from pluggent_host.assembly import look_around
-from pluggent_host.catalog import PluginRecord
-from pluggent_host.cli.assembling import Setup
-from pluggent_host.loading import check_settings
+from pluggent_cli.host_access import Setup
 
 
 def check_plugins(setup: Setup) -> Iterator[tuple[str, str | Sequence[PluggentError]]]:

@@ -10,8 +10,10 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
+from pluggent_host.settings import Section
+
 _BUDGET = 262_144
-"""Characters read to find lines: where nobody can be sure who wrote a file, looking for lines costs little."""
+"""Characters read to find lines: the author of a file may be hostile, so looking for lines has to cost little."""
 
 
 class Origin(NamedTuple):
@@ -29,17 +31,6 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         own = self.where if self.line is None else f"{self.where}, line {self.line}"
         return " and ".join((*map(str, self.also), own))
-
-
-class Section(dict[str, Any]):
-    """The settings of one plugin. ``folders`` has the folder of the file that each key stands in, if it stands in one.
-
-    That is what a relative path in it is relative to.
-    """
-
-    def __init__(self, values: Mapping[str, Any], folders: Mapping[str, str]) -> None:
-        super().__init__(values)
-        self.folders = folders
 
 
 def section_of(plugin: str, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> Section:
@@ -79,7 +70,7 @@ def lines_of(text: str) -> Mapping[str, int]:
 def _statements(text: str) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
     """Yield each statement with its first line: TOML has one a line, but for long texts and lists.
 
-    A statement cut off before its end is no TOML, so the first that is some is whole.
+    A statement cut off before its end is not TOML, so the first that parses is whole.
     """
     budget, first, statement = _BUDGET, 1, ""
     for line, content in enumerate(text.replace("\r\n", "\n").split("\n"), 1):

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from pluggent_host.config_keys import KEYS
-from pluggent_host.origins import Origin
 from pluggent_host.settings import HostSettings
+
+from pluggent_cli.config.keys import KEYS
+from pluggent_cli.config.provenance import Origin
 
 WITHHELD = "(text, not shown)"
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\s]+|keyring:[^\s/]+/[^\s/]+")
@@ -53,7 +54,7 @@ def effective(settings: HostSettings, origins: Mapping[str, Origin]) -> Iterator
 
 
 def is_reference(text: str) -> bool:
-    """Say whether *text* names a secret and is none.
+    """Say whether *text* is a reference to a secret, not a secret.
 
     >>> is_reference("env:ACME_KEY"), is_reference("s3cret")
     (True, False)

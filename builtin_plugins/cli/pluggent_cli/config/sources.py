@@ -1,7 +1,7 @@
 """Files, environment and flags become HostSettings; every problem of one source at once.
 
 Standard library only: listing plugins reads settings too. What each setting may be, and how a
-later source combines with an earlier one, stands in config_keys.py.
+later source combines with an earlier one, is in keys.py.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from pluggent_hookspecs.errors import ConfigError
-
-from pluggent_host.config_keys import KEYS, SECTIONS, Kind, sifted
-from pluggent_host.locked import LOCK, Lock, check_system_file, lock_of
-from pluggent_host.nearest import nearest
-from pluggent_host.origins import Origin, lines_of, section_of
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.discovery import normalised
 from pluggent_host.settings import NOTHING, HostSettings
+
+from pluggent_cli.config.keys import KEYS, SECTIONS, Kind, sifted
+from pluggent_cli.config.provenance import Origin, lines_of, section_of
+from pluggent_cli.config.system_lock import LOCK, Lock, check_system_file, contradictions, lock_of
 
 FILE_NAME = "pluggent.toml"
 MAX_BYTES = 1_048_576
@@ -102,18 +103,18 @@ def read_settings(
     system: Path | None = None,
 ) -> tuple[Loaded, tuple[ConfigError, ...]]:
     """Return what ``load_settings`` would, of all settings that are right, and an error for each source with others."""
-    book = _Book()
+    merger = _SettingsMerger()
     errors: list[ConfigError] = []
     for source in sources(config=config, environ=environ, cwd=cwd, system=system):
         try:
-            _add_file(book, source, trust or _NoTrust())
+            _add_file(merger, source, trust or _NoTrust())
         except ConfigError as error:
             errors.append(error)
-    for variable, path, text in _variables(environ, book.notes):
-        book.add(Origin("variable", variable), *sifted([(path, _from_text(KEYS[path].kind, text))]))
-    book.add(Origin("flag", COMMAND_LINE), *sifted(_flag_values(flags)))
-    errors += (ConfigError(where, problems) for where, problems in book.problems.items())
-    return book.loaded(), tuple(errors)
+    for variable, path, text in _variables(environ, merger.notes):
+        merger.add(Origin("variable", variable), *sifted([(path, _from_text(KEYS[path].kind, text))]))
+    merger.add(Origin("flag", COMMAND_LINE), *sifted(_flag_values(flags)))
+    errors += (ConfigError(where, problems) for where, problems in merger.problems.items())
+    return merger.loaded(), tuple(errors)
 
 
 def sources(
@@ -136,7 +137,7 @@ def user_config(environ: Mapping[str, str]) -> Path:
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
-    """Return the folder for sessions, trust and caches. Whoever writes there makes it, mode 0700."""
+    """Return the folder for sessions, trust and caches. The first writer makes it, mode 0700."""
     if own := environ.get("PLUGGENT_STATE_DIR"):
         return Path(own)
     if sys.platform == "darwin" and not environ.get("XDG_STATE_HOME"):
@@ -161,7 +162,7 @@ class _NoTrust:
         return False
 
 
-class _Book:
+class _SettingsMerger:
     """The settings so far, and where they came from."""
 
     def __init__(self) -> None:
@@ -185,6 +186,16 @@ class _Book:
             self.values[path] = KEYS[path].merge(self.values[path], value)
             for spot in _spots(path, value):
                 self.origins[spot] = origin._replace(line=lines.get(spot), also=also)
+
+    def hold(self, lock: Lock, origin: Origin, lines: Mapping[str, int]) -> None:
+        """Forbid later sources to loosen what *lock* has; what its file configures is required."""
+        self.lock = lock
+        required = self.values["required"]
+        for plugin, key in lock.configured().items():
+            if plugin not in map(normalised, required):
+                required = {**required, plugin: ()}
+            self.origins.setdefault(f"required.{plugin}", origin._replace(line=lines.get(key)))
+        self.values["required"] = required
 
     def _hold(self, origin: Origin, held: Mapping[str, Any], lines: Mapping[str, int]) -> None:
         for path, value in held.items():
@@ -223,6 +234,12 @@ class _Book:
             self.problems[origin.where] = problems
 
     def loaded(self) -> Loaded:
+        if self.lock is not None:
+            mode, allow = self.values["selection.mode"], self.values["selection.allow"]
+            self.values["selection.allow"] = kept = self.lock.list_of(allow, mode)
+            if more := kept[len(allow) :]:
+                names = ", ".join(more)
+                self.notes.append(f"selection.allow leaves out {names}, which {self.lock.where} configures: it runs")
         changed: dict[str, Any] = {}
         for name, default in HostSettings()._asdict().items():
             if name in SECTIONS:
@@ -257,7 +274,7 @@ def _spots(path: str, value: Any) -> list[str]:
 # ---- files -----------------------------------------------------------------------------
 
 
-def _add_file(book: _Book, source: Source, trust: Trust) -> None:
+def _add_file(merger: _SettingsMerger, source: Source, trust: Trust) -> None:
     """Add a file; only one that was named has to be there."""
     path = source.path
     try:
@@ -273,14 +290,14 @@ def _add_file(book: _Book, source: Source, trust: Trust) -> None:
     if source.role == "system":
         values, problems = sifted(_document_values({name: each for name, each in document.items() if name != LOCK}))
         lock, wrong = lock_of(str(path), document, values)
-        book.add(origin, values, [*problems, *wrong], lines)
-        book.lock = lock
+        merger.add(origin, values, [*problems, *wrong, *contradictions(lock)], lines)
+        merger.hold(lock, origin, lines)
         return
     # The same bytes are judged and used: the file may change meanwhile.
     if source.role != "project" or trust.is_trusted(path, content):
-        book.add(origin, *sifted(_document_values(document)), lines)
+        merger.add(origin, *sifted(_document_values(document)), lines)
     else:
-        book.tighten(origin, *sifted(_document_values(document)), lines)
+        merger.tighten(origin, *sifted(_document_values(document)), lines)
 
 
 def load_bytes(path: Path, check: Callable[[str, os.stat_result], None] | None = None) -> bytes:
@@ -336,7 +353,7 @@ def _variables(environ: Mapping[str, str], notes: list[str]) -> Iterator[tuple[s
     for variable in sorted(name for name in environ if name.startswith(_PREFIX) and environ[name]):
         if variable in _VARIABLES:
             yield variable, _VARIABLES[variable], environ[variable]
-        elif variable not in _OTHER_VARIABLES and (meant := nearest(variable[len(_PREFIX) :], _WORDS)):
+        elif variable not in _OTHER_VARIABLES and (meant := did_you_mean(variable[len(_PREFIX) :], _WORDS)):
             meant = meant.replace("'", f"'{_PREFIX}", 1)
             notes.append(f"{variable} is set, but no such variable is known{meant}")
 

@@ -1,6 +1,6 @@
-"""What the system's file of settings fixes: everybody after it may tighten that, and nobody may loosen it.
+"""What the system's file of settings fixes: later sources may tighten it, and none may loosen it.
 
-Pure. Which way is tighter stands with each setting in config_keys.py. Standard library only.
+Pure. Which way is tighter is written with each setting in keys.py. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.plugins.discovery import normalised
+from pluggent_host.settings import SystemList
 
-from pluggent_host.config_keys import KEYS, SECTIONS, is_names, shown
-from pluggent_host.discovery import normalised
-from pluggent_host.nearest import nearest
+from pluggent_cli.config.keys import KEYS, SECTIONS, is_names, shown
 
 LOCK = "lock"
-"""The key, of that file alone, under which it names settings that nobody else may set at all."""
+"""The key, of that file alone, under which it names settings that no other source may set."""
 
 
 class Lock(NamedTuple):
@@ -40,6 +41,12 @@ class Lock(NamedTuple):
             elif path == "selection.block":
                 merged[path] = tuple(name for name in value if not self._configures(name))
                 ignored += [f"{path} = {name}" for name in value if self._configures(name)]
+            elif path == "grants.optional" and any(self._configures(name) for name in value if name not in now[path]):
+                # What may fail to load may be left out.
+                replaced[path] = tuple(name for name in value if name in now[path] or not self._configures(name))
+                if path in self.values:
+                    replaced[path] = KEYS[path].held(now[path], replaced[path])
+                ignored.append(path)
             elif path not in self.values:
                 merged[path] = value
             elif path == "selection.allow":
@@ -56,9 +63,40 @@ class Lock(NamedTuple):
         return merged, replaced, ignored
 
     def _configures(self, name: str) -> bool:
-        # However it is written: a name means the same plugin to the catalog.
-        plugin = normalised(name.replace(" ", "").partition("==")[0])
-        return plugin in map(normalised, (*self.values.get("plugins", {}), *self.values.get("required", {})))
+        return _plugin(name) in self.configured()
+
+    def configured(self) -> Mapping[str, str]:
+        """Return the plugins that the file configures, each with the key that does: they are required."""
+        keys = [(section, name) for section in ("plugins", "required") for name in self.values.get(section, {})]
+        return {normalised(name): f"{section}.{name}" for section, name in reversed(keys)}
+
+    def list_of(self, allowed: Sequence[str], mode: str) -> tuple[str, ...]:
+        """Return which plugins are *allowed* in that *mode*: of those that the file configures all."""
+        if self.values.get("selection.mode") == "allow":
+            return SystemList.of(allowed, self.values.get("selection.allow", ()))
+        listed = {name for name in allowed if "==" not in name}
+        more = [plugin for plugin in self.configured() if plugin not in map(normalised, listed)]
+        return (*allowed, *more) if mode == "allow" else tuple(allowed)
+
+
+def contradictions(lock: Lock) -> Sequence[str]:
+    """Return where the file leaves out a plugin that it also configures, which makes it required."""
+    allow = lock.values.get("selection.allow", ())
+    listed, blocked = set(map(_plugin, allow)), set(map(_plugin, lock.values.get("selection.block", ())))
+    narrow = lock.values.get("selection.mode") == "allow"
+    problems: list[str] = []
+    for plugin, key in lock.configured().items():
+        why = f"{plugin}, which {key} configures and so requires"
+        if narrow and plugin not in listed:
+            problems.append(f'selection.allow does not list {why}: add "{plugin}" to the list, or take out {key}')
+        if plugin in blocked:
+            problems.append(f"selection.block lists {why}: take it out of one of the two")
+    return problems
+
+
+def _plugin(name: str) -> str:
+    """Return the plugin that *name* means to the catalog, however it is written."""
+    return normalised(name.replace(" ", "").partition("==")[0])
 
 
 def lock_of(where: str, document: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Lock, Sequence[str]]:
@@ -67,7 +105,7 @@ def lock_of(where: str, document: Mapping[str, Any], values: Mapping[str, Any]) 
     if not is_names(named):
         return Lock(where, values), [f"{LOCK}: expected a list of names, got {shown(named)}"]
     known = [*KEYS, *SECTIONS]
-    problems = [f"{LOCK}: {name!r} is no setting{nearest(name, known)}" for name in named if name not in known]
+    problems = [f"{LOCK}: {name!r} is not a setting{did_you_mean(name, known)}" for name in named if name not in known]
     return Lock(where, values, tuple(cast("Sequence[str]", named))), problems
 
 

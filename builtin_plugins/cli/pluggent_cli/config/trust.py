@@ -1,7 +1,7 @@
 """Remembers which files of working directories, and which packages with hooks, a person accepted.
 
 A record holds only while what it is about is unchanged, and only with its seal (an HMAC under a
-key that lies beside the store): a damaged or forged record is no trust, and is named. POSIX only.
+key that lies beside the store): a damaged or forged record is not trusted, and is named. POSIX only.
 """
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError
-
-from pluggent_host.sealed import Record, SealedRecords
+from pluggent_state_files.seals import Record, SealedRecords
 
 _HASHED_BYTES = 16_777_216
 _MOST_FILES = 100
 _LONGEST_PATH = 4_096
 _READERS: Mapping[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
 
-FILE, PLUGIN = "file", "plugin"
+FILE, PLUGIN, SOURCE, LEFT_OUT = "file", "plugin", "source", "left out"
 State = Literal["accepted", "changed", "damaged"]
 
 
 class Accepted(NamedTuple):
-    """One record. ``about`` are the covered files of a file, or the accepted versions of a plugin."""
+    """One record. ``about`` are the covered files of a file, or the accepted versions of a plugin.
+
+    Of a folder in a project they are the plugins, with their versions, that run from there
+    (kind "source") or do not although they have hooks (kind "left out").
+    """
 
     kind: str
     name: str
@@ -40,7 +43,7 @@ class Accepted(NamedTuple):
 class TrustStore:
     """The store at *path*, read afresh by every call; nothing is made before the first acceptance.
 
-    Every call raises ConfigError if the store, its key or its folder belongs to somebody else, can
+    Every call raises ConfigError if the store, its key or its folder belongs to another user, can
     be written by others, or cannot be read. Two processes may write at once.
     """
 
@@ -84,9 +87,35 @@ class TrustStore:
         about = self._records.find(PLUGIN, plugin_id)
         return about is not None and version in about
 
+    def accept_source(self, folder: str, plugin_id: str, version: str) -> None:
+        """Accept that this version of a package runs from *folder*, which lies in a project."""
+        self._without(LEFT_OUT, plugin_id, folder)
+        self._records.put(SOURCE, folder, lambda plugins: {**plugins, f"{plugin_id} {version}": ""})
+
+    def leave_out_source(self, folder: str, plugin_id: str, version: str) -> None:
+        """Agree that this version of a package, in *folder* of a project, does not run."""
+        self._records.put(LEFT_OUT, folder, lambda plugins: {**plugins, f"{plugin_id} {version}": ""})
+
+    def covers_source(self, folder: str, plugin_id: str, version: str, *, left_out: bool) -> bool:
+        """Return whether exactly this was accepted, or with *left_out*, whether it was agreed to be left out."""
+        about = self._records.find(LEFT_OUT if left_out else SOURCE, folder)
+        return about is not None and f"{plugin_id} {version}" in about
+
     def forget(self, plugin_id: str) -> bool:
-        """Accept no version of the package any longer; return whether there was a record of it."""
-        return self._records.drop(PLUGIN, plugin_id)
+        """Accept no version of the package any longer, wherever it lies; return whether there was a record of it."""
+        sources = [self._without(SOURCE, plugin_id, each.name) for each in self._records.all() if each.kind == SOURCE]
+        return self._records.drop(PLUGIN, plugin_id) or any(sources)
+
+    def _without(self, kind: str, plugin_id: str, folder: str) -> bool:
+        about = self._records.find(kind, folder) or {}
+        left = {each: value for each, value in about.items() if each.partition(" ")[0] != plugin_id}
+        if left == about:
+            return False
+        if left:
+            self._records.put(kind, folder, lambda _: left)
+        else:
+            self._records.drop(kind, folder)
+        return True
 
     def entries(self) -> tuple[Accepted, ...]:
         """Return every record with its state; damaged ones are among them."""
@@ -106,7 +135,7 @@ class TrustStore:
     def _entry(self, record: Record) -> Accepted:
         if not record.sealed:
             return Accepted(record.kind, record.name, (), "damaged")
-        unchanged = record.kind == PLUGIN or _is_unchanged(Path(record.name), None, record.about)
+        unchanged = record.kind != FILE or _is_unchanged(Path(record.name), None, record.about)
         return Accepted(record.kind, record.name, tuple(record.about), "accepted" if unchanged else "changed")
 
 
@@ -132,7 +161,7 @@ def _covered(place: Path, content: bytes) -> dict[str, str]:
         if len(found) == _MOST_FILES:
             raise ConfigError(str(place), [f"refers to more than {_MOST_FILES} files; accept fewer at a time"])
         data = _hashable(other)
-        # What is too big to be read at every start is known by what nobody can set back.
+        # A file too big to be read at every start is identified by what a user cannot set back.
         found[str(other)] = _fingerprint(other.stat()) if data is None else hashlib.sha256(data).hexdigest()
         waiting += _referred(other, data or b"")
     return found
@@ -159,7 +188,7 @@ def _referred(place: Path, content: bytes) -> list[Path]:
     try:
         texts = set(_texts(read(content.decode())))
     except (ValueError, RecursionError):
-        return []  # nobody can use such a file, so it refers to nothing
+        return []  # such a file cannot be used, so it refers to nothing
     paths = (_regular(place.parent, text) for text in sorted(texts))
     return [path for path in paths if path is not None]
 
@@ -183,4 +212,4 @@ def _regular(folder: Path, text: str) -> Path | None:
         path = Path(os.path.realpath(folder / Path(text).expanduser()))
         return path if path.is_file() else None
     except (OSError, ValueError, RuntimeError):
-        return None  # no name of a file: too long, a null character, somebody's unknown home
+        return None  # not the name of a file: too long, a null character, an unknown home

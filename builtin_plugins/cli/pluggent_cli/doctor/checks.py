@@ -14,14 +14,14 @@ from typing import Literal, NamedTuple
 
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError
-
-from pluggent_host.cli.approving import can_ask
-from pluggent_host.cli.assembling import Setup
-from pluggent_host.cli.output import Console, is_terminal
-from pluggent_host.config import sources
-from pluggent_host.remembered import FILE as HOOKS, aside
-from pluggent_host.stored import FOLDER, places
 from pluggent_host.version import VERSION
+from pluggent_state_files.listing import FOLDER, places
+
+from pluggent_cli.config.known_hook_plugins import FILE as HOOKS, aside
+from pluggent_cli.config.sources import sources
+from pluggent_cli.host_access import Setup
+from pluggent_cli.terminal.consent import can_ask
+from pluggent_cli.terminal.console import Console, is_terminal
 
 _OLDEST, _NEWEST = (3, 11), (3, 14)
 _LITTLE = 50_000_000
@@ -120,7 +120,7 @@ def _folder(name: str, path: Path, forbidden: int) -> Iterator[Check]:
         return
     mode = f"mode {stat.S_IMODE(status.st_mode):04o}"
     if not stat.S_ISDIR(status.st_mode):
-        yield Check("folders", "problem", f"{name} {path} is no folder", f"mv {path} {path}.old")
+        yield Check("folders", "problem", f"{name} {path} is not a folder", f"mv {path} {path}.old")
     elif status.st_uid != os.geteuid():
         text = f"{name} {path} belongs to user {status.st_uid}, not to you"
         yield Check("folders", "problem", text, f"sudo chown {os.geteuid()} {path}")
@@ -188,7 +188,7 @@ def terminal(console: Console) -> Iterator[Check]:
     if can_ask():
         yield Check(area, "ok", "you can be asked for approvals", "")
     else:
-        yield Check(area, "note", "nobody can be asked here, so what needs an approval is denied", "")
+        yield Check(area, "note", "there is no terminal to ask at, so what needs an approval is denied", "")
     encoding = (getattr(sys.stdout, "encoding", None) or "unknown").lower().replace("-", "")
     if encoding != "utf8":
         text = f"the output is {encoding}: what it cannot show comes as escapes"

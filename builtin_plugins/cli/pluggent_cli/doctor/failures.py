@@ -10,7 +10,8 @@ from pathlib import Path
 from time import strftime
 from typing import Any, NamedTuple, cast
 
-from pluggent_host.catalog import PluginRecord
+from pluggent_hookspecs.folders import private_folder
+from pluggent_host.plugins.catalog import PluginRecord
 
 FILE_NAME = "load-failures.json"
 
@@ -49,7 +50,7 @@ def record(state_dir: Path, states: Iterable[tuple[PluginRecord, str, str]]) -> 
 
 
 def _write(state_dir: Path, failures: Mapping[str, Failure]) -> None:
-    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(state_dir)
     temporary = state_dir / f"{FILE_NAME}.{os.getpid()}"
     text = json.dumps({id: failure._asdict() for id, failure in failures.items()}, indent=1)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

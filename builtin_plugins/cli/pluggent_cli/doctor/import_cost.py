@@ -18,15 +18,15 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from pluggent_host.catalog import PluginRecord
+from pluggent_host.plugins.catalog import PluginRecord
 
 LIMIT_S = 30.0
-_PROGRAM = "import sys; sys.path[:] = sys.argv[3:]; from pluggent_host.cli.import_cost import main; main()"
+_PROGRAM = "import sys; sys.path[:] = sys.argv[3:]; from pluggent_cli.doctor.import_cost import main; main()"
 _LAST_WORDS = 200
 
 
 class Cost(NamedTuple):
-    """Milliseconds of the processor and of the clock; how many modules came, and of which other packages.
+    """Milliseconds of CPU and of the clock, the number of modules imported, and the other packages among them.
 
     ``problem`` says what went wrong, empty otherwise. ``deadly``: it would not have come back, or
     would have taken the process with it that imports it.
@@ -87,7 +87,7 @@ def _read(reader: int, code: int | None) -> Cost:
 
 def main() -> None:
     """Import what the arguments name and write what it costs."""
-    for name in ("pluggent_host.host", "pluggent_host.loading"):  # what is there before any plugin
+    for name in ("pluggent_host.host", "pluggent_host.plugins.loader"):  # what is there before any plugin
         import_module(name)
     before = set(sys.modules)
     names: list[str] = json.loads(sys.argv[2])

@@ -6,18 +6,20 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
-
-from pluggent_host.catalog import Catalog, PluginRecord
-from pluggent_host.cli.assembling import TRUST_FILE, Setup, Trust, open_tolerant, without
-from pluggent_host.cli.doctor_checks import Check
-from pluggent_host.cli.import_cost import Cost, import_cost
 from pluggent_host.host import Host
-from pluggent_host.modellists import NoModelList
+from pluggent_host.inspection import NoModelList
+from pluggent_host.plugins.catalog import Catalog, PluginRecord
+from pluggent_host.plugins.discovery import normalised
 from pluggent_host.settings import HostSettings
+
+from pluggent_cli.doctor.checks import Check
+from pluggent_cli.doctor.import_cost import Cost, import_cost
+from pluggent_cli.host_access import Setup, Trust, open_tolerant, without
+from pluggent_cli.installed_plugins import TRUST_FILE
 
 _AREA = "plugins"
 _MEANT = frozenset({"active", "blocked", "disallowed", "shadowed"})
-"""States that somebody chose, or that harm nobody."""
+"""States that were chosen, or that do no harm."""
 
 
 class Loaded(NamedTuple):
@@ -55,7 +57,7 @@ def _with_usable_trust(setup: Setup) -> Setup:
     try:
         setup.trust.store.entries()
     except ConfigError:
-        return setup._replace(trust=Trust(setup.state_dir / "relied-on-by-nobody" / TRUST_FILE))
+        return setup._replace(trust=Trust(setup.state_dir / "relied-on-by-none" / TRUST_FILE))
     return setup
 
 
@@ -66,10 +68,10 @@ async def _loaded(setup: Setup, *, online: bool) -> tuple[tuple[Loaded, ...], tu
     deadly = {id for id, cost in costs.items() if cost.deadly}
     async with open_tolerant(without(setup, deadly)) as (host, missing, problems):
         checks += await _all_loaded(host)
-        # What a hook plugin is missing for stands with it; what keeps all out stands with none.
+        # A problem of one hook plugin is shown with it; one of all of them is shown on its own.
         checks += [Check(_AREA, "problem", text, "") for text in problems if text.endswith("without any hooks.")]
         checks += _required(setup, host)
-        states = {record.capability: (state, reason) for record, state, reason in host.plugins}
+        states = {record.capability: (state, reason) for record, state, reason in host.plugins if record.is_first}
         checks += [check async for check in _online(host)] if online else []
     loaded = tuple(_judged(setup, record, states, missing, costs) for record in catalog.records)
     return loaded, (*checks, Check(_AREA, "ok", f"{len({record.id for record in catalog.records})} installed", ""))
@@ -84,12 +86,14 @@ def _searched(catalog: Catalog) -> Iterator[Check]:
 def _required(setup: Setup, host: Host) -> Iterator[Check]:
     active = {record.id for record, state, _ in host.plugins if record.kind == "hooks" and state == "active"}
     for id, hooks in setup.settings.required.items():
-        if id not in active:
+        if not hooks and setup.catalog().is_ready(normalised(id)):
+            continue
+        if normalised(id) not in active:
             text = f"plugin '{id}' is required and does not run, so nothing does"
             yield Check(_AREA, "problem", text, f"pip install {id}, or take it out of [required]")
             continue
         for hook in hooks:
-            if all(impl.plugin != id for impl in host.chains[hook]):
+            if all(impl.plugin != normalised(id) for impl in host.chains[hook]):
                 text = f"plugin '{id}' is required to implement {hook}, and does not, so nothing runs"
                 yield Check(_AREA, "problem", text, f"pip install --upgrade {id}")
 

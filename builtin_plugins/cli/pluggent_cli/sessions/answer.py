@@ -1,4 +1,4 @@
-"""Answers calls of a paused turn in its stored session; the turn itself goes on with Session.resume.
+"""Answers calls of a paused turn in its stored session; Session.resume continues the turn.
 
 No host is opened and no plugin is loaded: an answer is an entry of the transcript. Who may give one
 is the caller's to check.
@@ -12,12 +12,12 @@ from time import time
 
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
+from pluggent_host.approvals.pending import Pending, answered, refusal
+from pluggent_host.common.ids import DOUBT
+from pluggent_host.transcript.entries import Rebuilt, rebuild
+from pluggent_state_files.listing import open_session
 
-from pluggent_host.pausing import Pending, answered, refusal
-from pluggent_host.standing import Approvals
-from pluggent_host.stored import open_session
-from pluggent_host.transcript import rebuild
-from pluggent_host.transcript_file import FileTranscript
+from pluggent_cli.sessions.transcript_file import FileStanding, FileTranscript
 
 
 def answer_stored(folder: Path, id: str, digests: Collection[str], approval: Approval, by: str) -> tuple[Pending, ...]:
@@ -41,6 +41,12 @@ def answer_stored(folder: Path, id: str, digests: Collection[str], approval: App
             what = "no turn that waits for a person" if waiting is None else f"no request {', '.join(gone)} that waits"
             why = past.void or "see: pluggent approvals"
             raise SessionError(f"session '{id}' has {what} (any more); {why}")
+        doubtful = [digest for digest in digests if _is_doubtful(past, pending[digest])]
+        if doubtful and approval.agreed:
+            raise SessionError(
+                f"session '{id}': {', '.join(pending[digest].call_id for digest in doubtful)}: the call was interrupted"
+                f" and may already have taken effect; the approval that waits does not say so: pluggent resume {id}"
+            )
         if problems := [problem for digest in digests if (problem := refusal(pending[digest], approval, by))]:
             raise SessionError(f"session '{id}': {'; '.join(problems)}")
         now = time()
@@ -49,8 +55,14 @@ def answer_stored(folder: Path, id: str, digests: Collection[str], approval: App
         transcript.append(*(answer for answer, _ in made), *standing)
         for stands in standing:
             if stands.reach == "always":
-                Approvals(folder).keep(stands)
-        transcript.sync()
+                FileStanding(folder).keep(stands)
+        transcript.force()
     finally:
         transcript.close()
     return tuple(pending[answer.digest] for answer, _ in made)
+
+
+def _is_doubtful(past: Rebuilt, pending: Pending) -> bool:
+    """Say whether *pending* had been dispatched when its process ended, and a person has not been asked about that."""
+    dispatched = pending.kind == "tool_call" and past.doubts.interrupted(pending.call_id)
+    return bool(dispatched) and all(plugin != DOUBT for plugin, _ in pending.asks)

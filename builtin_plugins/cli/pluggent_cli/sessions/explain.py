@@ -25,10 +25,10 @@ import attrs
 from pluggent_hookspecs import thaw
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.observations import DecisionMade
+from pluggent_host.approvals.pending import Paused, Resolved, Resumed
+from pluggent_host.transcript.entries import Decided, Dispatched, Entry, Said, Settled, Spending
 
-from pluggent_host.pausing import Paused, Resolved, Resumed
-from pluggent_host.retold import StoredTurn
-from pluggent_host.transcript import Decided, Dispatched, Entry, Said, Settled, Spending
+from pluggent_cli.sessions.reader import StoredTurn
 
 FORMAT = "pluggent-explanation"
 VERSION = 1

@@ -33,12 +33,12 @@ from typing import Any
 import attrs
 from pluggent_hookspecs.messages import Message, Refusal, Text
 from pluggent_hookspecs.observations import DecisionMade
+from pluggent_host.approvals.pending import Paused
+from pluggent_host.common.escape import escape_all, escape_controls
+from pluggent_host.transcript.codec import to_plain
+from pluggent_host.transcript.entries import Decided, Said, Settled
 
-from pluggent_host.codec import to_plain
-from pluggent_host.pausing import Paused
-from pluggent_host.quoting import harmless, quoted
-from pluggent_host.retold import StoredSession, StoredTurn
-from pluggent_host.transcript import Decided, Said, Settled
+from pluggent_cli.sessions.reader import StoredSession, StoredTurn
 
 FORMAT = "pluggent-session"
 VERSION = 1
@@ -236,7 +236,7 @@ def fenced(text: str, kind: str = "text") -> str:
     ````
     """
     fence = "`" * max(3, 1 + _longest_run(text))
-    return f"{fence}{kind}\n{harmless(text)}\n{fence}"
+    return f"{fence}{kind}\n{escape_controls(text)}\n{fence}"
 
 
 def code(text: str) -> str:
@@ -245,7 +245,7 @@ def code(text: str) -> str:
     >>> print(code("a"), code("a`b"))
     `a` `` a`b ``
     """
-    shown = quoted(text) or "(nothing)"
+    shown = escape_all(text) or "(nothing)"
     longest = _longest_run(shown)
     if not longest:
         return f"`{shown}`"

@@ -1,8 +1,8 @@
 """Which stored sessions wait for a person, and with what. Reads only, takes no lock.
 
-Standard library only, so that looking through thousands is cheap. What waits, and what was answered,
-counts only with its seal. Answering is answering.py's, and what really happens on resume is decided anew
-from the transcript itself.
+A session of which the kinds of its lines say that it may wait is rebuilt as it is when it is opened, so that
+what is listed is what counts. Most do not wait, and looking through thousands of those is cheap. Answering is
+answer.py's, and what really happens on resume is decided anew.
 """
 
 from __future__ import annotations
@@ -11,23 +11,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pluggent_hookspecs.errors import SessionError
+from pluggent_host.common.escape import escape_all
+from pluggent_state_files.listing import SUFFIX, fields_of, kind_of, lines, open_session, places
 
-from pluggent_host.quoting import quoted
-from pluggent_host.sealed import SealedRecords, is_sealed, void_pause
-from pluggent_host.stored import (
-    APPROVALS,
-    SUFFIX,
-    fields_of,
-    kind_of,
-    lines,
-    list_of,
-    object_of,
-    open_session,
-    places,
-)
+if TYPE_CHECKING:  # looking through sessions of which none waits needs no host
+    from pluggent_host.approvals.pending import Pending, Resolved
 
 SHORT = 16
 """Characters of a digest that are enough to name a request by."""
@@ -40,7 +31,8 @@ class Call(NamedTuple):
 
     ``answer`` is "" while it is open, else "approved" or "denied", ``by`` whom and with what ``reason``.
     A call without asks waits for nothing but one before it. ``workspace`` is the folder of the turn,
-    ``reach`` the most that an approval is good for, ``approvers`` are those to whom asks are limited.
+    ``principal`` who asks, ``reach`` the most that an approval is good for, ``approvers`` are those to whom asks
+    are limited.
     """
 
     call_id: str
@@ -56,6 +48,7 @@ class Call(NamedTuple):
     reach: str = "always"
     approvers: tuple[tuple[str, ...], ...] = ()
     kind: str = "tool_call"
+    principal: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -70,8 +63,8 @@ class Call(NamedTuple):
             shown = json.dumps(json.loads(self.arguments, object_hook=hook), ensure_ascii=False, indent=2)
         except (ValueError, RecursionError):
             shown = self.arguments
-        head = f"{_HEADS.get(self.kind, self.kind)} {quoted(self.tool)}  ({quoted(self.capability)})"
-        return "\n".join((head, *(quoted(line) for line in shown.split("\n"))))
+        head = f"{_HEADS.get(self.kind, self.kind)} {escape_all(self.tool)}  ({escape_all(self.capability)})"
+        return "\n".join((head, *(escape_all(line) for line in shown.split("\n"))))
 
 
 class Waiting(NamedTuple):
@@ -103,7 +96,7 @@ def all_waiting(folder: Path) -> Iterator[Waiting]:
             found = waiting_in(folder, place.id)
         except FileNotFoundError:
             continue  # deleted meanwhile
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SessionError) as error:
             what = error.strerror if isinstance(error, OSError) else str(error)
             yield Waiting(place.id, problem=f"cannot be read: {what}")
             continue
@@ -112,12 +105,71 @@ def all_waiting(folder: Path) -> Iterator[Waiting]:
 
 
 def waiting_in(folder: Path, id: str) -> Waiting | None:
-    """Return what session *id* waits with, None if it does not wait. Raises OSError, ValueError and ConfigError."""
-    book = _Book(folder, id)
+    """Return what session *id* waits with, None if it does not wait.
+
+    Raises OSError, ValueError, SessionError and ConfigError.
+    """
+    return _rebuilt(folder, id) if _may_wait(folder, id) else None
+
+
+def _may_wait(folder: Path, id: str) -> bool:
+    """Say whether the kinds of its lines let session *id* wait: most do not, and are read no further."""
+    waits = False
     with open_session(folder, id) as file:
-        for line in lines(file):
-            book.read(line)
-    return book.waiting()
+        for number, line in enumerate(lines(file), 1):
+            kind = kind_of(line)
+            if not kind:
+                raise ValueError(f"line {number} is no entry")
+            if kind in _ENDS:
+                waits = False
+            elif kind == "Paused":
+                waits = _is_json(line, number)
+    return waits
+
+
+def _is_json(line: bytes, number: int) -> bool:
+    try:
+        fields_of(line)
+    except ValueError as error:
+        raise ValueError(f"line {number} is no JSON") from error
+    return True
+
+
+def _rebuilt(folder: Path, id: str) -> Waiting | None:
+    """Return what session *id* waits with, as it says itself when it is opened."""
+    # Here and not above: where nothing waits none of it is needed.
+    from pluggent_host.approvals.pending import Paused
+    from pluggent_host.transcript.entries import rebuild
+    from pluggent_host.transcript.lines import decode
+    from pluggent_state_files.session_log import read_lines
+
+    entries = tuple(decode(read_lines(folder, id), str(folder / f"{id}{SUFFIX}")))
+    past = rebuild(entries)
+    if past.waiting is not None:
+        paused = past.waiting.paused
+        calls = [
+            _call(each, past.waiting.resolved.get(each.digest))
+            for each in paused.pending
+            if each.kind != "tool_call" or each.call_id not in past.waiting.results
+        ]
+        return Waiting(id, paused.turn_id, paused.at_s, tuple(calls))
+    if past.void:
+        last = next(entry for entry in reversed(entries) if isinstance(entry, Paused))
+        problem = f"cannot go on where it stopped: {past.void}: pluggent run --session {id}"
+        return Waiting(id, last.turn_id, last.at_s, (), problem)
+    return None
+
+
+def _call(each: Pending, answer: Resolved | None) -> Call:
+    said, by, reason = ("", "", "") if answer is None else (_said(answer), answer.by, answer.reason)
+    return Call(
+        each.call_id, each.name, each.capability, each.arguments_json.decode("utf-8", "surrogatepass"), each.digest,
+        each.asks, said, by, reason, each.workspace, each.reach, each.approvers, each.kind, each.principal,
+    )  # fmt: skip
+
+
+def _said(answer: Resolved) -> str:
+    return "approved" if answer.agreed else "denied"
 
 
 def named(calls: Iterable[Call], word: str) -> tuple[Call, ...]:
@@ -136,134 +188,13 @@ def problem_of(folder: Path, id: str, error: Exception) -> SessionError:
 _ENDS = frozenset({"TurnBegan", "TurnOver", "Undone"})
 
 
-class _Book:
-    """Reads the lines of one session in order, those alone that belong to a pause."""
-
-    def __init__(self, folder: Path, id: str) -> None:
-        self._id = id
-        self._path = folder / f"{id}{SUFFIX}"
-        self._seals = SealedRecords(folder / APPROVALS)
-        self._number = 0
-        self._paused: dict[str, Any] | None = None
-        self._line = 0
-        """Which one the pause is."""
-        self._resolved: dict[str, dict[str, Any]] = {}
-        self._results: set[str] = set()
-
-    def read(self, line: bytes) -> None:
-        self._number += 1
-        kind = kind_of(line)
-        if not kind:
-            raise ValueError(f"line {self._number} is no entry")
-        if kind in _ENDS:
-            self._paused = None
-        elif kind == "Paused" or (self._paused is not None and kind in _LATER):
-            self._note(kind, line)
-
-    def _note(self, kind: str, line: bytes) -> None:
-        if kind == "Decided" and b'"verdict":"approved"' not in line:
-            return
-        try:
-            plain = fields_of(line)
-        except ValueError as error:
-            raise ValueError(f"line {self._number} is no JSON") from error
-        match kind:
-            case "Decided":
-                self._decided(object_of(plain.get("decision")))
-            case "Paused":
-                self._pause(plain)
-            case "Resolved":
-                if self._counts(plain):
-                    self._resolved[_text(plain.get("digest"))] = plain
-            case "Dispatched":
-                self._use_up({_text(list_of(call)[0]) for call in list_of(plain.get("calls")) if list_of(call)})
-            case "Settled":
-                self._results.add(_text(plain.get("call_id")))
-            case _:
-                self._said(plain)
-
-    def _said(self, plain: dict[str, Any]) -> None:
-        message = object_of(plain.get("message"))
-        if plain.get("by") != _WARNING:
-            self._results.add(_text(message.get("tool_call_id")))
-            if message.get("role") != "tool":
-                self._paused = None  # the turn has gone on
-
-    def _decided(self, decision: dict[str, Any]) -> None:
-        if (decision.get("operation"), decision.get("verdict")) == ("model_call", "approved"):
-            self._resolved.pop(_text(decision.get("digest")), None)  # from here on it may have been sent
-
-    def _pause(self, plain: dict[str, Any]) -> None:
-        if self._paused is None or plain.get("at_s") != self._paused.get("at_s"):
-            self._resolved = {}
-            self._results.clear()
-        self._paused, self._line = plain, self._number
-
-    def _counts(self, plain: dict[str, Any]) -> bool:
-        """Say whether pluggent wrote this entry, into this session."""
-        rest = {name: value for name, value in plain.items() if name != "seal"}
-        return is_sealed(self._seals.key(), plain.get("seal"), self._id, rest)
-
-    def _use_up(self, calls: set[str]) -> None:
-        """An approval is good for one run of its call."""
-        for pending in map(object_of, list_of((self._paused or {}).get("pending"))):
-            if _text(pending.get("call_id")) in calls:
-                self._resolved.pop(_text(pending.get("digest")), None)
-
-    def waiting(self) -> Waiting | None:
-        """Return what was read."""
-        paused = self._paused
-        if paused is None:
-            return None
-        at_s = paused.get("at_s")
-        since = float(at_s) if isinstance(at_s, int | float) else 0.0
-        if not self._counts(paused):
-            void = void_pause(self._path, self._line, paused.get("seal"))
-            problem = f"cannot go on where it stopped: {void}: pluggent run --session {self._id}"
-            return Waiting(self._id, _text(paused.get("turn_id")), since, (), problem)
-        calls = tuple(
-            self._call(object_of(pending))
-            for pending in list_of(paused.get("pending"))
-            if _kind(pending) != "tool_call" or _text(object_of(pending).get("call_id")) not in self._results
-        )
-        return Waiting(self._id, _text(paused.get("turn_id")), since, calls)
-
-    def _call(self, plain: dict[str, Any]) -> Call:
-        digest = _text(plain.get("digest"))
-        answer = self._resolved.get(digest, {})
-        said = "" if not answer else "approved" if answer.get("agreed") is True else "denied"
-        asks = tuple(
-            (_text(ask[0]), _text(ask[1]))
-            for ask in map(list_of, list_of(plain.get("asks")))
-            if len(ask) == len(("plugin", "words"))
-        )
-        return Call(
-            _text(plain.get("call_id")), _text(plain.get("name")), _text(plain.get("capability")),
-            _text(plain.get("arguments_json")), digest, asks, said, _text(answer.get("by")),
-            _text(answer.get("reason")), _text(plain.get("workspace")), _text(plain.get("reach")),
-            tuple(tuple(map(_text, list_of(names))) for names in list_of(plain.get("approvers"))), _kind(plain),
-        )  # fmt: skip
-
-
-_LATER = frozenset({"Decided", "Resolved", "Dispatched", "Settled", "Said"})
-_WARNING = "host's warning"
-"""Who said what joined no conversation; see transcript.py."""
 _LONG = 200
 _HEADS = {"tool_call": "call", "input": "what is said:", "model_call": "what is asked of the model"}
 
 
-def _kind(plain: object) -> str:
-    """Return what waits: what is written without a kind is a call."""
-    return _text(object_of(plain).get("kind")) or "tool_call"
-
-
 def _without_data(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without the bytes of a picture, sound or document, which nobody can read: size and digest do."""
+    """Return an object without the bytes of a picture, sound or document, which is unreadable: size and digest do."""
     data = value.get("data")
     if not isinstance(data, str) or len(data) <= _LONG:
         return value
     return {**value, "data": f"{len(data)} characters, sha256 {hashlib.sha256(data.encode()).hexdigest()}"}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

@@ -1,7 +1,7 @@
 """A stored session as a whole: its turns in order, with everything that was said and decided.
 
 Reads without the writer's lock; a session in use is retold as far as it has come. What it looks
-like as a file for others is exporting.py's.
+like as a file for others is export.py's.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 import attrs
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.messages import Message, Usage
+from pluggent_host.transcript.entries import Entry, Given, SessionBegan, Spending, TurnBegan, TurnOver, Undone
+from pluggent_state_files.listing import SUFFIX, open_session
 
-from pluggent_host.stored import SUFFIX, open_session
-from pluggent_host.transcript import Entry, Given, SessionBegan, Spending, TurnBegan, TurnOver, Undone
-from pluggent_host.transcript_file import read
+from pluggent_cli.sessions.transcript_file import read
 
 
 @attrs.frozen

@@ -1,6 +1,6 @@
 """Finds words in what was said, across the sessions of a folder. One line in memory at a time.
 
-Standard library only, no lock taken; see stored.py.
+Standard library only, no lock taken; see transcript/listing.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pluggent_host.stored import fields_of, kind_of, lines, list_of, object_of, open_session, places, text_of
+from pluggent_state_files.listing import (
+    fields_of,
+    kind_of,
+    lines,
+    list_of,
+    object_of,
+    open_session,
+    places,
+    text_of,
+)
 
 AROUND = 60
 """Characters given on either side of what was found, where there are as many."""

@@ -16,15 +16,14 @@ from typing import Any, cast
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_hookspecs.messages import Message, ToolCall
 from pluggent_hookspecs.observations import DecisionMade
+from pluggent_host.common.escape import escape_all
+from pluggent_host.transcript.entries import Decided, Entry, ModelChosen, Said, Settled, Spending
 
-from pluggent_host.cli import exits
-from pluggent_host.cli.output import Console, cells, harmless, json_text
-from pluggent_host.cli.screen import shown_arguments
-from pluggent_host.cli.sessions import moment
-from pluggent_host.exporting import as_document, as_markdown, text_of
-from pluggent_host.quoting import quoted
-from pluggent_host.retold import StoredSession, StoredTurn, retell
-from pluggent_host.transcript import Decided, Entry, ModelChosen, Said, Settled, Spending
+from pluggent_cli import exits
+from pluggent_cli.sessions.export import as_document, as_markdown, text_of
+from pluggent_cli.sessions.reader import StoredSession, StoredTurn, retell
+from pluggent_cli.terminal.console import Console, cells, escape_controls, json_text, moment
+from pluggent_cli.terminal.screen import shown_arguments
 
 _APPROVER = "app:_approver"
 _MARGIN = 4
@@ -41,7 +40,7 @@ def show(folder: Path, id: str, console: Console) -> int:
     else:
         _Reader(console).show(session)
     if session.problem:
-        console.error(f"{console.err_ink('red', 'error:')} {quoted(session.problem)}")
+        console.error(f"{console.err_ink('red', 'error:')} {escape_all(session.problem)}")
     return exits.FAILED if session.problem else exits.OK
 
 
@@ -72,23 +71,23 @@ class _Reader:
     def _turn(self, turn: StoredTurn) -> None:
         began = turn.began
         notes = [moment(began.at_s), began.origin, *(["dry run"] if began.dry_run else [])]
-        head = f"── {quoted(began.turn_id)}  {', '.join(map(quoted, notes))}"
+        head = f"── {escape_all(began.turn_id)}  {', '.join(map(escape_all, notes))}"
         self._line()
         self._line(self._ink("dim", head) + (self._ink("yellow", "  taken back") if turn.undone else ""))
         for entry in turn.entries:
             self._entry(entry)
         if turn.why not in ("completed", "direct"):
-            detail = f": {quoted(turn.detail)}" if turn.detail else ""
-            self._line(self._ink("red", quoted(turn.why or "not over")) + detail)
+            detail = f": {escape_all(turn.detail)}" if turn.detail else ""
+            self._line(self._ink("red", escape_all(turn.why or "not over")) + detail)
 
     def _entry(self, entry: Entry) -> None:
         match entry:
             case Spending(model=model, error=error):
                 self._model = model
                 if error:
-                    self._line(self._ink("red", f"! {quoted(model)}: {quoted(error)}"))
+                    self._line(self._ink("red", f"! {escape_all(model)}: {escape_all(error)}"))
             case ModelChosen(model):
-                self._line(self._ink("dim", f"from here on {quoted(model)}"))
+                self._line(self._ink("dim", f"from here on {escape_all(model)}"))
             case Said(message=message, by=by):
                 self._message(message, by)
             case Decided(decision):
@@ -107,7 +106,7 @@ class _Reader:
             self._said(who + model, text_of(message))
 
     def _said(self, who: str, text: str) -> None:
-        self._line(self._ink("cyan", quoted(who)))
+        self._line(self._ink("cyan", escape_all(who)))
         for line in self._set_in(text):
             self._line(line)
 
@@ -131,7 +130,7 @@ class _Reader:
             call = "  " if again else f"{self._arrow('→')} {self._call(decision)}  "
             self._line(call + self._verdict(decision))
         elif decision.verdict != "allow":
-            what = quoted(decision.operation.replace("_", " "))
+            what = escape_all(decision.operation.replace("_", " "))
             self._line(f"{self._ink('dim', '·')} {what}  {self._verdict(decision)}")
 
     def _call(self, decision: DecisionMade) -> str:
@@ -144,27 +143,28 @@ class _Reader:
             read: object = json.loads(arguments)
         except (ValueError, RecursionError):
             read = None
-        shown = shown_arguments(cast("dict[str, Any]", read)) if isinstance(read, dict) else quoted(arguments)
-        return f"{self._ink('bold', quoted(name))}({shown})"
+        shown = shown_arguments(cast("dict[str, Any]", read)) if isinstance(read, dict) else escape_all(arguments)
+        return f"{self._ink('bold', escape_all(name))}({shown})"
 
     def _verdict(self, decision: DecisionMade) -> str:
         good = decision.verdict in ("allow", "approved")
-        who = "a person" if decision.by == _APPROVER else quoted(decision.by)
+        who = "a person" if decision.by == _APPROVER else escape_all(decision.by)
         by = "" if good and decision.by == "host" else f" by {who}"
-        reason = f": {quoted(decision.reason)}" if decision.reason else ""
+        reason = f": {escape_all(decision.reason)}" if decision.reason else ""
         changes = "".join(
-            f"; {quoted(change.plugin)} changed {quoted(', '.join(change.paths))}" for change in decision.changes
+            f"; {escape_all(change.plugin)} changed {escape_all(', '.join(change.paths))}"
+            for change in decision.changes
         )
         style = "green" if good else "yellow" if decision.verdict in ("ask", "respond") else "red"
         word = _WORDS.get(decision.verdict, decision.verdict)
-        return self._ink(style, quoted(word)) + self._ink("dim", f"{by}{reason}{changes}")
+        return self._ink(style, escape_all(word)) + self._ink("dim", f"{by}{reason}{changes}")
 
     def _result(self, call_id: str, message: Message, outcome: str, whole: str | None) -> None:
         call = self._calls.get(call_id)
         if call_id not in self._decided and call is not None:  # it could not even be put to the policies
             self._line(f"{self._arrow('→')} {self._named(call.name, call.arguments)}")
-        failed = f" {self._ink('red', quoted(outcome))}" if outcome else ""
-        self._line(f"{self._arrow('←')} {self._ink('bold', quoted(message.name or ''))}{failed}")
+        failed = f" {self._ink('red', escape_all(outcome))}" if outcome else ""
+        self._line(f"{self._arrow('←')} {self._ink('bold', escape_all(message.name or ''))}{failed}")
         for line in self._set_in(text_of(message, whole)):
             self._line(line)
 
@@ -174,7 +174,7 @@ class _Reader:
     def _set_in(self, text: str) -> Iterator[str]:
         """Yield the lines of *text* behind a margin; on a terminal none so long that it would lose it."""
         room = self._console.width - 2 if self._console.out_is_terminal else 0
-        for line in harmless(text).expandtabs(4).split("\n"):
+        for line in escape_controls(text).expandtabs(4).split("\n"):
             for piece in _pieces(line, room):
                 yield f"  {piece}".rstrip()
 
@@ -213,7 +213,7 @@ def export(folder: Path, id: str, options: argparse.Namespace, console: Console)
         _to_standard_output(data)
     else:
         _to_file(Path(options.output), data)
-        console.note(console.err_ink("dim", f"exported {id} to {quoted(options.output)}"))
+        console.note(console.err_ink("dim", f"exported {id} to {escape_all(options.output)}"))
     return exits.OK
 
 

@@ -27,6 +27,8 @@ class Call:
     nested: bool = False
     decisions: list[DecisionMade] = attrs.field(factory=list[DecisionMade])
     output: ToolOutput | None = None
+    withheld: bool = False
+    """Whether nothing of the output may be seen."""
     ran: bool = False
     elapsed_s: float = 0.0
 
@@ -55,7 +57,8 @@ class Call:
             "changes": [{"by": change.plugin, "what": list(change.paths)} for change in changes],
             "ran": self.ran,
             "failed": self.output.is_error if self.output else None,
-            "result": text_of(self.output) if self.output else None,
+            "withheld": self.withheld,
+            "result": text_of(self.output) if self.output and not self.withheld else None,
             "data": thaw(self.output.data) if self.output else None,
             "elapsed_s": round(self.elapsed_s, 6),
         }
@@ -89,7 +92,8 @@ class Calls:
             case ToolFinished():
                 call = self._call(event.call_id, event.name, event.scope.parent_id)
                 call.name, call.capability = event.name, event.capability
-                call.output, call.ran, call.elapsed_s = event.output, event.ran, event.elapsed_s
+                call.output, call.withheld = event.output, event.withheld
+                call.ran, call.elapsed_s = event.ran, event.elapsed_s
                 return call
             case _:
                 return None

@@ -8,11 +8,22 @@ import termios
 from collections.abc import Sequence
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_host.approvals.process_marker import INSIDE, is_inside
 
-from pluggent_host.cli.keys import foreground_terminal
-from pluggent_host.inside import INSIDE, is_inside
+from pluggent_cli.terminal.keys import foreground_terminal
 
 _TYPED = 1024
+
+
+def can_ask() -> bool:
+    """Say whether there is a terminal and this process is in its foreground.
+
+    A process in the background must not wait for it: it would be stopped by reading from it.
+    """
+    if is_inside():
+        return False
+    with foreground_terminal() as terminal:
+        return terminal is not None
 
 
 def check_outside(where: str) -> None:
@@ -39,7 +50,7 @@ def agreed(where: str, lines: Sequence[str], question: str) -> bool:
         if terminal is None:
             raise ConfigError(where, ["wants a person at a terminal, and there is none in the foreground here"])
         write(terminal, "\n".join([*lines, ""]))
-        # What was typed before the question was shown is no answer to it.
+        # What was typed before the question was shown does not answer it.
         termios.tcflush(terminal, termios.TCIFLUSH)
         write(terminal, question)
         answer = b""

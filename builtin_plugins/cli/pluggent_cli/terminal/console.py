@@ -6,10 +6,11 @@ import argparse
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any
 
-from pluggent_host.quoting import harmless as harmless, quoted  # noqa: PLC0414 (commands take both from here)
+from pluggent_host.common.escape import escape_all, escape_controls as escape_controls  # noqa: PLC0414 (commands take both from here)
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _NARROW, _WIDEST = 40, 120
@@ -131,7 +132,7 @@ class Console:
 
 def warning(console: Console, text: str) -> str:
     """Return *text* as a line for standard error."""
-    return console.err_ink("yellow", f"warning: {quoted(text)}")
+    return console.err_ink("yellow", f"warning: {escape_all(text)}")
 
 
 def console_for(options: argparse.Namespace) -> Console:
@@ -143,7 +144,7 @@ class Row:
     """A row of a table; ``below`` are (style, text) paragraphs under it."""
 
     def __init__(self, cells: Sequence[str], styles: Sequence[str] = (), below: Iterable[tuple[str, str]] = ()) -> None:
-        self.cells = [quoted(cell) for cell in cells]
+        self.cells = [escape_all(cell) for cell in cells]
         self.styles = [*styles, *["plain"] * (len(cells) - len(styles))]
         self.below = [(style, text) for style, text in below if text]
 
@@ -216,6 +217,14 @@ def _as_escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
+def moment(seconds: float) -> str:
+    """Return a time (seconds since 1970) as a person here reads it."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):  # the calendar has no such date
+        return "?"
+
+
 def cells(text: str) -> int:
     """Return how many columns *text* takes on a terminal."""
     if text.isascii():
@@ -250,7 +259,7 @@ _CONTINUES = "    … "
 def wrapped(text: str, columns: int) -> list[str]:
     """Return the lines of *text*, broken at spaces where they are longer than *columns*."""
     lines: list[str] = []
-    for paragraph in harmless(text).splitlines() or [""]:
+    for paragraph in escape_controls(text).splitlines() or [""]:
         line = ""
         for word in paragraph.split(" "):
             if line and cells(line) + 1 + cells(word) > columns:
@@ -269,7 +278,7 @@ def hanging(text: str, columns: int) -> list[str]:
     ['abcdefgh', '    … ij']
     """
     lines: list[str] = []
-    for paragraph in harmless(text).splitlines() or [""]:
+    for paragraph in escape_controls(text).splitlines() or [""]:
         line = ""
         for character in paragraph:
             if cells(line + character) > columns and line.strip(_CONTINUES):

@@ -47,7 +47,7 @@ class Keys:
         return self._before is not None
 
     def hold(self) -> None:
-        """Begin, if this process is in the foreground of a terminal. Again after somebody has changed it."""
+        """Begin, if this process is in the foreground of a terminal. Again after it was changed."""
         with contextlib.suppress(OSError, termios.error), foreground_terminal() as terminal:
             if terminal is None:
                 return

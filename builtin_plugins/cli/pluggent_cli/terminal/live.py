@@ -1,6 +1,6 @@
-"""The bottom of the terminal while a turn runs: the unfinished block, and what is being waited for.
+"""Draws at the bottom of the terminal while a turn runs: the unfinished block, and what the turn waits for.
 
-Whatever is written meanwhile goes above it. Nothing here waits, and nothing is left behind.
+What is written meanwhile goes above it. Nothing here waits, and no drawn line stays behind.
 """
 
 from __future__ import annotations
@@ -13,15 +13,94 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from time import perf_counter
-from typing import Protocol, Self
+from typing import Protocol, Self, TextIO, TypeAlias
 
-from pluggent_host.cli.keys import Keys, foreground_terminal
-from pluggent_host.cli.live import Line, Live
-from pluggent_host.cli.output import Console, cells
+from pluggent_cli.terminal.console import Console, cells
+from pluggent_cli.terminal.keys import Keys, foreground_terminal
 
 FRAME_S = 0.05
 _SHARE = 4
 _SECOND = 1.0
+
+Line: TypeAlias = tuple[str, int]
+"""A line as it is written, and how many columns it takes."""
+
+_CLEAR, _UP = "\x1b[2K", "\x1b[A"
+"""Line by line: some terminals keep in their history what is cleared all at once."""
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+"""While a line is cut at the margin, it takes one row, however wide a terminal thinks an emoji is."""
+_ASSUMED = os.terminal_size((80, 24))
+
+
+def terminal_size(stream: TextIO) -> os.terminal_size:
+    """Return columns and lines of the terminal behind *stream*; 80 by 24 where they are not known."""
+    try:
+        size = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return _ASSUMED
+    return os.terminal_size((size.columns or _ASSUMED.columns, size.lines or _ASSUMED.lines))
+
+
+class Live:
+    """Draws on *stream*. Without *escapes* it draws one line, and only by writing over it."""
+
+    def __init__(self, stream: TextIO, *, escapes: bool) -> None:
+        self._stream = stream
+        self._escapes = escapes
+        self._drawn: tuple[Line, ...] = ()
+        self._columns = 0
+
+    @property
+    def size(self) -> os.terminal_size:
+        """Columns and lines of the terminal."""
+        return terminal_size(self._stream)
+
+    def draw(self, lines: Sequence[Line]) -> None:
+        """Show *lines* in place of those that are there."""
+        columns = self.size.columns
+        new = tuple(lines) if self._escapes else tuple(_cut(line, columns - 1) for line in lines[-1:])
+        if new == self._drawn and columns == self._columns:
+            return
+        erased = self._erasing(columns)
+        self._drawn, self._columns = new, columns
+        text = "\r\n".join(line for line, _ in new)
+        self._write(erased + (f"{_NO_WRAP}{text}{_WRAP}" if new and self._escapes else text))
+
+    def clear(self) -> None:
+        """Take the lines away."""
+        if self._drawn:
+            erased = self._erasing(self.size.columns)
+            self._drawn = ()
+            self._write(erased)
+
+    def forget(self) -> None:
+        """Leave the drawn lines alone: another process has had the terminal."""
+        self._drawn = ()
+
+    def _erasing(self, columns: int) -> str:
+        """Return what takes the drawn lines away, on a terminal that is *columns* wide by now."""
+        if not self._drawn:
+            return ""
+        if not self._escapes:
+            return "\r" + " " * self._drawn[0][1] + "\r"
+        # A terminal that has become narrower has broken what was too wide for it.
+        rows = sum(max(1, -(-min(width, self._columns) // columns)) for _, width in self._drawn)
+        return "\r" + _CLEAR + (_UP + _CLEAR) * (rows - 1)
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def _cut(line: Line, columns: int) -> Line:
+    text, _ = line
+    while cells(text) > columns:
+        text = text[:-1]
+    return text, cells(text)
+
+
+# ---- the stage --------------------------------------------------------------------------
 
 
 class Unfinished(Protocol):
@@ -35,8 +114,8 @@ class Unfinished(Protocol):
 class Stage:
     """Draws several times a second at most, while ``with stage:`` lasts.
 
-    *status* says in a few words what is being waited for, ``""`` for nothing. Where no stream
-    is a terminal, or that terminal can do nothing, all this does nothing.
+    *status* returns in a few words what the turn waits for, ``""`` for nothing. Without a terminal, or
+    with a dumb one, nothing is drawn.
     """
 
     def __init__(
@@ -88,7 +167,7 @@ class Stage:
 
     @contextlib.contextmanager
     def lent(self) -> Generator[None]:
-        """Give the terminal to somebody who asks the person something."""
+        """Give the terminal to a prompt."""
         if self._loop is None or self._live is None:
             yield
             return
@@ -138,7 +217,7 @@ class Stage:
             with self._lock:
                 self._draw()
         except OSError:
-            self._live = None  # whoever writes the answer will find out why, and says so
+            self._live = None  # writing the answer fails too, and that error is reported
         # What takes long to draw is drawn less often: the turn comes first.
         self._pause_s = max(FRAME_S, _SHARE * (perf_counter() - began))
         self._later(_SECOND)
@@ -149,7 +228,7 @@ class Stage:
         size = self._live.size
         lines = self._answer.frame(size.columns, max(3, size.lines // 2)) if self._answer is not None else ()
         if not _in_foreground():
-            return  # the bottom of the terminal is somebody else's
+            return  # another process has the terminal
         if not lines and not self._console.in_line:
             status = self._status()
             lines = [(self._console.err_ink("dim", status), cells(status))] if status else []

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from time import monotonic
 
 from pluggent_hookspecs.observations import DecisionMade, ModelCalled, Observation, ToolFinished, ToolStarted
-
-from pluggent_host.quoting import quoted
+from pluggent_host.common.escape import escape_all
 
 SAID_AFTER_S = 1.0
-"""Whoever waits less has no time to read."""
+"""A shorter wait leaves no time to read."""
 
 
 class Waiting:
@@ -41,7 +40,7 @@ class Waiting:
         if waited_s < SAID_AFTER_S:
             return ""
         names = ", ".join(dict.fromkeys(self._tools.values())) or self._model
-        return f"waiting for {quoted(names)} · {_shown(waited_s)}"
+        return f"waiting for {escape_all(names)} · {_shown(waited_s)}"
 
 
 def _shown(seconds: float) -> str:

@@ -29,7 +29,7 @@ async def read_some(descriptor: int, within_s: float | None = None) -> bytes:
         with contextlib.suppress(OSError):
             ready, _, _ = select.select([descriptor, wake], [], [], within_s)
             data = os.read(descriptor, _BLOCK) if ready == [descriptor] else b""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the reader is gone
             loop.call_soon_threadsafe(settle, data)
 
     # A thread and select(), not add_reader(): kqueue does not take a terminal, epoll no file.

@@ -20,17 +20,18 @@ from pluggent_hookspecs.observations import (
     ToolProgressed,
     UserNotified,
 )
+from pluggent_host.common.escape import escape_all
 
-from pluggent_host.cli.answers import Answer
-from pluggent_host.cli.calls import Call, Calls, text_of
-from pluggent_host.cli.consent import who
-from pluggent_host.cli.output import Console, cut, harmless
-from pluggent_host.quoting import quoted
+from pluggent_cli.terminal.answers import Answer
+from pluggent_cli.terminal.calls import Call, Calls, text_of
+from pluggent_cli.terminal.consent import who
+from pluggent_cli.terminal.console import Console, cut, escape_controls
 
 _CATCHING_UP_S = 1.0
 _ARGUMENTS_SHOWN = 300
 _CONSOLE = "app:_approver"
 _RESULT_LINES = 2
+_WITHHELD = "(it ran; a policy withholds the result)"
 _SETTLED = frozenset({"approved", "refused"})
 
 
@@ -38,7 +39,7 @@ class Screen:
     """Reads the events of one turn in order.
 
     What the model says goes to *answer* as it comes, *results* shows what the calls brought;
-    without them somebody else does it afterwards.
+    without them the caller shows both afterwards.
     """
 
     def __init__(self, console: Console, calls: Calls, *, answer: Answer | None, results: bool = True) -> None:
@@ -49,7 +50,7 @@ class Screen:
         self._shown: dict[str, asyncio.Event] = {}
 
     async def shown(self, digest: str) -> None:
-        """Wait until the decision about *digest* is on the screen; a second at most, for those nobody tells of."""
+        """Wait until the decision about *digest* is on the screen; a second at most, because some are not emitted."""
         try:
             async with asyncio.timeout(_CATCHING_UP_S):
                 await self._shown.setdefault(digest, asyncio.Event()).wait()
@@ -64,11 +65,13 @@ class Screen:
                 self._answer.add(text)
             case Discarded(why=why) if self._answer is not None:
                 self._answer.drop()
-                self._console.error(self._dim(f"(void: the text above; {quoted(why) or 'another attempt follows'})"))
+                self._console.error(
+                    self._dim(f"(void: the text above; {escape_all(why) or 'another attempt follows'})")
+                )
             case UserNotified(message=message) if self._answer is not None:
                 self._answer.end()
                 text = message.text or f"[{', '.join(type(part).__name__.lower() for part in message.content)}]"
-                self._console.line(harmless(text) if self._console.out_is_terminal else text)
+                self._console.line(escape_controls(text) if self._console.out_is_terminal else text)
             case DecisionMade():
                 self._decision(event, call)
                 self._shown.setdefault(event.digest, asyncio.Event()).set()
@@ -94,14 +97,15 @@ class Screen:
             self._console.note(f"{self._indent(call)}  {verdict}")
         elif not earlier or earlier[-1] != event.verdict:
             changes = "".join(
-                f"; {quoted(change.plugin)} changed {quoted(', '.join(change.paths))}" for change in event.changes
+                f"; {escape_all(change.plugin)} changed {escape_all(', '.join(change.paths))}"
+                for change in event.changes
             )
             self._console.note(f"{self._arrow('→', call)} {self._shown_call(call)}  {verdict}{self._dim(changes)}")
 
     def _verdict(self, event: DecisionMade) -> str:
         ink = self._console.err_ink
-        by_whom = "you" if event.by in (_CONSOLE, who()) else quoted(event.by)
-        reason = f": {quoted(event.reason)}" if event.reason else ""
+        by_whom = "you" if event.by in (_CONSOLE, who()) else escape_all(event.by)
+        reason = f": {escape_all(event.reason)}" if event.reason else ""
         by = "" if event.by == "host" else f" by {by_whom}"
         match event.verdict:
             case "allow":
@@ -124,14 +128,14 @@ class Screen:
         if not call.decisions:  # it could not even be put to the policies
             self._console.note(f"{self._arrow('→', call)} {self._shown_call(call)}")
         whole = text_of(call.output)
-        text = " ⏎ ".join(whole.strip().splitlines()) or "(nothing)"
-        shown = cut(quoted(text), _RESULT_LINES * self._console.width - 8, len(whole))
+        text = " ⏎ ".join(whole.strip().splitlines()) or (_WITHHELD if call.withheld else "(nothing)")
+        shown = cut(escape_all(text), _RESULT_LINES * self._console.width - 8, len(whole))
         shown = self._console.err_ink("red", shown) if failed else self._dim(shown)
         self._console.note(f"{self._arrow('←', call)} {shown}")
 
     def _shown_call(self, call: Call) -> str:
-        arguments = quoted(call.typed) if call.arguments is None else shown_arguments(call.arguments)
-        return f"{self._console.err_ink('bold', quoted(call.name))}({cut(arguments, _ARGUMENTS_SHOWN)})"
+        arguments = escape_all(call.typed) if call.arguments is None else shown_arguments(call.arguments)
+        return f"{self._console.err_ink('bold', escape_all(call.name))}({cut(arguments, _ARGUMENTS_SHOWN)})"
 
     def _arrow(self, arrow: str, call: Call) -> str:
         number = f"{call.place} " if call.place else ""
@@ -146,22 +150,22 @@ class Screen:
         match event:
             case HookFailed(plugin=plugin, hook=hook, problem=problem):
                 text = f"! plugin '{plugin}' failed in {hook}: {problem}"
-                self._console.note(self._console.err_ink("yellow", quoted(text)))
+                self._console.note(self._console.err_ink("yellow", escape_all(text)))
             case ModelRetried(error=error, wait_s=wait_s):
                 text = f"! the model call failed: {error}; trying again in {wait_s:.1f} s"
-                self._console.note(self._console.err_ink("yellow", quoted(text)))
+                self._console.note(self._console.err_ink("yellow", escape_all(text)))
             case ModelCalled(model=model, usage=usage, elapsed_s=elapsed_s) if self._console.verbose:
                 if self._answer is not None:
                     self._answer.end()
                 tokens = f"{_count(usage.input)} tokens in, {_count(usage.output)} out"
-                self._console.note(self._dim(f"· {quoted(model)}: {tokens}, {elapsed_s:.2f} s"))
+                self._console.note(self._dim(f"· {escape_all(model)}: {tokens}, {elapsed_s:.2f} s"))
             case ToolProgressed(name=name, done=done, total=total, message=message) if self._console.verbose:
                 far = f"{done:g}" if total is None else f"{done:g} of {total:g}"
-                self._console.note(self._dim(f"· {quoted(name)}: {far} {quoted(message)}".rstrip()))
+                self._console.note(self._dim(f"· {escape_all(name)}: {far} {escape_all(message)}".rstrip()))
             case ToolLogged(name=name, level=level, message=message) if self._console.verbose:
-                self._console.note(self._dim(f"· {quoted(name)}: {level}: {quoted(message)}"))
+                self._console.note(self._dim(f"· {escape_all(name)}: {level}: {escape_all(message)}"))
             case ReasoningShown(text=text) if self._console.verbose:
-                self._console.note(self._dim(f"· thinking: {cut(quoted(text), self._console.width)}"))
+                self._console.note(self._dim(f"· thinking: {cut(escape_all(text), self._console.width)}"))
             case _:
                 pass
 
@@ -176,7 +180,7 @@ def shown_arguments(arguments: Mapping[str, Any]) -> str:
     'city="Beijing", days=3'
     """
     return ", ".join(
-        f"{quoted(name)}={quoted(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()
+        f"{escape_all(name)}={escape_all(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()
     )
 
 

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from pluggent_hookspecs._frozen import Json, thaw
 from pluggent_hookspecs.errors import ConfigError
-
-from pluggent_host.cli.output import Row
-from pluggent_host.nearest import nearest
+from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.session import OfferedTool, Session
+
+from pluggent_cli.terminal.console import Row
 
 
 def tool_row(tool: OfferedTool) -> Row:
@@ -33,7 +33,7 @@ def find_tool(session: Session, name: str, where: str) -> OfferedTool:
             return tool
     have = [tool.name for tool in session.tools]
     installed = f"; installed: {', '.join(have)}" if have else "; no tools are installed"
-    raise ConfigError(where, [f"there is no tool {name!r}{nearest(name, have) or installed}"])
+    raise ConfigError(where, [f"there is no tool {name!r}{did_you_mean(name, have) or installed}"])
 
 
 def tool_document(tool: OfferedTool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A server as the rest of the plugin sees it: there when it is needed, started again when it died."""
+"""The connection to one server for all sessions of a host: started on first use, restarted after it ended."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import ConfigError, ToolContext, ToolError, ToolErrorKind, ToolOutput
 
 from pluggent_mcp.client import content
-from pluggent_mcp.client.asked import Asked
-from pluggent_mcp.client.life import Life
-from pluggent_mcp.client.offered import Offered, changes, shown
-from pluggent_mcp.client.quiet import speaking
-from pluggent_mcp.oauth.words import WANTS_LOGIN
+from pluggent_mcp.client.logs import sdk_logs_of
+from pluggent_mcp.client.running_server import RunningServer
+from pluggent_mcp.client.server_requests import ServerRequests
+from pluggent_mcp.client.tool_list import ListedTool, changes, shown
+from pluggent_mcp.oauth.challenges import WANTS_LOGIN
 from pluggent_mcp.references import resolved
 from pluggent_mcp.settings import Server
 
 STABLE_S = 60.0
-"""Who lived this long is started again at once."""
+"""A server that ran this long is restarted at once."""
 LONGEST_WAIT_S = 60.0
 MOST_TRIES = 8
-"""How often a server that failed at its start is started again in the background; about two minutes."""
+"""Restarts in the background of a server that failed at its start; about two minutes in all."""
 LAST_WORDS_S = 1.0
 LONGEST_MESSAGE = 500
 """Characters of what a server says about its progress."""
 GOODBYE_S = 0.4
-"""How long a goodbye over HTTP may take, and a task that was cancelled."""
+"""Time for the closing request over HTTP, and for a cancelled task to end."""
 CLOSED = "Connection closed"
 BROKEN = "SSE stream"
 """What the SDK says of a connection, and of the stream of one answer, that ended."""
@@ -52,7 +52,7 @@ class ServerError(ToolError):
 
 
 class ForgottenError(ServerError):
-    """The server knows our session no more, and has done nothing."""
+    """The server has dropped our session; it did not run the call."""
 
 
 class Connection:
@@ -62,13 +62,13 @@ class Connection:
         self.name = name
         self.server = server
         self.revision = 0
-        """Grows when the server's tools have changed, or when it is there after all."""
+        """Incremented when the tools of the server change, or when a missing server has started."""
         self.missing = False
-        """Whether it was asked for its tools and has never been there."""
-        self._asked = Asked(name)
+        """Whether its tools were requested and it has never started."""
+        self._requests = ServerRequests(name)
         self._log = logging.getLogger(f"pluggent.mcp.{name}")
-        self._life: Life | None = None
-        self._offered: Mapping[str, Offered] | None = None
+        self._running: RunningServer | None = None
+        self._listed_tools: Mapping[str, ListedTool] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._again: asyncio.Task[None] | None = None
         self._failures = 0
@@ -76,11 +76,11 @@ class Connection:
         self._announced: Path | None = None
         self._closed = False
 
-    async def offered(self) -> Mapping[str, Offered]:
+    async def listed_tools(self) -> Mapping[str, ListedTool]:
         """Return the tools as the server has them now. Raises ServerError or ConfigError."""
-        self.missing = self._offered is None
+        self.missing = self._listed_tools is None
         try:
-            self._offered = (await self.life()).offered
+            self._listed_tools = (await self.running()).listed_tools
         except ServerError:
             if self.missing and self._again is None and not (self.server.required or self._closed):
                 self._again = asyncio.create_task(
@@ -88,61 +88,61 @@ class Connection:
                 )
             raise
         self.missing = False
-        return self._offered
+        return self._listed_tools
 
     async def _try_again(self) -> None:
-        """Start it in the background. Who died in use is started by the next call; this one has nothing to call."""
+        """Restart it in the background. One that ended in use is restarted by the next call."""
         for _ in range(MOST_TRIES):
             await asyncio.sleep(self._not_before - monotonic())
             if not self.missing:
                 return  # a session that opened meanwhile has found it
             with suppress(ServerError, ConfigError):
-                await self.offered()
+                await self.listed_tools()
                 self.revision += 1
                 return
         self._log.warning("MCP server '%s' failed %d times; the next session tries again", self.name, MOST_TRIES + 1)
         self._again = None
 
-    async def life(self) -> Life:
-        """Return the running life, begun if need be. Raises ServerError, ConfigError for a missing variable."""
-        life = self._life
-        if life is None or life.over:
-            life = self._life = self._begun(life)
-        await life.settled.wait()
-        if life.took_offence:
+    async def running(self) -> RunningServer:
+        """Return the running server; start it if needed. Raises ServerError, ConfigError for a missing variable."""
+        running = self._running
+        if running is None or running.over:
+            running = self._running = self._start(running)
+        await running.ready.wait()
+        if running.refused_discovery:
             if self.server.protocol == "auto":
                 self.server = attrs.evolve(self.server, protocol="legacy")
                 self._failures, self._not_before = 0, 0.0
-            return await self.life()
-        if life.over:
-            raise self._error(life.link.explained)
-        if self._offered is not None and life.offered != self._offered:
+            return await self.running()
+        if running.over:
+            raise self._error(running.status.explanation)
+        if self._listed_tools is not None and running.listed_tools != self._listed_tools:
             self._changed()
-        return life
+        return running
 
-    def _begun(self, last: Life | None) -> Life:
+    def _start(self, last: RunningServer | None) -> RunningServer:
         if self._closed:
             raise self._error("it is closed")
         now = monotonic()
         if last is not None and now < self._not_before:
-            raise self._error(f"{last.link.explained}. It is started again in {self._not_before - now:.0f} s")
+            raise self._error(f"{last.status.explanation}. It is started again in {self._not_before - now:.0f} s")
         server = resolved(self.name, self.server, os.environ)
         self._began_at = now
         self._announced = None
-        life = Life(self.name, server, self._asked, self._changed, self._ended)
-        self._tasks.add(life.task)
-        life.task.add_done_callback(self._tasks.discard)
-        return life
+        running = RunningServer(self.name, server, self._requests, self._changed, self._ended)
+        self._tasks.add(running.task)
+        running.task.add_done_callback(self._tasks.discard)
+        return running
 
     def _changed(self) -> None:
-        if self._life is not None:
-            changed = changes(self._offered or {}, self._life.offered)
+        if self._running is not None:
+            changed = changes(self._listed_tools or {}, self._running.listed_tools)
             if changed:
                 self._log.warning(
                     "MCP server '%s' has changed tools since they were offered: %s. What was approved of them counts"
                     " no longer", self.name, changed,
                 )  # fmt: skip
-            self._offered = self._life.offered
+            self._listed_tools = self._running.listed_tools
         self.revision += 1
 
     def _ended(self) -> None:
@@ -152,13 +152,13 @@ class Connection:
         self._not_before = now + (0 if self._failures == 1 else min(LONGEST_WAIT_S, 2.0 ** (self._failures - 2)))
 
     async def aclose(self) -> None:
-        """End it, and wait until nothing of it is left."""
+        """Stop the server, and wait until its processes and tasks have ended."""
         self._closed = True
         if self._again is not None:
             self._again.cancel()
             await asyncio.wait((self._again,), timeout=GOODBYE_S)
-        if self._life is not None:
-            self._life.give_up("it is closed")
+        if self._running is not None:
+            self._running.abandon("it is closed")
         if self._tasks:
             _, late = await asyncio.wait(set(self._tasks), timeout=2 * self.server.stop_timeout_s + GOODBYE_S)
             for task in late:
@@ -168,8 +168,8 @@ class Connection:
 
     # ---- calls ---------------------------------------------------------------------------
 
-    async def call(self, tool: Offered, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """Call *tool*, if it still is what it was. Raises ToolError."""
+    async def call(self, tool: ListedTool, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        """Call *tool* if its definition is unchanged. Raises ToolError."""
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             context.progress(progress, total, shown(message or "", LONGEST_MESSAGE))
@@ -180,66 +180,66 @@ class Connection:
         return await self.use(once, context, tool)
 
     async def use(
-        self, once: Callable[[Client], Awaitable[ToolOutput]], context: ToolContext, tool: Offered | None = None
+        self, once: Callable[[Client], Awaitable[ToolOutput]], context: ToolContext, tool: ListedTool | None = None
     ) -> ToolOutput:
-        """Do *once* for the call of *context*; again if the server had forgotten us and done nothing."""
-        with self._asked.during(context):
+        """Run *once* for the call of *context*; repeat it if the server had dropped our session without running it."""
+        with self._requests.for_call(context):
             try:
                 return await self._once(once, context, tool)
             except ForgottenError:
                 return await self._once(once, context, tool)
 
     async def _once(
-        self, once: Callable[[Client], Awaitable[ToolOutput]], context: ToolContext, tool: Offered | None
+        self, once: Callable[[Client], Awaitable[ToolOutput]], context: ToolContext, tool: ListedTool | None
     ) -> ToolOutput:
-        life = await self._ready(context, tool)
+        running = await self._ready_for(context, tool)
         try:
-            with speaking(life.link):
-                return await once(life.client)
+            with sdk_logs_of(running.status):
+                return await once(running.client)
         except MCPError as error:
             if error.error.message == FORGOTTEN:
-                life.link.end("it has forgotten the session")
-                raise ForgottenError(f"MCP server '{self.name}': {life.link.explained}") from error
-            raise await self._failed(life, error) from error
+                running.status.end("it has forgotten the session")
+                raise ForgottenError(f"MCP server '{self.name}': {running.status.explanation}") from error
+            raise await self._failed(running, error) from error
         except (ValueError, RuntimeError, OSError) as error:
-            raise await self._failed(life, error) from error
+            raise await self._failed(running, error) from error
 
-    async def _ready(self, context: ToolContext, tool: Offered | None) -> Life:
-        life = await self.life()
+    async def _ready_for(self, context: ToolContext, tool: ListedTool | None) -> RunningServer:
+        running = await self.running()
         if tool is not None:
-            self._unchanged(life, tool)
-        await self._announce(life, context.workspace)
-        return life
+            self._unchanged(running, tool)
+        await self._announce(running, context.workspace)
+        return running
 
-    def _unchanged(self, life: Life, tool: Offered) -> None:
-        now = life.offered.get(tool.name)
+    def _unchanged(self, running: RunningServer, tool: ListedTool) -> None:
+        now = running.listed_tools.get(tool.name)
         if now is None:
             raise self._error(f"it does not offer '{tool.name}' any more")
         if now.digest != tool.digest:
             raise self._error(f"the definition of '{tool.name}' has changed since it was offered, so it was not called")
 
-    async def _announce(self, life: Life, workspace: Path | None) -> None:
-        """Tell a server that wants to know folders that there is another one now."""
-        if not self._asked.roots_asked or workspace == self._announced:
+    async def _announce(self, running: RunningServer, workspace: Path | None) -> None:
+        """Notify a server that has requested the roots that the workspace has changed."""
+        if not self._requests.roots_requested or workspace == self._announced:
             return
         self._announced = workspace
-        if life.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            await life.client.session.send_notification(RootsListChangedNotification())
+        if running.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            await running.client.session.send_notification(RootsListChangedNotification())
 
-    async def _failed(self, life: Life, error: Exception) -> ToolError:
-        """Return what to tell of *error*: an outcome that is not known is said to be so."""
+    async def _failed(self, running: RunningServer, error: Exception) -> ToolError:
+        """Return the ToolError for *error*; its kind is OUTCOME_UNKNOWN if the call may have taken effect."""
         if isinstance(error, MCPError):
             said = error.error.message
-            if said == REFUSED and life.link.login:
-                return self._error(life.link.login)
+            if said == REFUSED and running.status.login:
+                return self._error(running.status.login)
             if said == CLOSED:
-                # The waiting call hears of the end before the task that knows why has seen it.
-                await asyncio.wait((life.task,), timeout=0 if life.over else LAST_WORDS_S)
-            # Servers use the code of a closed connection too.
-            if life.over or (error.error.code == CONNECTION_CLOSED and said.startswith(BROKEN)):
-                why = life.link.explained if life.over else said
+                # The waiting call sees the end before the task that knows the reason.
+                await asyncio.wait((running.task,), timeout=0 if running.over else LAST_WORDS_S)
+            # Servers use the code of a closed connection, too.
+            if running.over or (error.error.code == CONNECTION_CLOSED and said.startswith(BROKEN)):
+                why = running.status.explanation if running.over else said
                 return self._error(f"{why}. The call may have taken effect", ToolErrorKind.OUTCOME_UNKNOWN)
-            how = f". {life.link.refusal}" if said == REFUSED else ""
+            how = f". {running.status.refusal}" if said == REFUSED else ""
             return self._error(f"it refused: {shown(said)} ({error.error.code}){how}")
         return self._error(f"its answer cannot be used: {shown(str(error))}", ToolErrorKind.RESULT)
 

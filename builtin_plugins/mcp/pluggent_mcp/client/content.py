@@ -1,6 +1,6 @@
-"""Makes a ToolOutput of what a server returned: nothing is lost, and text stays text of a tool.
+"""Converts the results of a server to ToolOutput without loss; text stays the text of a tool.
 
-The data of a resource or prompt says how it was made, in MCP's words, for whoever serves it again:
+The data of a resource or prompt keeps the structure of MCP, so that it can be served again:
 roles, URIs, media types, and every text as it stands in the output too. Bytes are in its parts alone.
 """
 
@@ -46,7 +46,7 @@ def resource(result: ReadResourceResult) -> ToolOutput:
 
 
 def prompt(result: GetPromptResult) -> ToolOutput:
-    """Return a prompt as what it is to us, a text that somebody else wrote; each message under its role."""
+    """Return a prompt as untrusted text, each message under its role."""
     parts: list[Part] = []
     for message in result.messages:
         parts += [Text(f"[{message.role}]\n"), *parts_of(message.content)]
@@ -93,7 +93,7 @@ def _linked(link: ResourceLink) -> dict[str, Any]:
 
 
 def _block(block: ContentBlock) -> dict[str, Any]:
-    """Return how *block* is made, without its bytes."""
+    """Return the structure of *block*, without its bytes."""
     match block:
         case TextContent():
             return {"type": block.type, "text": block.text}
@@ -112,7 +112,7 @@ def _made_of(contents: TextResourceContents | BlobResourceContents) -> dict[str,
 
 
 def _shortest(parts: tuple[Part, ...]) -> str | tuple[Part, ...]:
-    """Return text alone where there is nothing else."""
+    """Return a str if all parts are text."""
     if all(isinstance(part, Text) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, Text))
     return parts

@@ -1,7 +1,7 @@
-"""What stands between a transport and the SDK: keeps floods and false answers out, and bad tools from the good ones.
+"""A filter between a transport and the SDK: drops floods, ends on unsolicited responses, removes invalid tools.
 
-The SDK's client refuses a whole list for one tool that is no tool. So lists are cleaned here,
-before it sees them.
+The SDK's client refuses a whole list for one invalid tool. So lists are cleaned here, before it
+sees them.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from pluggent_mcp.client.link import Link
-from pluggent_mcp.client.posts import Post, sending
+from pluggent_mcp.client.http_transport import PendingRequest, as_current
+from pluggent_mcp.client.status import ServerStatus
 
 BURST = 1_000
 REFILL = 500.0
-"""Messages a second that a server may send unasked, above what it saved up (``BURST``); more are not looked at."""
+"""Unsolicited messages a second beyond ``BURST``; more are dropped."""
 MOST_DROPPED = 5_000
-"""Messages that were not looked at, after which a server is taken to be out of its mind."""
+"""Dropped messages after which the connection is ended."""
 
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
-class Wire:
+class GuardedTransport:
     """A transport around another. ``version`` is the protocol that was agreed on, None before that."""
 
     def __init__(
         self,
         inner: AbstractAsyncContextManager[tuple[Any, Any]],
-        link: Link,
+        status: ServerStatus,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inner = inner
-        self._link = link
+        self._status = status
         self.version: str | None = None
         self._clock = clock
         self.outputs: dict[str, dict[str, Any]] = {}
-        """The schemas of results, by tool. Not the SDK's: its checker can be held up by an expression for hours."""
+        """The schemas of results, by tool. The SDK does not check them: a regular expression could block it."""
         self._lists: set[str] = set()
-        self._posts: dict[str, Post] = {}
+        self._posts: dict[str, PendingRequest] = {}
         self._last_id = 0
         self._allowance = float(BURST)
         self._dropped = 0
@@ -61,7 +61,7 @@ class Wire:
 
     async def __aenter__(self) -> tuple[Any, Any]:
         read, write = await self._inner.__aenter__()
-        return Reading(read, self), Writing(write, self)
+        return ReceiveStream(read, self), SendStream(write, self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -70,14 +70,14 @@ class Wire:
 
     @property
     def over(self) -> bool:
-        return self._link.ended.is_set()
+        return self._status.ended.is_set()
 
     def closed(self) -> None:
-        """Say that the transport has ended, if it did not say so, and why, itself."""
-        self._link.end("its connection ended")
+        """Record that the transport has ended, unless it gave a reason itself."""
+        self._status.end("its connection ended")
 
-    def sent(self, item: SessionMessage) -> Post | None:
-        """Remember a request: what was never asked cannot be answered, and what is not waited for is given up."""
+    def sent(self, item: SessionMessage) -> PendingRequest | None:
+        """Register a request, so that unsolicited responses are detected and cancelled requests are abandoned."""
         message = item.message
         if isinstance(message, JSONRPCRequest):
             if isinstance(message.id, int):
@@ -85,42 +85,42 @@ class Wire:
             if message.method == "tools/list":
                 self._lists.add(str(message.id))
             _without_pages(message.params or {})
-            post = self._posts[str(message.id)] = Post()
+            post = self._posts[str(message.id)] = PendingRequest()
             return post
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._give_up(str((message.params or {}).get("requestId")))
+            self._abandon(str((message.params or {}).get("requestId")))
         return None
 
-    def _give_up(self, id: str) -> None:
+    def _abandon(self, id: str) -> None:
         post = self._posts.pop(id, None)
         if post is not None:
-            post.give_up()
+            post.abandon()
 
     def passed(self, item: SessionMessage | Exception) -> bool:
-        """Return whether the SDK may see *item*; where it must not see any more, the link has ended now."""
+        """Return whether the SDK may see *item*; may end the connection."""
         if isinstance(item, Exception):
             return True
         message = item.message
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            if self._never_asked(message.id):
-                self._link.end(f"it answered a request that was never made (id {str(message.id)[:40]!r})")
+            if self._is_unsolicited(message.id):
+                self._status.end(f"it answered a request that was never made (id {str(message.id)[:40]!r})")
                 return False
             self._posts.pop(str(message.id), None)
             if isinstance(message, JSONRPCResponse) and str(message.id) in self._lists:
                 self._lists.discard(str(message.id))
                 message.result = self._cleaned(message.result)
             return True
-        return not self._flooded()
+        return not self._is_flooding()
 
-    def _never_asked(self, id: str | int | None) -> bool:
+    def _is_unsolicited(self, id: str | int | None) -> bool:
         if id is None:
-            return False  # what it could not even read, it answers without an id
+            return False  # a request that it could not parse is answered without an id
         text = str(id)
         if text.startswith("listen-"):  # the SDK's own names for subscriptions
             return False
         return not text.isascii() or not text.isdigit() or not 0 < int(text[:20]) <= self._last_id
 
-    def _flooded(self) -> bool:
+    def _is_flooding(self) -> bool:
         now = self._clock()
         self._allowance = min(BURST, self._allowance + (now - self._seen_at) * REFILL) - 1
         self._seen_at = now
@@ -129,29 +129,31 @@ class Wire:
         self._allowance = 0
         self._dropped += 1
         if self._dropped == 1:
-            self._link.log.warning("MCP server '%s' sends more notifications than are looked at", self._link.server)
+            self._status.log.warning("MCP server '%s' sends more notifications than are looked at", self._status.server)
         if self._dropped > MOST_DROPPED:
-            self._link.end(f"it sent {MOST_DROPPED:,} notifications too many")
+            self._status.end(f"it sent {MOST_DROPPED:,} notifications too many")
         return True
 
     def _cleaned(self, result: dict[str, Any]) -> dict[str, Any]:
         tools: Any = result.get("tools")
         return (
-            {**result, "tools": list(self._sound(cast("list[object]", tools)))} if isinstance(tools, list) else result
+            {**result, "tools": list(self._valid_tools(cast("list[object]", tools)))}
+            if isinstance(tools, list)
+            else result
         )
 
-    def _sound(self, tools: list[object]) -> Iterator[dict[str, Any]]:
+    def _valid_tools(self, tools: list[object]) -> Iterator[dict[str, Any]]:
         for index, tool in enumerate(tools):
             try:
                 yield self._checked(tool)
             except (ValidationError, ValueError, TypeError) as error:
                 named: Any = cast("dict[str, Any]", tool).get("name") if isinstance(tool, dict) else None
                 what = f"its tool {str(named)[:100]!r}" if named else f"number {index + 1} of its tools"
-                self._link.log.info("MCP server '%s': %s is left out: %s", self._link.server, what, _first(error))
+                self._status.log.info("MCP server '%s': %s is left out: %s", self._status.server, what, _first(error))
 
     def _checked(self, tool: object) -> dict[str, Any]:
         if not isinstance(tool, dict):
-            raise TypeError("it is no object")
+            raise TypeError("it is not an object")
         given = cast("dict[str, Any]", tool)
         how: Any = given.get("execution")
         if isinstance(how, dict) and cast("dict[str, Any]", how).get("taskSupport") == "required":
@@ -169,7 +171,7 @@ class Wire:
 
 
 def _without_pages(params: dict[str, Any]) -> None:
-    """Take questions that open a web page out of what we say we can do: the SDK says so, and they are not answered."""
+    """Remove URL elicitation from the capabilities that the SDK declares: it is not supported here."""
     for place, key in ((params, "capabilities"), (params.get("_meta"), CLIENT_CAPABILITIES_META_KEY)):
         capabilities = place.get(key) if place is not None else None
         if capabilities is not None and "elicitation" in capabilities:
@@ -177,7 +179,7 @@ def _without_pages(params: dict[str, Any]) -> None:
 
 
 def _plain(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return what of *tool* is used, without what is only nice to have and of the wrong type."""
+    """Return the fields of *tool* that are used, without optional ones of the wrong type."""
     kept: dict[str, Any] = {key: tool[key] for key in ("name", "inputSchema") if key in tool}
     kept |= {key: tool[key] for key in ("title", "description") if isinstance(tool.get(key), str)}
     kept |= {"_meta": tool["_meta"]} if isinstance(tool.get("_meta"), dict) else {}
@@ -194,16 +196,16 @@ def _first(error: Exception) -> str:
     return str(error)
 
 
-class Reading:
+class ReceiveStream:
     """The stream of messages from the server."""
 
-    def __init__(self, inner: Any, wire: Wire) -> None:
+    def __init__(self, inner: Any, wire: GuardedTransport) -> None:
         self._inner = inner
         self._wire = wire
 
     @property
     def last_context(self) -> Any:
-        """The context in which the last message was sent for; the SDK hands it on to who answers."""
+        """The context of the last message; the SDK passes it on to its handlers."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -234,16 +236,16 @@ class Reading:
         await self.aclose()
 
 
-class Writing:
+class SendStream:
     """The stream of messages to the server."""
 
-    def __init__(self, inner: Any, wire: Wire) -> None:
+    def __init__(self, inner: Any, wire: GuardedTransport) -> None:
         self._inner = inner
         self._wire = wire
 
     async def send(self, item: SessionMessage) -> None:
         try:
-            with sending(self._wire.sent(item)):
+            with as_current(self._wire.sent(item)):
                 await self._inner.send(item)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._wire.closed()

@@ -1,8 +1,8 @@
-"""Finds what a server has started, in whatever group or session it is by now, and ends it. Linux only.
+"""Finds and signals the descendants of a server, in any process group or session. Linux only.
 
-Found are processes of our user that have the server's mark in the environment they were started
-with, which children inherit, and those that descend from one that was seen before. What wiped its
-environment, or became another user, and whose parent has ended, is not found.
+It finds processes of our user with the server's mark in their initial environment, which children
+inherit, and descendants of processes found before. A process that cleared its environment or
+changed its user, and whose parent has ended, is not found.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _STATE, _PARENT, _BEGAN = 0, 1, 19
 _DEAD = "ZX"
 
 
-class Running(NamedTuple):
-    """A process. A pid is given away again; together with when it began it means one process alone."""
+class ProcessId(NamedTuple):
+    """A process: pids are reused, but a pid with its start time is unique."""
 
     pid: int
     began: int
 
 
-class Seen(NamedTuple):
+class ProcessInfo(NamedTuple):
     """A process and its parent's pid."""
 
-    process: Running
+    process: ProcessId
     parent: int
 
 
 def new_mark() -> str:
-    """Return a mark that nobody else has."""
+    """Return a unique mark."""
     return secrets.token_hex(16)
 
 
@@ -52,29 +52,29 @@ def marks_with(mark: str, outer: str) -> str:
     return f"{outer},{mark}" if outer else mark
 
 
-class Kin:
-    """What belongs to the server that has *mark*, as far as it was seen."""
+class ProcessTree:
+    """The known processes of the server with *mark*."""
 
     def __init__(self, mark: str, root: int) -> None:
         self._mark = mark.encode()
         self._root = root
-        self._known: frozenset[Running] = frozenset()
+        self._known: frozenset[ProcessId] = frozenset()
 
-    def look(self) -> None:
-        """Look who is there. Soon, and often: whose child a process is nobody knows once its parent has ended."""
-        self._known = frozenset(_below(list(_ours()), self._mark, self._root, self._known))
+    def scan(self) -> None:
+        """Update the known processes. Early and often: the parent of a process is unknown once that has ended."""
+        self._known = frozenset(_below(list(_own_processes()), self._mark, self._root, self._known))
 
-    def signalled(self, number: int) -> bool:
-        """Send *number* to all that are known and still there, but for the root; return whether there are any."""
-        left = [process for process in self._known if process.pid != self._root and send(process, number)]
+    def signal_all(self, number: int) -> bool:
+        """Send *number* to all known live processes except the root; return whether there are any."""
+        left = [process for process in self._known if process.pid != self._root and send_signal(process, number)]
         return bool(left)
 
 
-def _below(all_seen: Sequence[Seen], mark: bytes, root: int, known: frozenset[Running]) -> set[Running]:
-    """Return those among *all_seen* that have *mark*, were *known*, are *root*, or descend from one of these."""
-    others = [each for each in all_seen if each.process.pid != os.getpid()]
+def _below(processes: Sequence[ProcessInfo], mark: bytes, root: int, known: frozenset[ProcessId]) -> set[ProcessId]:
+    """Return those among *processes* that have *mark*, were *known*, are *root*, or descend from one of these."""
+    others = [each for each in processes if each.process.pid != os.getpid()]
     found = {each.process for each in others if each.process in known or _has(each.process.pid, mark)}
-    # Our own child: its number is nobody else's before we have heard of its end.
+    # Our own child: its pid is not reused before we have reaped it.
     found |= {each.process for each in others if each.process.pid == root and each.parent == os.getpid()}
     grown = True
     while grown:
@@ -85,16 +85,16 @@ def _below(all_seen: Sequence[Seen], mark: bytes, root: int, known: frozenset[Ru
     return found
 
 
-def _ours() -> Iterator[Seen]:
+def _own_processes() -> Iterator[ProcessInfo]:
     """Return all processes of our user."""
     if sys.platform == "linux":
         with suppress(OSError):
             pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 (it is the quickest)
-            yield from filter(None, map(seen, pids))
+            yield from filter(None, map(process_info, pids))
 
 
-def seen(pid: int) -> Seen | None:
-    """Return the process *pid*; None if it has ended or is somebody else's."""
+def process_info(pid: int) -> ProcessInfo | None:
+    """Return the process *pid*; None if it has ended or belongs to another user."""
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():  # noqa: PTH116 (as above)
             return None
@@ -102,7 +102,7 @@ def seen(pid: int) -> Seen | None:
         fields = _read(pid, "stat").rpartition(b")")[2].decode("ascii").split()
         if fields[_STATE] in _DEAD:
             return None
-        return Seen(Running(pid, int(fields[_BEGAN])), int(fields[_PARENT]))
+        return ProcessInfo(ProcessId(pid, int(fields[_BEGAN])), int(fields[_PARENT]))
     except (OSError, ValueError, IndexError):
         return None
 
@@ -120,19 +120,19 @@ def _read(pid: int, name: str) -> bytes:
         return file.read()
 
 
-def send(process: Running, number: int) -> bool:
-    """Send signal *number* to *process*, if its pid still means it; return whether it does."""
+def send_signal(process: ProcessId, number: int) -> bool:
+    """Send signal *number* to *process* if it is still alive; return whether it is."""
     if sys.platform != "linux":
         return False
     try:
-        # Held, so that between the look and the signal the number cannot pass to somebody else.
+        # Held open, so that the pid cannot be reused between the check and the signal.
         held = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else -1
     except ProcessLookupError:
         return False
     except OSError:
-        held = -1  # a system that has none; what is left is the moment between the two
+        held = -1  # a system without pidfd: a short race remains
     try:
-        now = seen(process.pid)
+        now = process_info(process.pid)
         if now is None or now.process != process:
             return False
         if held < 0:

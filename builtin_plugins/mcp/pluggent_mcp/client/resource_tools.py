@@ -1,8 +1,8 @@
 """A server's resources and prompts as tools, where the operator switched them on.
 
-They are tool calls like all others, with ids of their own, so every policy sees them; and what
-they return is the result of a tool, never an instruction. Their tags say which of them is which
-to whoever serves them as what they were, serving.selection.
+They are ordinary tools with capability ids of their own, so every policy applies to them; what
+they return is the result of a tool, never an instruction. serving.selection recognises them by
+their tags and serves them as resources and prompts again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pluggent_hookspecs import Effect, Json, ToolContext, ToolOutput, ToolSpec
 
 from pluggent_mcp.client import content
 from pluggent_mcp.client.connection import Connection
-from pluggent_mcp.client.offered import allowed, effects_of, shown
-from pluggent_mcp.naming import tool_name
+from pluggent_mcp.client.tool_list import allowed, effects_of, shown
+from pluggent_mcp.tool_names import tool_name
 
 PAGES = 20
 ENTRIES = 500
@@ -27,9 +27,9 @@ ENTRIES = 500
 LONGEST_WORDS = 500
 """Characters of a title or description in a list."""
 LONGEST_KEY = 2_000
-"""Characters of what a resource or prompt is asked for by; one that is longer, or has hidden ones, is left out."""
+"""Characters of a URI or name; an entry with a longer one, or with invisible characters, is left out."""
 NOT_THERE = frozenset({INVALID_PARAMS, -32_002})
-"""Codes of servers for a resource or prompt that there is not, or arguments that it does not take."""
+"""Error codes of servers for an unknown resource or prompt, or invalid arguments."""
 
 Use = Callable[[Client, Mapping[str, Any]], Awaitable[ToolOutput]]
 
@@ -52,7 +52,7 @@ _PROMPT: dict[str, Any] = {
 
 
 class ServerTool:
-    """A tool of ours about one server."""
+    """A tool of the plugin for the resources or prompts of one server."""
 
     def __init__(self, connection: Connection, spec: ToolSpec, use: Use) -> None:
         self.spec = spec
@@ -73,9 +73,9 @@ class ServerTool:
 
 
 def server_tools(connection: Connection, prefix: str, has: ServerCapabilities, taken: set[str]) -> list[ServerTool]:
-    """Return the tools for what the server has and the operator switched on.
+    """Return the tools for the resources and prompts that the server has and the operator enabled.
 
-    A name among *taken* is the server's own; then ours ends in an underscore.
+    If a name is *taken* by a tool of the server, ours ends in an underscore.
     """
     server, name = connection.server, connection.name
     wanted: list[tuple[str, str, str, dict[str, Any], Use]] = []
@@ -166,7 +166,7 @@ async def _pages(
 
 
 def _entry(key: str, value: str, **facts: Any) -> dict[str, Any]:
-    """Return what a list says of one; nothing if it cannot be asked for by *value* as that would be shown."""
+    """Return the entry of a list; empty if *value* cannot be shown unchanged."""
     if shown(value, LONGEST_KEY) != value:
         return {}
     words = {name: shown(fact, LONGEST_WORDS) if isinstance(fact, str) else fact for name, fact in facts.items()}

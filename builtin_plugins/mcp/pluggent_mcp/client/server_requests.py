@@ -1,7 +1,7 @@
-"""What a server asks of us while it works: the model, a person, and which folder is meant.
+"""Requests of a server to the client: sampling, elicitation and roots.
 
-It is answered through the call for which the server asks, by the host, under its policies. A
-server that asks while no call of ours runs gets no answer.
+The host answers them under its policies, for the tool call that the server is running. Without
+a running call they are refused.
 """
 
 from __future__ import annotations
@@ -53,68 +53,68 @@ from pluggent_hookspecs import (
 )
 from pydantic import FileUrl
 
-from pluggent_mcp.client.offered import shown
+from pluggent_mcp.client.tool_list import shown
 
 MOST_SAMPLINGS = 5
-"""How often a server may ask the model during one call."""
+"""Sampling requests of a server in one call."""
 LONGEST_QUESTION = 4_000
-"""Characters of a question to a person."""
+"""Characters of an elicitation message."""
 REFUSED = -1
-"""The code that MCP gives a person's refusal."""
+"""The MCP error code for a refusal by the user."""
 
 
 @attrs.define(eq=False)
-class Running:
-    """A call that runs, and how often the server has asked the model for it."""
+class ActiveCall:
+    """A running call with the number of its sampling requests."""
 
     context: ToolContext
     samplings: int = 0
 
 
-_FOR: ContextVar[Running | None] = ContextVar("pluggent_mcp_for", default=None)
-"""The call for which this is done, wherever the transport can tell."""
+_FOR: ContextVar[ActiveCall | None] = ContextVar("pluggent_mcp_for", default=None)
+"""The call that this context works for, if the transport keeps contexts apart."""
 
 
-class Asked:
+class ServerRequests:
     """Answers the requests of one server."""
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._running: dict[int, Running] = {}
+        self._active: dict[int, ActiveCall] = {}
         self._numbers = itertools.count()
-        self.roots_asked = False
-        """Whether the server wanted to know the folders, ever."""
+        self.roots_requested = False
+        """Whether the server has ever requested the roots."""
 
     @contextmanager
-    def during(self, context: ToolContext) -> Generator[None]:
-        """Answer for the call of *context* until it is over."""
-        number, call = next(self._numbers), Running(context)
-        self._running[number] = call
+    def for_call(self, context: ToolContext) -> Generator[None]:
+        """Answer requests for the call of *context* in this block."""
+        number, call = next(self._numbers), ActiveCall(context)
+        self._active[number] = call
         token = _FOR.set(call)
         try:
             yield
         finally:
             _FOR.reset(token)
-            del self._running[number]
+            del self._active[number]
 
-    def _call(self) -> Running | None:
-        """Return the call for which the server asks, None if there is none or it cannot be told."""
+    def _call(self) -> ActiveCall | None:
+        """Return the call that a request belongs to, None if there is none or it is ambiguous."""
         known = _FOR.get()
-        if known is not None and known in self._running.values():
+        if known is not None and known in self._active.values():
             return known
-        turns = {(call.context.session_id, call.context.turn_id) for call in self._running.values()}
-        return next(reversed(self._running.values())) if len(turns) == 1 else None
+        turns = {(call.context.session_id, call.context.turn_id) for call in self._active.values()}
+        return next(reversed(self._active.values())) if len(turns) == 1 else None
 
     @property
     def context(self) -> ToolContext | None:
-        """That of the call for which the server speaks now, None if there is none or it cannot be told."""
+        """The context of the current call, None if there is none or it is ambiguous."""
         call = self._call()
         return None if call is None else call.context
 
     async def sample(
         self, context: ClientRequestContext, params: CreateMessageRequestParams
     ) -> CreateMessageResult | ErrorData:
-        """Ask the session's model what the server wants to know, once a person has agreed."""
+        """Call the session's model for the server, after approval by a person."""
         call = self._call()
         if call is None:
             return ErrorData(code=INVALID_REQUEST, message="sampling is answered during a tool call only")
@@ -131,7 +131,7 @@ class Asked:
         except (Denied, LimitReached):
             return ErrorData(code=REFUSED, message="User rejected sampling request")
         except (PluggentError, ValueError):
-            # Why is nothing that the server needs to know.
+            # The reason is not for the server.
             return ErrorData(code=INTERNAL_ERROR, message="the model could not be asked")
         stop = "maxTokens" if reply.finish_reason == FinishReason.LENGTH else "endTurn"
         text = TextContent(text=reply.message.text)
@@ -139,14 +139,14 @@ class Asked:
 
     def _conversation(self, params: CreateMessageRequestParams) -> Generator[Message]:
         if params.system_prompt:
-            # Never as the system's: it is what a server wrote.
+            # Never as a system message: a server wrote it.
             yield Message.user(f"[The MCP server '{self._server}' instructs]\n{params.system_prompt}")
         for message in params.messages:
             role = Role.ASSISTANT if message.role == "assistant" else Role.USER
             yield Message(role, tuple(_parts(message)))
 
     async def elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        """Ask a person what the server wants to know. No answer to it approves anything."""
+        """Ask a person for the data that the server requests. An answer never counts as an approval."""
         call = self._call()
         if call is None or not isinstance(params, ElicitRequestFormParams):
             return ElicitResult(action="cancel")
@@ -170,8 +170,8 @@ class Asked:
                 return ElicitResult(action="cancel")
 
     async def roots(self, context: ClientRequestContext) -> ListRootsResult:
-        """Tell the folder of the session for which the server works, and no other."""
-        self.roots_asked = True
+        """Return the workspace of the current call's session as the only root."""
+        self.roots_requested = True
         call = self.context
         folder = None if call is None else call.workspace
         return ListRootsResult(roots=[] if folder is None else [_root(folder)])

@@ -1,4 +1,4 @@
-"""What a server offers: its tools, listed to the end and checked, and what they may be believed to do."""
+"""The tools of a server: listed, validated, filtered by the settings, with their effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp.client.client import Client
 from mcp_types import Tool, ToolAnnotations
 from pluggent_hookspecs import EMPTY, Effect
 
-from pluggent_mcp.client.link import Link
+from pluggent_mcp.client.status import ServerStatus
 from pluggent_mcp.schemas import validator
 from pluggent_mcp.settings import Server
 
@@ -27,7 +27,7 @@ LONGEST_SHOWN = 100
 MOST_SHOWN = 5
 """Tools, and characters of their names, in a log."""
 OTHER_WRITING = "x:mcp-write"
-"""What a tool does that changes something, destroys nothing, and stays in a closed world: nobody knows where."""
+"""The effect of a tool that writes, is not destructive and stays in a closed world of unknown kind."""
 
 NOTHING: Mapping[str, dict[str, Any]] = MappingProxyType({})
 
@@ -39,7 +39,7 @@ class ListingError(Exception):
 
 
 @attrs.frozen
-class Offered:
+class ListedTool:
     """A tool as its server defined it. ``digest`` is that of the whole definition."""
 
     name: str
@@ -48,30 +48,30 @@ class Offered:
     hints: ToolAnnotations | None
     digest: str
     result: Mapping[str, Any] = attrs.field(default=EMPTY, eq=False)
-    """The schema of structured results, where the server says how they look; the host checks them."""
+    """The schema of structured results, if declared; the host checks them."""
 
 
-async def offered_by(
-    client: Client, server: Server, link: Link, outputs: Mapping[str, dict[str, Any]] = NOTHING
-) -> dict[str, Offered]:
+async def list_tools(
+    client: Client, server: Server, status: ServerStatus, outputs: Mapping[str, dict[str, Any]] = NOTHING
+) -> dict[str, ListedTool]:
     """Return the usable tools of *server* that the operator allows, by the server's names for them.
 
-    *outputs* has the schemas of results, as far as there are any. What is no tool, or has a schema
-    that is none, is left out and logged. Raises ListingError for a list that does not end.
+    *outputs* has the declared schemas of results. Invalid tools and tools with invalid schemas are
+    left out and logged. Raises ListingError for a list that does not end.
     """
-    found: dict[str, Offered] = {}
+    found: dict[str, ListedTool] = {}
     for tool in await _listed(client, server):
         if tool.name in found:
-            link.log.info("MCP server '%s': lists '%s' twice; the first stands", link.server, tool.name[:100])
+            status.log.info("MCP server '%s': lists '%s' twice; the first stands", status.server, tool.name[:100])
         elif allowed(server, tool.name):
-            offer = _offered(tool, link, outputs.get(tool.name))
-            if offer is not None and _pinned(offer, server, link):
+            offer = _checked(tool, status, outputs.get(tool.name))
+            if offer is not None and _pinned(offer, server, status):
                 found[tool.name] = offer
     return found
 
 
 def allowed(server: Server, tool: str) -> bool:
-    """Say whether the operator allows *tool*.
+    """Return whether the operator allows *tool*.
 
     >>> allowed(Server(command="x", allow=("read_*",), block=("*secret*",)), "read_secret")
     False
@@ -80,10 +80,10 @@ def allowed(server: Server, tool: str) -> bool:
 
 
 def effects_of(server: Server, tool: str, hints: ToolAnnotations | None) -> tuple[str, ...] | None:
-    """Return the effects of *tool*, None where nobody who is believed has said.
+    """Return the effects of *tool*, None if no trusted source declares them.
 
-    The operator's word stands alone: an exact name before globs, of those the longest. Without it
-    the hints of a trusted server count, with the defaults that MCP gives those that are missing.
+    The setting of the operator comes first: an exact name before globs, of those the longest. Without
+    it the hints of a trusted server count, with the defaults of MCP for missing ones.
 
     >>> effects_of(Server(command="x", effects={"read_*": ("filesystem_read",)}), "read_file", None)
     ('filesystem_read',)
@@ -108,7 +108,7 @@ def _hinted(hints: ToolAnnotations) -> tuple[str, ...] | None:
 
 
 def shown(text: str, limit: int = LONGEST_DESCRIPTION) -> str:
-    r"""Return *text* without characters that nobody sees, cut to *limit* with its size.
+    r"""Return *text* without invisible characters, cut to *limit* with its size.
 
     >>> shown("Reads a file.\u202e\U000e0041")
     'Reads a file.'
@@ -117,10 +117,10 @@ def shown(text: str, limit: int = LONGEST_DESCRIPTION) -> str:
     return seen if len(text) <= limit else f"{seen[:limit]} [... cut: {len(text):,} characters]"
 
 
-def changes(before: Mapping[str, Offered], after: Mapping[str, Offered]) -> str:
-    """Return in words which tools are not what they were, and in what; empty if all are. New ones are no change.
+def changes(before: Mapping[str, ListedTool], after: Mapping[str, ListedTool]) -> str:
+    """Return which tools changed and in what; empty if none did. New ones do not count.
 
-    >>> old = Offered("add", "Adds.", {}, None, "d1")
+    >>> old = ListedTool("add", "Adds.", {}, None, "d1")
     >>> changes({"add": old}, {"add": attrs.evolve(old, description="Adds all.", digest="d2")})
     "'add' (its description)"
     """
@@ -133,7 +133,7 @@ def changes(before: Mapping[str, Offered], after: Mapping[str, Offered]) -> str:
     return ", ".join(changed[:MOST_SHOWN]) + more
 
 
-def _differences(before: Offered, after: Offered) -> list[str]:
+def _differences(before: ListedTool, after: ListedTool) -> list[str]:
     facts = (
         ("its description", before.description != after.description),
         ("its schema", before.schema != after.schema),
@@ -163,22 +163,24 @@ async def _listed(client: Client, server: Server) -> list[Tool]:
     raise ListingError(f"its list of tools has more than {MOST_PAGES} pages")
 
 
-def _offered(tool: Tool, link: Link, output: dict[str, Any] | None) -> Offered | None:
+def _checked(tool: Tool, status: ServerStatus, output: dict[str, Any] | None) -> ListedTool | None:
     problem = _problem(tool)
     if problem:
-        link.log.info("MCP server '%s': its tool %r is left out: %s", link.server, tool.name[:100], problem)
+        status.log.info("MCP server '%s': its tool %r is left out: %s", status.server, tool.name[:100], problem)
         return None
     hints = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
     definition = [tool.name, tool.description, tool.input_schema, hints]
     digest = hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
     words = tool.description or tool.title or ""
-    return Offered(tool.name, words, tool.input_schema, tool.annotations, digest, _result(tool.name, output, link))
+    return ListedTool(tool.name, words, tool.input_schema, tool.annotations, digest, _result(tool.name, output, status))
 
 
-def _result(tool: str, schema: dict[str, Any] | None, link: Link) -> Mapping[str, Any]:
+def _result(tool: str, schema: dict[str, Any] | None, status: ServerStatus) -> Mapping[str, Any]:
     problem = "" if schema is None else _no_schema(schema)
     if problem:
-        link.log.info("MCP server '%s': results of its tool %r are not checked: %s", link.server, tool[:100], problem)
+        status.log.info(
+            "MCP server '%s': results of its tool %r are not checked: %s", status.server, tool[:100], problem
+        )
     return EMPTY if schema is None or problem else schema
 
 
@@ -199,13 +201,13 @@ def _no_schema(schema: dict[str, Any]) -> str:
     return ""
 
 
-def _pinned(offer: Offered, server: Server, link: Link) -> bool:
+def _pinned(offer: ListedTool, server: Server, status: ServerStatus) -> bool:
     pin = server.pins.get(offer.name)
     if pin is None or offer.digest.startswith(pin):
         return True
-    link.log.warning(
+    status.log.warning(
         "MCP server '%s': its tool '%s' is left out: its definition has changed since it was pinned. Look at it, and"
-        " if it is well, pin %s", link.server, offer.name, offer.digest[:16],
+        " if it is well, pin %s", status.server, offer.name, offer.digest[:16],
     )  # fmt: skip
     return False
 

@@ -1,4 +1,4 @@
-"""``pluggent mcp add``: servers in the user's settings file."""
+"""``pluggent mcp add`` and ``remove``: servers in the user's settings file."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from typing import Any, cast
 import attrs
 from pluggent_hookspecs import ConfigError
 
-from pluggent_mcp.commands.printing import line, note, table
+from pluggent_mcp.commands.list import meant
+from pluggent_mcp.commands.output import line, note, table
+from pluggent_mcp.commands.server_check import ServerCheck, check_server
 from pluggent_mcp.commands.settings_file import (
+    block,
     edited,
     read,
-    servers_in as servers_written,
     user_file,
     with_server,
     without_server,
     write,
+    written_servers,
 )
-from pluggent_mcp.commands.settings_text import block
-from pluggent_mcp.commands.trials import Trial
-from pluggent_mcp.naming import prefixes
-from pluggent_mcp.reading import aside_in, read_document, servers_in
+from pluggent_mcp.servers_file import ignored_keys, read_document, servers_in
 from pluggent_mcp.settings import Server
+from pluggent_mcp.tool_names import prefixes
 
 FAILED = 1
 WHERE = "pluggent mcp add"
@@ -37,37 +38,37 @@ _SECRET = re.compile(r"auth|token|key|secret|passw|cookie|credential", re.IGNORE
 
 
 async def add(options: argparse.Namespace) -> int:
-    """Write servers into the user's settings; those that could not be started are left out. Raises ConfigError."""
+    """Write servers into the user's settings, except those that failed to start. Raises ConfigError."""
     servers = _given(options)
     path = user_file(os.environ)
     text = read(path)
-    _check_names(servers, servers_written(text), force=options.force)
-    trials = await _tried(servers, start=not options.no_start)
-    for name, trial in trials.items():
-        if not trial.problem:
-            text = _with(text, path, servers[name], trial, accept=options.accept)
-    # Written before a word of it is said: whoever reads that may be gone already.
-    if any(not trial.problem for trial in trials.values()):
+    _check_names(servers, written_servers(text), force=options.force)
+    checks = await _check_all(servers, start=not options.no_start)
+    for name, check in checks.items():
+        if not check.problem:
+            text = _with(text, path, servers[name], check, accept=options.accept)
+    # Written before anything is printed: the reader of the output may have closed the pipe.
+    if any(not check.problem for check in checks.values()):
         write(path, text)
-    for name, trial in trials.items():
-        if trial.problem:
-            line(f"{name} was not added: {trial.problem}. To add it all the same: --no-start")
+    for name, check in checks.items():
+        if check.problem:
+            line(f"{name} was not added: {check.problem}. To add it all the same: --no-start")
         else:
-            _tell(servers[name], path, trial, accept=options.accept)
-    return FAILED if any(trial.problem for trial in trials.values()) else 0
+            _tell(servers[name], path, check, accept=options.accept)
+    return FAILED if any(check.problem for check in checks.values()) else 0
 
 
-def _with(text: str, path: Path, server: Server, trial: Trial, *, accept: bool) -> str:
+def _with(text: str, path: Path, server: Server, check: ServerCheck, *, accept: bool) -> str:
     """Return the settings *text* with *server*, in the place of one that bears its name."""
-    name = trial.name
-    if name in servers_written(text):
+    name = check.name
+    if name in written_servers(text):
         text = edited(path, name, without_server, text, name)
-    says = {tool: shown.effects for tool, shown in trial.tools.items()}
-    pins = {tool: shown.pin for tool, shown in trial.tools.items()}
+    says = {tool: shown.effects for tool, shown in check.tools.items()}
+    pins = {tool: shown.pin for tool, shown in check.tools.items()}
     return edited(path, name, with_server, text, name, block(name, server, says, pins, accept=accept))
 
 
-# ---- what was typed ----------------------------------------------------------------------
+# ---- arguments --------------------------------------------------------------------------
 
 
 def _given(options: argparse.Namespace) -> Mapping[str, Server]:
@@ -76,7 +77,7 @@ def _given(options: argparse.Namespace) -> Mapping[str, Server]:
         if command is not None or options.env or options.header or options.cwd or options.oauth:
             raise ConfigError(WHERE, ["with --from come names of servers alone, or nothing: all"])
         servers = _imported(Path(options.file), words)
-        # The file may have come with a repository: what it says of tools is not the operator's word yet.
+        # The file may be part of a repository: its statements about tools are not trusted.
         return servers if options.accept else {name: _unproven(server) for name, server in servers.items()}
     if command is None and len(words) > 1 and not _is_url(words[1]):
         raise ConfigError(WHERE, [f"a command stands behind --: pluggent mcp add {words[0]} -- {' '.join(words[1:])}"])
@@ -121,7 +122,7 @@ def _imported(file: Path, names: Sequence[str]) -> Mapping[str, Server]:
         raise ConfigError(str(file), [f"there is no server {', '.join(missing)} in mcpServers; there are: {have}"])
     wanted = {name: found[name] for name in names or found}
     servers = _checked(str(file), wanted)
-    for each in aside_in({"mcpServers": wanted}):
+    for each in ignored_keys({"mcpServers": wanted}):
         note(f"warning: {file}: {each}")
     return servers
 
@@ -144,45 +145,58 @@ def _check_names(servers: Mapping[str, Server], have: Mapping[str, Any], *, forc
     prefixes({**beside, **servers})
 
 
-# ---- what they are -----------------------------------------------------------------------
+# ---- servers -----------------------------------------------------------------------------
 
 
-async def _tried(servers: Mapping[str, Server], *, start: bool) -> Mapping[str, Trial]:
-    # Without its pins: what is asked is how its tools are now.
+async def _check_all(servers: Mapping[str, Server], *, start: bool) -> Mapping[str, ServerCheck]:
+    # Without its pins: the current definitions are wanted.
     fresh = {
         name: attrs.evolve(server, pins={})
         for name, server in servers.items()
-        if server.used and start and server.login is None  # nobody can be logged in to it yet
+        if server.used and start and server.login is None  # a login is not possible yet
     }
-    made = {name: Trial(name) for name in servers}
+    made = {name: ServerCheck(name) for name in servers}
     if not fresh:
         return made
-    from pluggent_mcp.commands.trying import tried  # the SDK, a second: not where nothing is started
-
-    trials = await asyncio.gather(*(tried(name, server) for name, server in fresh.items()))
-    return {**made, **{trial.name: trial for trial in trials}}
+    checks = await asyncio.gather(*(check_server(name, server) for name, server in fresh.items()))
+    return {**made, **{check.name: check for check in checks}}
 
 
 def _secrets(server: Server) -> Iterator[str]:
-    """Yield which values look as if they were secrets, and are written out."""
+    """Yield the settings that look like secrets in plain text."""
     for field, values in (("env", server.env), ("headers", server.headers)):
         yield from (f"{field}.{key}" for key, value in values.items() if _SECRET.search(key) and "${" not in value)
 
 
-def _tell(server: Server, path: Path, trial: Trial, *, accept: bool) -> None:
-    line(f"added {trial.name} to {path}")
-    for remark in trial.remarks:
+def _tell(server: Server, path: Path, check: ServerCheck, *, accept: bool) -> None:
+    line(f"added {check.name} to {path}")
+    for remark in check.remarks:
         note(f"note: {remark}")
     for each in _secrets(server):
-        note(f"note: {trial.name}.{each} is written out in {path}; better ${{NAME}}, read when it is started")
+        note(f"note: {check.name}.{each} is written out in {path}; better ${{NAME}}, read when it is started")
     if server.login is not None:
-        line(f"to log in to it: pluggent mcp login {trial.name}")
-    if not trial.tools:
+        line(f"to log in to it: pluggent mcp login {check.name}")
+    if not check.tools:
         return
     rows = [
         (tool, "nothing said" if shown.effects is None else ", ".join(shown.effects) or "nothing", shown.pin)
-        for tool, shown in trial.tools.items()
+        for tool, shown in check.tools.items()
     ]
     table(("TOOL", "SAYS THAT IT DOES", "PIN"), rows)
     if not accept:
         line("Each asks before it runs, until you take the # from its line under effects, or write there what it does.")
+
+
+def remove(options: argparse.Namespace) -> int:
+    """Remove a server from the user's settings. Raises ConfigError."""
+    path = user_file(os.environ)
+    text = read(path)
+    have = written_servers(text)
+    if options.name not in have:
+        unknown = f"{path} has no server {options.name!r}"
+        raise ConfigError("pluggent mcp remove", [unknown + meant(options.name, have, "it has")])
+    write(path, edited(path, options.name, without_server, text, options.name))
+    line(f"removed {options.name} from {path}")
+    if "oauth" in have[options.name]:
+        line(f"who is logged in to it still is: pluggent mcp logout {options.name}")
+    return 0

@@ -1,4 +1,4 @@
-"""``pluggent mcp test``: starts servers, side by side, and says how that went."""
+"""``pluggent mcp test``: starts servers concurrently and prints the results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pluggent_mcp.commands.list import chosen
-from pluggent_mcp.commands.printing import cut, document, line, note, table
-from pluggent_mcp.commands.trials import Trial
-from pluggent_mcp.reading import servers_of
+from pluggent_mcp.commands.output import cut, document, line, note, table
+from pluggent_mcp.commands.server_check import ServerCheck, check_server
+from pluggent_mcp.servers_file import servers_of
 from pluggent_mcp.settings import Server, Settings
 
 FAILED = 1
@@ -21,52 +21,50 @@ COLUMNS = ("NAME", "RESULT", *(step.upper() for step in STEPS), "TOOLS", "PROTOC
 
 
 async def run(options: argparse.Namespace, settings: Settings) -> int:
-    """Try the servers that were named, or all that are switched on. Raises ConfigError."""
+    """Check the named servers, or all that are enabled. Raises ConfigError."""
     names = options.names or [name for name, server in servers_of(settings).items() if server.used]
     servers = {name: chosen(settings, name, WHERE) for name in names}
-    trials = await _tried(servers) if servers else ()
+    checks = await _check_all(servers) if servers else ()
     if options.json:
-        document({"servers": [_facts(trial) for trial in trials]})
-    elif not trials:
+        document({"servers": [_facts(check) for check in checks]})
+    elif not checks:
         line("no servers are set; to add one: pluggent mcp add time -- mcp-server-time")
     else:
-        table(COLUMNS, [_row(each) for each in trials])
-        for trial in trials:
-            if trial.problem:
-                line(f"{trial.name}: {trial.problem}")
-    for trial in trials if not options.json else ():
-        for remark in trial.remarks:
+        table(COLUMNS, [_row(each) for each in checks])
+        for check in checks:
+            if check.problem:
+                line(f"{check.name}: {check.problem}")
+    for check in checks if not options.json else ():
+        for remark in check.remarks:
             note(f"note: {remark}")
-    return FAILED if any(trial.problem for trial in trials) else 0
+    return FAILED if any(check.problem for check in checks) else 0
 
 
-async def _tried(servers: Mapping[str, Server]) -> Sequence[Trial]:
-    from pluggent_mcp.commands.trying import tried  # the SDK, a second: not where nothing is started
-
-    return await asyncio.gather(*(tried(name, server) for name, server in sorted(servers.items())))
+async def _check_all(servers: Mapping[str, Server]) -> Sequence[ServerCheck]:
+    return await asyncio.gather(*(check_server(name, server) for name, server in sorted(servers.items())))
 
 
-def _row(trial: Trial) -> tuple[str, ...]:
-    times = (trial.times_s.get(step) for step in STEPS)
+def _row(check: ServerCheck) -> tuple[str, ...]:
+    times = (check.times_s.get(step) for step in STEPS)
     told = ("" if time is None else f"{time:.2f} s" for time in times)
-    count = "" if trial.problem else str(len(trial.tools))
+    count = "" if check.problem else str(len(check.tools))
     return (
-        trial.name,
-        "failed" if trial.problem else "well",
+        check.name,
+        "failed" if check.problem else "well",
         *told,
         count,
-        trial.protocol,
-        cut(trial.server, LONGEST_SERVER),
+        check.protocol,
+        cut(check.server, LONGEST_SERVER),
     )
 
 
-def _facts(trial: Trial) -> dict[str, Any]:
+def _facts(check: ServerCheck) -> dict[str, Any]:
     return {
-        "name": trial.name,
-        "problem": trial.problem,
-        "times_s": dict(trial.times_s),
-        "server": trial.server,
-        "protocol": trial.protocol,
-        "tools": sorted(trial.tools),
-        "remarks": list(trial.remarks),
+        "name": check.name,
+        "problem": check.problem,
+        "times_s": dict(check.times_s),
+        "server": check.server,
+        "protocol": check.protocol,
+        "tools": sorted(check.tools),
+        "remarks": list(check.remarks),
     }

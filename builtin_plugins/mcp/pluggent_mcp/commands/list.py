@@ -1,4 +1,4 @@
-"""``pluggent mcp list``: what is set. Nothing is started, and no secret is shown."""
+"""``pluggent mcp list``: the configured servers. Starts none and prints no secret."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pluggent_hookspecs import ConfigError
 
-from pluggent_mcp.commands.printing import document, harmless, line, note, table
-from pluggent_mcp.foreign import near
-from pluggent_mcp.naming import SEPARATOR, prefixes
-from pluggent_mcp.oauth.kept import kept
-from pluggent_mcp.oauth.words import LoginError
-from pluggent_mcp.reading import aside_of, servers_of
+from pluggent_mcp.commands.output import document, escape_controls, line, note, table
+from pluggent_mcp.oauth.challenges import LoginError
+from pluggent_mcp.oauth.login_store import load_login
 from pluggent_mcp.references import resolved
+from pluggent_mcp.servers_file import closest_name, ignored_keys_of, servers_of
 from pluggent_mcp.settings import Server, Settings
+from pluggent_mcp.tool_names import SEPARATOR, prefixes
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
@@ -27,7 +26,7 @@ def run(options: argparse.Namespace, settings: Settings) -> int:
     servers = servers_of(settings)
     names = prefixes({name: server for name, server in servers.items() if server.used})
     rows = [_facts(name, server, names, settings) for name, server in sorted(servers.items())]
-    aside = aside_of(settings)
+    aside = ignored_keys_of(settings)
     if options.json:
         document({"servers": rows, "left_aside": aside})
         return 0
@@ -67,11 +66,11 @@ def _facts(name: str, server: Server, names: Mapping[str, str], settings: Settin
 
 
 def _login_state(name: str, server: Server) -> str:
-    """Return whether a person is logged in to *server*, as far as can be said here; nothing where nobody logs in."""
+    """Return the state of the login to *server*; empty if it needs none."""
     if server.login is None:
         return ""
     try:
-        login = kept(name, resolved(name, server, os.environ).url, os.environ)
+        login = load_login(name, resolved(name, server, os.environ).url, os.environ)
     except LoginError as error:
         note(f"{name}: {error}")
         login = None
@@ -80,19 +79,19 @@ def _login_state(name: str, server: Server) -> str:
 
 
 def target(server: Server) -> str:
-    """Return what starts *server*, or where it is, without what may be a secret.
+    """Return the command or the URL of *server*, without possible secrets.
 
     >>> target(Server(url="https://ann:s3cret@mcp.example.com/mcp?key=s3cret"))
     'https://mcp.example.com/mcp'
     """
     if server.command:
-        return harmless(" ".join((server.command, *server.args)))
+        return escape_controls(" ".join((server.command, *server.args)))
     parts = urlsplit(server.url)
-    return harmless(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
+    return escape_controls(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
 
 
 def problem_of(name: str, server: Server) -> str:
-    """Return why *server* could not be started, as far as can be said without trying."""
+    """Return why *server* cannot be started, as far as known without a start; empty if it can."""
     try:
         ready = resolved(name, server, os.environ)
     except ConfigError as error:
@@ -100,12 +99,12 @@ def problem_of(name: str, server: Server) -> str:
     if ready.command and shutil.which(ready.command, path=os.environ.get("PATH", "")) is None:
         return f"there is no command {ready.command!r}; install it, or give its whole path"
     if ready.cwd and not Path(ready.cwd).is_dir():
-        return f"its cwd {ready.cwd!r} is no folder"
+        return f"its cwd {ready.cwd!r} is not a folder"
     return ""
 
 
 def chosen(settings: Settings, name: str, where: str) -> Server:
-    """Return the server *name*. Raises ConfigError where there is none, or it is switched off."""
+    """Return the server *name*. Raises ConfigError if it is missing or disabled."""
     servers = servers_of(settings)
     if name not in servers:
         raise ConfigError(where, [f"there is no server {name!r}{meant(name, servers, 'there are')}"])
@@ -115,10 +114,10 @@ def chosen(settings: Settings, name: str, where: str) -> Server:
 
 
 def meant(word: str, known: Mapping[str, Any], have: str) -> str:
-    """Return the end of a sentence about *word*, which is none of *known*: what was meant, or what there is.
+    """Return the end of an error about an unknown *word*: the closest of *known*, or all of them.
 
     >>> meant("flies", {"files": 1}, "there are"), meant("x", {"files": 1}, "there are")
     ("; did you mean 'files'?", '; there are: files')
     """
-    close = near(word, known)
+    close = closest_name(word, known)
     return f"; did you mean '{close}'?" if close else f"; {have}: {', '.join(sorted(known)) or 'none'}"

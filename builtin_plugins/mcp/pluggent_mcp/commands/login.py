@@ -1,4 +1,4 @@
-"""``pluggent mcp login`` and ``logout``: the one place where a person logs in to a server, and where that is undone."""
+"""``pluggent mcp login`` and ``logout``: the only place where a person logs in to a server, or logs out."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from collections.abc import Callable
 from pluggent_hookspecs import ConfigError
 
 from pluggent_mcp.commands.list import chosen, target
-from pluggent_mcp.commands.printing import line, note
-from pluggent_mcp.commands.trying import tried
-from pluggent_mcp.oauth.flow import Wish, log_in
+from pluggent_mcp.commands.output import line, note
+from pluggent_mcp.commands.server_check import check_server
+from pluggent_mcp.oauth.challenges import WANTS_LOGIN, LoginError
 from pluggent_mcp.oauth.http import EXCHANGE_S
-from pluggent_mcp.oauth.kept import Login, alone, forget, keep, kept, kept_as, origin
 from pluggent_mcp.oauth.listener import KNOWN_PATH, Listener
+from pluggent_mcp.oauth.login_flow import LoginRequest, log_in
+from pluggent_mcp.oauth.login_store import Login, delete_login, load_login, login_lock, logins_of, origin, save_login
 from pluggent_mcp.oauth.settings import OAuth, is_scope
 from pluggent_mcp.oauth.tokens import revoke
-from pluggent_mcp.oauth.words import WANTS_LOGIN, LoginError
-from pluggent_mcp.reading import servers_of
 from pluggent_mcp.references import resolved
+from pluggent_mcp.servers_file import servers_of
 from pluggent_mcp.settings import Server, Settings
 
 FAILED = 1
@@ -29,44 +29,44 @@ LOGIN = "pluggent mcp login"
 INSIDE = "PLUGGENT_INSIDE"
 OUT = "pluggent mcp logout"
 WITHOUT_WINDOW = ("lynx", "links", "elinks", "w3m", "www-browser")
-"""Browsers that would take the terminal away from us."""
+"""Browsers that run in the terminal."""
 
 
 async def login(options: argparse.Namespace, settings: Settings) -> int:
-    """Have a person log in, and keep what comes of it. Raises ConfigError."""
+    """Log in with the help of a person and store the login. Raises ConfigError."""
     name: str = options.name
     server, oauth = _ready(name, settings)
     _check(options)
     try:
         async with Listener(KNOWN_PATH if oauth.client_id else "") as listener:
-            wish = Wish(
+            wanted = LoginRequest(
                 name=name, server=server, oauth=oauth, scopes=tuple(options.scope), timeout_s=options.timeout,
                 before=_before(name, server), show=_shown(name, server, options, listener),
             )  # fmt: skip
-            made = await log_in(wish, listener)
-        async with alone(name, server.url, os.environ, EXCHANGE_S):
-            file = keep(made, os.environ)
+            made = await log_in(wanted, listener)
+        async with login_lock(name, server.url, os.environ, EXCHANGE_S):
+            file = save_login(made, os.environ)
     except LoginError as error:
         note(f"{name}: not logged in: {error}")
         return FAILED
-    trial = await tried(name, server)
-    if trial.problem:
-        how = "it refuses the new tokens" if WANTS_LOGIN in trial.problem else "logged in, but not at work"
-        note(f"{name}: {how}: {trial.problem}")
+    check = await check_server(name, server)
+    if check.problem:
+        how = "it refuses the new tokens" if WANTS_LOGIN in check.problem else "logged in, but not at work"
+        note(f"{name}: {how}: {check.problem}")
         return FAILED
-    line(f"logged in to {name}: {len(trial.tools)} tools; kept in {file}")
+    line(f"logged in to {name}: {len(check.tools)} tools; kept in {file}")
     return 0
 
 
 async def logout(options: argparse.Namespace, settings: Settings) -> int:
-    """Forget the logins to a server, here and, where it offers that, there."""
+    """Delete the logins to a server, and revoke the tokens if the authorization server supports it."""
     name: str = options.name
     oauth = _oauth(name, settings)
     count = 0
     try:
-        for file, kept_login in list(kept_as(name, os.environ)):
-            async with alone(name, kept_login.url, os.environ, EXCHANGE_S):
-                forget(file)
+        for file, kept_login in list(logins_of(name, os.environ)):
+            async with login_lock(name, kept_login.url, os.environ, EXCHANGE_S):
+                delete_login(file)
             told = await _revoked(kept_login, oauth)
             line(f"logged out of {name} at {kept_login.url}{told}")
             count += 1
@@ -74,7 +74,7 @@ async def logout(options: argparse.Namespace, settings: Settings) -> int:
         note(f"{name}: {error}")
         return FAILED
     if not count:
-        line(f"nobody is logged in to {name}")
+        line(f"no login to {name} is stored")
     return 0
 
 
@@ -92,7 +92,7 @@ async def _revoked(login: Login, oauth: OAuth) -> str:
 def _ready(name: str, settings: Settings) -> tuple[Server, OAuth]:
     server = resolved(name, chosen(settings, name, LOGIN), os.environ)
     if server.login is None:
-        raise ConfigError(LOGIN, [f"nobody logs in to {name!r}; if it wants that, set oauth = true for it"])
+        raise ConfigError(LOGIN, [f"{name!r} has no oauth setting; if it requires a login, set oauth = true for it"])
     return server, server.login
 
 
@@ -103,7 +103,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError(LOGIN, [f"--timeout: expected more than 0, got {options.timeout:g}"])
     for scope in options.scope:
         if not is_scope(scope):
-            raise ConfigError(LOGIN, [f"--scope: {scope!r} is no scope"])
+            raise ConfigError(LOGIN, [f"--scope: {scope!r} is not a scope"])
 
 
 def _oauth(name: str, settings: Settings) -> OAuth:
@@ -113,9 +113,9 @@ def _oauth(name: str, settings: Settings) -> OAuth:
 
 def _before(name: str, server: Server) -> Login | None:
     try:
-        return kept(name, server.url, os.environ)
+        return load_login(name, server.url, os.environ)
     except LoginError:
-        return None  # it is replaced, or keeping the new one says what is wrong
+        return None  # it is replaced; if that fails, the error says why
 
 
 def _shown(name: str, server: Server, options: argparse.Namespace, listener: Listener) -> Callable[[str], None]:
@@ -124,7 +124,7 @@ def _shown(name: str, server: Server, options: argparse.Namespace, listener: Lis
         note(f"If no browser opens, open this yourself:\n\n  {url}\n")
         note(f"Waiting for the answer at {origin(listener.address)}, for {options.timeout:g} s; Ctrl-C ends it.")
         if not options.no_browser:
-            # In a thread of its own: a browser may take its time to start, and nothing waits for it.
+            # In a thread: a browser may take long to start, and the login does not depend on it.
             threading.Thread(target=_open, args=(url,), name="mcp-login-browser", daemon=True).start()
 
     return show

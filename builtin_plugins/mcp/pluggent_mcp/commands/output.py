@@ -1,4 +1,4 @@
-"""How the commands print: plain lines, a table, one JSON document. Nothing in it does anything to a terminal."""
+"""Output of the commands: lines, a table, one JSON document; without control characters."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 GAP = "  "
 NARROWEST = 20
-"""Columns that the last cell of a row has at least; where there are fewer, it stands below the others."""
+"""Least width of the last column; in a narrower terminal it is printed on a line of its own."""
 WIDEST = 300
-"""Characters of a row where there is no terminal: somebody may look for what stands at its end."""
+"""Width of a row if the output is not a terminal."""
 
 
-def harmless(text: str) -> str:
-    r"""Return *text* without what steers a terminal or cannot be seen; tabs and ends of lines stay.
+def escape_controls(text: str) -> str:
+    r"""Return *text* with control and invisible characters escaped; tabs and line ends stay.
 
-    >>> harmless("red\x1b[31m\u202e")
+    >>> escape_controls("red\x1b[31m\u202e")
     'red\\x1b[31m\\u202e'
     """
     return "".join(char if char in "\n\t" or unicodedata.category(char)[0] != "C" else _escaped(char) for char in text)
@@ -30,23 +30,23 @@ def _escaped(char: str) -> str:
 
 def line(text: str) -> None:
     """Print *text*."""
-    sys.stdout.write(f"{harmless(text)}\n")
+    sys.stdout.write(f"{escape_controls(text)}\n")
 
 
 def note(text: str) -> None:
-    """Tell the person *text*, beside the output."""
-    sys.stdout.flush()  # at a terminal each stands where it belongs
-    sys.stderr.write(f"{harmless(text)}\n")
+    """Print *text* for the person, to stderr."""
+    sys.stdout.flush()  # to keep the order in a terminal
+    sys.stderr.write(f"{escape_controls(text)}\n")
 
 
 def document(value: object) -> None:
-    """Print *value* as JSON; ASCII, which no terminal takes amiss."""
+    """Print *value* as JSON in ASCII."""
     sys.stdout.write(f"{json.dumps(value, indent=2)}\n")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print *rows* in columns; the last one is cut to the width of the terminal, and shows that it was."""
-    shown = [tuple(harmless(cell).replace("\n", " ") for cell in row) for row in (columns, *rows)]
+    """Print *rows* in columns; the last one is cut to the width of the terminal, with an ellipsis."""
+    shown = [tuple(escape_controls(cell).replace("\n", " ") for cell in row) for row in (columns, *rows)]
     widths = [max(len(row[at]) for row in shown) for at in range(len(columns) - 1)]
     room = _width() - sum(widths) - len(GAP) * len(widths)
     for row in shown:
@@ -59,7 +59,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def cut(text: str, limit: int) -> str:
-    r"""Return *text*, no longer than *limit*; the last character says that something is missing.
+    r"""Return *text*, no longer than *limit*; the last character marks the cut.
 
     >>> cut("a long description", 7)
     'a long\u2026'

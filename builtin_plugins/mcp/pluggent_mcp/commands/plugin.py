@@ -1,6 +1,6 @@
-"""``pluggent mcp``: servers looked at, tried, called, added and removed; and this host as a server.
+"""``pluggent mcp``: lists, checks, adds and removes servers, calls their tools; serves this host.
 
-Light on purpose: the SDK is imported where a server is started, or this host is one.
+Light on purpose: the SDK is imported only where a server is started or served.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 from pluggent_hookspecs import Command, ConfigError, HostOperations, ProvideEvent, hookimpl
 
-from pluggent_mcp.commands.line import configure
+from pluggent_mcp.commands.subcommands import configure
 from pluggent_mcp.settings import Settings as McpSettings
 
 TAKES_COMMAND = "add"
@@ -33,23 +33,23 @@ class McpCommands:
         try:
             return await self._chosen(options, operations)
         finally:
-            sys.stdout.flush()  # before servers are stopped, which takes a while
+            sys.stdout.flush()  # before the servers are stopped, which takes a while
 
     async def _chosen(self, options: argparse.Namespace, operations: HostOperations) -> int:
         if options.behind is not None and options.what != TAKES_COMMAND:
             raise ConfigError(f"pluggent mcp {options.what}", ["nothing is expected behind --"])
-        # Each where it is needed: the host imports this file to know that there is a command.
+        # Imported where needed: the host imports this file only to list the command.
         match options.what:
             case "list":
                 from pluggent_mcp.commands.list import run as list_servers  # see above
 
                 return list_servers(options, self._settings)
             case "test":
-                from pluggent_mcp.commands.trial import run as try_servers  # see above
+                from pluggent_mcp.commands.check import run as try_servers  # see above
 
                 return await try_servers(options, self._settings)
             case "tools" | "call":
-                from pluggent_mcp.commands.use import run as use_server  # see above
+                from pluggent_mcp.commands.tools import run as use_server  # see above
 
                 return await use_server(options, operations, self._settings)
             case "login":
@@ -61,11 +61,11 @@ class McpCommands:
 
                 return await logout(options, self._settings)
             case "add":
-                from pluggent_mcp.commands.add import add  # see above
+                from pluggent_mcp.commands.add_remove import add  # see above
 
                 return await add(options)
             case "remove":
-                from pluggent_mcp.commands.remove import run as remove  # see above
+                from pluggent_mcp.commands.add_remove import remove  # see above
 
                 return remove(options)
             case _:

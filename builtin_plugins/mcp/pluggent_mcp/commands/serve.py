@@ -1,4 +1,4 @@
-"""``pluggent mcp serve``: what is wanted, checked before the SDK is imported for it."""
+"""``pluggent mcp serve``: options and settings, checked before the SDK is imported."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import secrets
 
 from pluggent_hookspecs import ConfigError, HostOperations, Secret
 
-from pluggent_mcp.naming import SEPARATOR, prefixes
-from pluggent_mcp.reading import servers_of
+from pluggent_mcp.servers_file import servers_of
 from pluggent_mcp.serving.settings import Address, Serving
 from pluggent_mcp.settings import Settings
+from pluggent_mcp.tool_names import SEPARATOR, prefixes
 
-NO_TOKEN = "none"  # noqa: S105 (the word for having none)
+NO_TOKEN = "none"  # noqa: S105 (the option value for no token)
 SHORTEST_TOKEN = 16
 WHERE = "pluggent mcp serve"
 NOTHING = (
@@ -22,7 +22,7 @@ NOTHING = (
 
 
 async def run(options: argparse.Namespace, operations: HostOperations, settings: Settings) -> int:
-    """Serve until the client leaves, over stdio, or until a signal comes. Raises ConfigError."""
+    """Serve until the client disconnects, over stdio, or until a signal. Raises ConfigError."""
     serving = settings.serve
     tools, resources, prompts = (
         tuple(getattr(options, sort) or getattr(serving, sort)) for sort in ("tools", "resources", "prompts")
@@ -30,26 +30,26 @@ async def run(options: argparse.Namespace, operations: HostOperations, settings:
     if not (tools or resources or prompts):
         raise ConfigError(WHERE, [NOTHING])
     address, token, made = _over_http(options, serving)
-    # Here, for they bring the SDK along, a second: not for wrong words.
-    from pluggent_mcp.commands.serving import over_http, over_stdio
-    from pluggent_mcp.serving.exported import Exported
+    # Here: they import the SDK, which takes a second; wrong options are reported before.
+    from pluggent_mcp.serving.runner import over_http, over_stdio
+    from pluggent_mcp.serving.server import HostServer
 
-    exported = Exported(operations, tools, serving, resources=resources, prompts=prompts)
+    host_server = HostServer(operations, tools, serving, resources=resources, prompts=prompts)
     try:
         if address is None:
-            await over_stdio(exported, serving)
+            await over_stdio(host_server, serving)
         else:
-            await over_http(exported, serving, address, token, made=made)
+            await over_http(host_server, serving, address, token, made=made)
     except ConfigError as error:
         raise ConfigError(error.path, [*error.problems, *_behind(error, settings)]) from error
     return 0
 
 
 def _over_http(options: argparse.Namespace, serving: Serving) -> tuple[Address | None, str | None, bool]:
-    """Return where to serve, None for stdio; what clients have to know; and whether that was made just now."""
+    """Return the address, None for stdio; the token of clients; and whether it was generated."""
     if options.http is None:
         if options.token:
-            raise ConfigError(WHERE, ["--token goes with --http; over stdio whoever started this is the client"])
+            raise ConfigError(WHERE, ["--token goes with --http; over stdio the parent process is the client"])
         return None, None, False
     try:
         address = Address.parse(options.http)
@@ -59,7 +59,7 @@ def _over_http(options: argparse.Namespace, serving: Serving) -> tuple[Address |
 
 
 def _behind(error: ConfigError, settings: Settings) -> list[str]:
-    """Return how the tools of servers are called, where a pattern meant none."""
+    """Return the prefixes of the tools of servers, for a pattern that matched none."""
     if error.path != "--tools":
         return []
     names = prefixes({name: server for name, server in servers_of(settings).items() if server.used})
@@ -68,7 +68,7 @@ def _behind(error: ConfigError, settings: Settings) -> list[str]:
 
 
 def _token(reference: str | None, settings: Serving, address: Address) -> tuple[str | None, bool]:
-    """Return what clients have to know, None for nothing; and whether it was made just now."""
+    """Return the token of clients, None for no token; and whether it was generated."""
     if reference == NO_TOKEN:
         if not address.loopback:
             raise ConfigError("--token", [f"without a token only this machine may be served, not {address}"])

@@ -1,20 +1,28 @@
-"""Servers in the user's settings file: put in and taken out, with every other byte left as it is.
+"""Servers in the user's settings file: added and removed; every other byte stays as it is.
 
-Tables are found by their headers and the result is read again: what does not say exactly what it
-should is not written. So a file in which servers stand in another way (inline, dotted) is refused.
+Tables are found by their headers, and the result is parsed and compared before it is written. A
+file with servers in another notation (inline, dotted) is refused.
+
+tomlkit is not used: when it removes a table, it also removes the comment above the next header,
+and it inserts a new table between the user's tables.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from pluggent_hookspecs import ConfigError
+import attrs
+from pluggent_hookspecs import ConfigError, private_folder
+
+from pluggent_mcp.oauth.settings import OAuth
+from pluggent_mcp.settings import Server
 
 SECTION = ("plugins", "pluggent-mcp", "mcpServers")
 MAX_BYTES = 1 << 20
@@ -31,7 +39,7 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def read(path: Path) -> str:
-    """Return the file's text, empty where there is none. Raises ConfigError for what cannot be read, or is no TOML."""
+    """Return the file's text, empty where there is none. Raises ConfigError for an unreadable or invalid file."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -45,14 +53,14 @@ def read(path: Path) -> str:
         text = data.decode()
         tomllib.loads(text)
     except ValueError as error:
-        raise ConfigError(str(path), [f"is no TOML: {error}"]) from error
+        raise ConfigError(str(path), [f"is not TOML: {error}"]) from error
     return text
 
 
-def servers_in(text: str) -> Mapping[str, Any]:
-    r"""Return the servers that *text* has.
+def written_servers(text: str) -> Mapping[str, Any]:
+    r"""Return the servers in *text*.
 
-    >>> list(servers_in('[plugins.pluggent-mcp.mcpServers.time]\ncommand = "x"'))
+    >>> list(written_servers('[plugins.pluggent-mcp.mcpServers.time]\ncommand = "x"'))
     ['time']
     """
     found: Any = tomllib.loads(text)
@@ -66,7 +74,7 @@ def with_server(text: str, name: str, block: str) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     gap = "" if not text else end if text.endswith("\n") else end * 2
     made = text + gap + block.replace("\n", end)
-    if not _says(made, _set(tomllib.loads(text), name, servers_in(block)[name])):
+    if not _says(made, _set(tomllib.loads(text), name, written_servers(block)[name])):
         raise ValueError("its servers are written in a way that leaves no room for one more table")
     return made
 
@@ -164,7 +172,7 @@ def write(path: Path, text: str) -> None:
     real = Path(os.path.realpath(path))
     try:
         mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(real.parent)
         descriptor, temporary = tempfile.mkstemp(prefix=".pluggent.", dir=real.parent)
         try:
             with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor)
@@ -176,3 +184,93 @@ def write(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be written: {error.strerror or error}"]) from error
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_TABLES = ("effects", "pins")
+
+
+def block(
+    name: str, server: Server, proposed: Mapping[str, tuple[str, ...] | None], pins: Mapping[str, str], *, accept: bool
+) -> str:
+    """Return the tables of *server*.
+
+    *proposed* is what each tool says of itself, None where it says nothing: a comment, unless
+    *accept*. What *server* says of a tool stands.
+
+    >>> print(block("time", Server(command="x"), {"now": ("network_read",)}, {"now": "ab" * 8}, accept=False))
+    [plugins.pluggent-mcp.mcpServers.time]
+    command = "x"
+    <BLANKLINE>
+    [plugins.pluggent-mcp.mcpServers.time.effects]
+    # now = ["network_read"]
+    <BLANKLINE>
+    [plugins.pluggent-mcp.mcpServers.time.pins]
+    now = "abababababababab"
+    <BLANKLINE>
+    """
+    path = ".".join(map(bare_or_quoted, (*SECTION, name)))
+    parts = ["\n".join((f"[{path}]", *_fields(server)))]
+    effects = [*_said(server), *_proposals(server, proposed, accept=accept)]
+    if effects:
+        parts.append("\n".join((f"[{path}.effects]", *effects)))
+    pinned = {**pins, **server.pins}
+    if pinned:
+        parts.append(
+            "\n".join((f"[{path}.pins]", *(f"{bare_or_quoted(tool)} = {_text(pin)}" for tool, pin in pinned.items())))
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _fields(server: Server) -> Iterator[str]:
+    """Yield what is not as it is by itself."""
+    for field in attrs.fields(Server):
+        value: Any = getattr(server, field.name)
+        default: Any = field.default.factory() if isinstance(field.default, attrs.Factory) else field.default  # type: ignore[arg-type,union-attr]
+        if field.name not in _TABLES and value != default:
+            yield f"{field.name} = {_value(value)}"
+
+
+def _said(server: Server) -> Iterator[str]:
+    for tool, effects in server.effects.items():
+        yield f"{bare_or_quoted(tool)} = {_value(effects)}"
+
+
+def _proposals(server: Server, proposed: Mapping[str, tuple[str, ...] | None], *, accept: bool) -> Iterator[str]:
+    for tool, effects in proposed.items():
+        if tool in server.effects:
+            continue
+        if effects is None:
+            yield f'# {bare_or_quoted(tool)} = ["?"]  # it says nothing of itself, so it asks'
+        else:
+            yield f"{'' if accept else '# '}{bare_or_quoted(tool)} = {_value(effects)}"
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():
+            return _text(str(value))
+        case OAuth():
+            told = {
+                name: item for name, item in attrs.asdict(value).items() if item
+            }  # a file that has a secret is refused
+            return _value(told or True)
+        case Mapping():
+            items = cast("Mapping[str, Any]", value).items()
+            return "{ " + ", ".join(f"{bare_or_quoted(key)} = {_value(item)}" for key, item in items) + " }"
+        case _:
+            return "[" + ", ".join(_value(item) for item in value) + "]"
+
+
+def bare_or_quoted(name: str) -> str:
+    """Return *name* as a key of TOML."""
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _text(text: str) -> str:
+    # TOML's basic strings are JSON's, but that DEL is escaped, and pairs of surrogates are not.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

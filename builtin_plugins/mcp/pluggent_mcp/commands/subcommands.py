@@ -1,4 +1,4 @@
-"""What can be typed behind ``pluggent mcp``: a parser for each command, made when it is typed."""
+"""The subcommands of ``pluggent mcp``; the parser of one is made when it is used."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pluggent_mcp.foreign import near
+from pluggent_mcp.servers_file import closest_name
 
 Add = Callable[[argparse.ArgumentParser], object]
 
 
-class Part(NamedTuple):
+class Subcommand(NamedTuple):
     """One command: its help, examples, and the arguments that it takes."""
 
     help: str
@@ -19,7 +19,7 @@ class Part(NamedTuple):
     examples: Sequence[str]
     configure: Add
     usage: str = ""
-    """How it is typed, where argparse cannot know."""
+    """The usage line, if argparse cannot derive it."""
 
 
 def _json(parser: argparse.ArgumentParser) -> None:
@@ -87,26 +87,26 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     add("--token", metavar="REFERENCE", help="env:NAME or file:PATH of what clients have to know, or none")
 
 
-PARTS: Mapping[str, Part] = {
-    "list": Part(
+SUBCOMMANDS: Mapping[str, Subcommand] = {
+    "list": Subcommand(
         "the servers that are set, none of which is started",
         "",
         ("pluggent mcp list", "pluggent mcp list --json"),
         _list,
     ),
-    "test": Part(
+    "test": Subcommand(
         "start servers, shake hands, list their tools, and say how long each took",
         "What a server wrote to stderr is shown if it fails.",
         ("pluggent mcp test", "pluggent mcp test files"),
         _test,
     ),
-    "tools": Part(
+    "tools": Subcommand(
         "the tools of a server, what they do, and which of them ask",
-        "x:mcp-write is what changes something that nobody has named: inside the server, and it destroys nothing.",
+        "x:mcp-write means: it writes inside the server, to an unknown place, and destroys nothing.",
         ("pluggent mcp tools files",),
         _tools,
     ),
-    "call": Part(
+    "call": Subcommand(
         "call a tool of a server",
         "The call passes every policy that a model's call would pass, and is recorded as one.",
         (
@@ -116,11 +116,11 @@ PARTS: Mapping[str, Part] = {
         ),
         _call,
     ),
-    "add": Part(
+    "add": Subcommand(
         "write a server into your settings",
         "It is started once, to see its tools. What it says of them is written beside their names as a comment:\n"
         "take away the # where it is true. Definitions are pinned: a tool that changes is left out until you look.\n"
-        "x:mcp-write is what changes something that nobody has named: inside the server, and it destroys nothing.",
+        "x:mcp-write means: it writes inside the server, to an unknown place, and destroys nothing.",
         (
             "pluggent mcp add time -- mcp-server-time --local-timezone Europe/Oslo",
             "pluggent mcp add issues https://mcp.example.com/mcp --header 'Authorization=Bearer ${ISSUES_TOKEN}'",
@@ -131,20 +131,20 @@ PARTS: Mapping[str, Part] = {
         "       pluggent mcp add [OPTIONS] NAME -- COMMAND [ARGUMENT ...]\n"
         "       pluggent mcp add [OPTIONS] --from FILE [NAME ...]",
     ),
-    "remove": Part("take a server out of your settings", "", ("pluggent mcp remove time",), _remove),
-    "login": Part(
+    "remove": Subcommand("take a server out of your settings", "", ("pluggent mcp remove time",), _remove),
+    "login": Subcommand(
         "log in to a server that wants it (OAuth), in a browser",
         "Only this command opens a browser. The tokens are kept for this server at this address, and renewed.",
         ("pluggent mcp login issues", "pluggent mcp login issues --no-browser"),
         _login,
     ),
-    "logout": Part(
+    "logout": Subcommand(
         "forget the login to a server, here and at its authorization server",
         "",
         ("pluggent mcp logout issues",),
         _logout,
     ),
-    "serve": Part(
+    "serve": Subcommand(
         "let other hosts use tools, resources and prompts of this one, under its policies",
         "Over stdin and stdout, for a host that starts this command; or over HTTP.",
         (
@@ -159,25 +159,25 @@ PARTS: Mapping[str, Part] = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add what stands behind ``pluggent mcp``: a command, and what is its own."""
-    width = max(len(name) for name in PARTS)
-    listed = "\n".join(f"  {name:<{width}}  {part.help}" for name, part in PARTS.items())
+    """Add the arguments of ``pluggent mcp``: a subcommand and its own arguments."""
+    width = max(len(name) for name in SUBCOMMANDS)
+    listed = "\n".join(f"  {name:<{width}}  {subcommand.help}" for name, subcommand in SUBCOMMANDS.items())
     parser.description = f"Servers of MCP for this host, and this host as one.\n\ncommands:\n{listed}"
     parser.epilog = "more on one:\n  pluggent mcp add --help"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("what", metavar="COMMAND", type=_command, choices=tuple(PARTS), help="one of those above")
+    parser.add_argument("what", metavar="COMMAND", type=_command, choices=tuple(SUBCOMMANDS), help="one of those above")
     rest = parser.add_argument("rest", nargs=argparse.REMAINDER, action=_Rest, metavar="ARGUMENT", help="its own")
     rest.required = False  # Python 3.11 and 3.12 want it named, although it may be nothing
 
 
 def _command(word: str) -> str:
-    if word not in PARTS and (meant := near(word, PARTS)):
+    if word not in SUBCOMMANDS and (meant := closest_name(word, SUBCOMMANDS)):
         raise argparse.ArgumentTypeError(f"invalid choice: {word!r} (did you mean '{meant}'?)")
     return word
 
 
 class _Rest(argparse.Action):
-    """Reads what stands behind a command. What follows a ``--`` is kept as ``behind``, None without one."""
+    """Parses the arguments of a subcommand. Words after ``--`` are kept as ``behind``, None without one."""
 
     def __call__(
         self,
@@ -186,23 +186,26 @@ class _Rest(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        part = PARTS[namespace.what]
+        subcommand = SUBCOMMANDS[namespace.what]
         words = list(values)
         at = words.index("--") if "--" in words else len(words)
         namespace.behind = words[at + 1 :] if at < len(words) else None
-        own = _parser(type(parser), f"{parser.prog} {namespace.what}", part)
+        own = _parser(type(parser), f"{parser.prog} {namespace.what}", subcommand)
         own.parse_intermixed_args(words[:at], namespace)  # options may stand between names
 
 
-def _parser(kind: type[argparse.ArgumentParser], name: str, part: Part) -> argparse.ArgumentParser:
-    said = part.help[0].upper() + part.help[1:] + "."
-    examples = "\n".join(("examples:", *(f"  {line}" for line in part.examples)))
+def _parser(kind: type[argparse.ArgumentParser], name: str, subcommand: Subcommand) -> argparse.ArgumentParser:
+    said = subcommand.help[0].upper() + subcommand.help[1:] + "."
+    examples = "\n".join(("examples:", *(f"  {line}" for line in subcommand.examples)))
     made = kind(
-        prog=name, usage=part.usage or None, description="\n".join((said, *filter(None, (part.more,)))), epilog=examples
+        prog=name,
+        usage=subcommand.usage or None,
+        description="\n".join((said, *filter(None, (subcommand.more,)))),
+        epilog=examples,
     )
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     made.add_argument(
         "-h", "--help", action="help", help="show this help"
     )  # the host's parsers have none by themselves
-    part.configure(made)
+    subcommand.configure(made)
     return made

@@ -24,22 +24,21 @@ from pluggent_hookspecs import (
 )
 
 from pluggent_mcp.commands.list import chosen, meant
-from pluggent_mcp.commands.printing import document, line, note, table
-from pluggent_mcp.commands.remarks import remarks
-from pluggent_mcp.commands.settings_file import SECTION
-from pluggent_mcp.commands.settings_text import bare_or_quoted
-from pluggent_mcp.naming import SEPARATOR, prefixes, tool_name
-from pluggent_mcp.reading import servers_of
+from pluggent_mcp.commands.output import document, line, note, table
+from pluggent_mcp.commands.server_check import check_server, remarks
+from pluggent_mcp.commands.settings_file import SECTION, bare_or_quoted
+from pluggent_mcp.servers_file import servers_of
 from pluggent_mcp.settings import Server, Settings
+from pluggent_mcp.tool_names import SEPARATOR, prefixes, tool_name
 
 FAILED = 1
 DENIED = 3
 USAGE = 2
 ORIGIN = "cli"
 HOST_LOG = "pluggent.tools"
-"""Where the host says which sources failed."""
+"""The logger of the host for failed sources."""
 EFFECTS = "[effects]"
-"""What the host names where a call asks for want of the effects of its tool."""
+"""The setting that the host names if a call asks because the effects of its tool are unknown."""
 
 _CODES = {ToolErrorKind.DENIED: DENIED, ToolErrorKind.WITHHELD: DENIED, ToolErrorKind.ARGUMENTS: USAGE}
 
@@ -49,39 +48,37 @@ async def run(options: argparse.Namespace, operations: HostOperations, settings:
     where = f"pluggent mcp {options.what}"
     server = chosen(settings, options.name, where)
     prefix = prefixes({name: each for name, each in servers_of(settings).items() if each.used})[options.name]
-    with remarks(options.name) as remarked:
+    with remarks(options.name) as collected:
         found = await _tools(operations, prefix, options.name, server)
         if options.what == "tools":
-            return _listed(options, found, remarked.said)
+            return _listed(options, found, collected.said)
         wanted = tool_name(prefix, options.tool)
         if wanted not in found:
             have = {name.removeprefix(f"{prefix}{SEPARATOR}"): tool for name, tool in found.items()}
             unknown = f"the server {options.name!r} has no tool {options.tool!r}"
             raise ConfigError(where, [unknown + meant(options.tool, have, "it has")])
-        return await _called(options, operations, found[wanted], _where_said(options, settings))
+        return await _called(options, operations, found[wanted], _where_configured(options, settings))
 
 
 async def _tools(operations: HostOperations, prefix: str, name: str, server: Server) -> Mapping[str, HostTool]:
     pattern = f"{prefix}{SEPARATOR}*"
     try:
-        with _unsaid(name):
+        with _without_host_warning(name):
             found = await operations.tools(pattern)
     except PluggentError as error:
-        # The host says that there are none; why there are none the server's own start says.
-        from pluggent_mcp.commands.trying import tried  # the SDK, a second
-
-        trial = await tried(name, server)
-        if trial.problem:
-            raise ToolError(f"MCP server '{name}': {trial.problem}") from error
-        if trial.tools:
+        # The host reports that there are no tools; a start of the server shows why.
+        check = await check_server(name, server)
+        if check.problem:
+            raise ToolError(f"MCP server '{name}': {check.problem}") from error
+        if check.tools:
             raise
         return {}
     return {tool.spec.name: tool for tool in found}
 
 
 @contextmanager
-def _unsaid(name: str) -> Generator[None]:
-    """Have the host not warn of the server *name* meanwhile: what is wrong with it is the error that follows."""
+def _without_host_warning(name: str) -> Generator[None]:
+    """Suppress warnings of the host about the server *name* in this block: an error follows that has the reason."""
     log = logging.getLogger(HOST_LOG)
     source = f"in its source '{name}'"
 
@@ -95,16 +92,16 @@ def _unsaid(name: str) -> Generator[None]:
         log.removeFilter(others)
 
 
-def _listed(options: argparse.Namespace, found: Mapping[str, HostTool], remarked: Sequence[str]) -> int:
+def _listed(options: argparse.Namespace, found: Mapping[str, HostTool], collected: Sequence[str]) -> int:
     tools = [found[name] for name in sorted(found)]
     if options.json:
-        document({"tools": [_facts(tool) for tool in tools], "remarks": list(remarked)})
+        document({"tools": [_facts(tool) for tool in tools], "remarks": list(collected)})
         return 0
     if tools:
         table(("TOOL", "EFFECTS", "CALLS", "DESCRIPTION"), [_row(tool) for tool in tools])
     else:
         line("it has no tools")
-    for remark in remarked:
+    for remark in collected:
         note(f"note: {remark}")
     return 0
 
@@ -133,7 +130,9 @@ def _facts(tool: HostTool) -> dict[str, Any]:
 # ---- call --------------------------------------------------------------------------------
 
 
-async def _called(options: argparse.Namespace, operations: HostOperations, tool: HostTool, where_said: str) -> int:
+async def _called(
+    options: argparse.Namespace, operations: HostOperations, tool: HostTool, where_configured: str
+) -> int:
     arguments = read_arguments(options.words, tool.spec.parameters, "pluggent mcp call")
     done = await operations.call_tool(tool.spec.name, arguments, origin=ORIGIN)
     output = done.output
@@ -143,7 +142,7 @@ async def _called(options: argparse.Namespace, operations: HostOperations, tool:
     elif output.is_error:
         note(text)
         if EFFECTS in text and tool.effects is None:
-            note(where_said)
+            note(where_configured)
     else:
         line(text)
     return (_CODES.get(done.outcome, FAILED) if done.outcome else FAILED) if output.is_error else 0
@@ -159,7 +158,7 @@ def _text(output: ToolOutput) -> str:
     )
 
 
-def _where_said(options: argparse.Namespace, settings: Settings) -> str:
+def _where_configured(options: argparse.Namespace, settings: Settings) -> str:
     """Return where the operator says, beside a server, what its tool does."""
     if options.name not in settings.mcpServers:
         return f'Or beside the server, in {settings.file}: "effects": {{{json.dumps(options.tool)}: [...]}}'
@@ -182,7 +181,7 @@ def _object(text: str, where: str) -> dict[str, Any]:
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(where, [f"the arguments are no JSON: {error}"]) from error
+        raise ConfigError(where, [f"the arguments are not JSON: {error}"]) from error
     if not isinstance(value, dict):
-        raise ConfigError(where, ["the arguments are no JSON object"])
+        raise ConfigError(where, ["the arguments are not a JSON object"])
     return cast("dict[str, Any]", value)

@@ -1,4 +1,4 @@
-"""What is said about logging in. No text here holds a token, a code or a secret."""
+"""Challenges of servers that need a login (WWW-Authenticate), and the errors about them; without any secret."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import shlex
 from pluggent_mcp.oauth.settings import is_scope
 
 MOST_SCOPES = 400
-"""Characters of scopes in a message; a server may name as many as it likes."""
+"""Characters of scopes in a message."""
 
 WANTS_LOGIN = "wants a login"
-"""How it begins, behind the name of the server."""
+"""The beginning of the message, behind the name of the server."""
 
 _STEP_UP = "insufficient_scope"
 
 
 class LoginError(Exception):
-    """A login is missing, or it failed. The message has no secrets, and no cause is chained that could have some."""
+    """A login is missing, or it failed. Neither the message nor a chained cause holds a secret."""
 
 
 class LoginNeededError(LoginError):
@@ -25,7 +25,7 @@ class LoginNeededError(LoginError):
 
 
 def wants_login(name: str) -> str:
-    """Return what a person can do for a server without a login.
+    """Return the message for a server without a login.
 
     >>> wants_login("my files")
     "wants a login: pluggent mcp login 'my files'"
@@ -34,7 +34,7 @@ def wants_login(name: str) -> str:
 
 
 def wants_more(name: str, challenge: str) -> str:
-    """Return what a person can do where *challenge* says that the login does not reach as far; else nothing.
+    """Return the message for a *challenge* that asks for more scopes; empty for another one.
 
     >>> wants_more("web", 'Bearer error="insufficient_scope", scope="files:write"')
     "wants a login with the scope files:write: pluggent mcp login web --scope 'files:write'"
@@ -49,7 +49,7 @@ def wants_more(name: str, challenge: str) -> str:
 
 
 def scopes_in(challenge: str) -> tuple[str, ...]:
-    """Return the scopes that a challenge names, but for what is none; not more than fit into a message."""
+    """Return the valid scopes of a challenge, as many as fit into a message."""
     said = part(challenge, "scope")
     return tuple(dict.fromkeys(each for each in said[:MOST_SCOPES].split() if is_scope(each)))
 

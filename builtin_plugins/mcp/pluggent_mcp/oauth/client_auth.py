@@ -1,4 +1,4 @@
-"""What both a login and its renewal have: the client as an authorization server knows it, and what that answers."""
+"""The OAuth client: its metadata, its authentication, and the token responses of authorization servers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mcp.client.auth.oauth2 import OAuthContext, TokenStorage
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl, ValidationError
 
-from pluggent_mcp.oauth.kept import Login
+from pluggent_mcp.oauth.challenges import LoginError
+from pluggent_mcp.oauth.login_store import Login
 from pluggent_mcp.oauth.settings import OAuth
-from pluggent_mcp.oauth.words import LoginError
 
 BASIC, POST, NONE = "client_secret_basic", "client_secret_post", "none"
 BEFORE_S = 30.0
-"""How long before its end an access token is renewed; of one that lives shortly, the last tenth of its life."""
+"""How long before its expiry an access token is renewed; at most a tenth of its lifetime."""
 
 _ERROR = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
-class Given(TokenStorage):
-    """Holds what the SDK wants kept, for as long as one login lasts."""
+class MemoryTokenStorage(TokenStorage):
+    """Token storage for the SDK, for the duration of one login."""
 
     def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
         self._client = client
@@ -45,7 +45,7 @@ class Given(TokenStorage):
 
 
 def metadata(redirect: str) -> OAuthClientMetadata:
-    """Return what this client says of itself where it registers."""
+    """Return the client metadata for dynamic registration."""
     return OAuthClientMetadata(client_name="pluggent", redirect_uris=[AnyUrl(redirect)])
 
 
@@ -58,7 +58,7 @@ def known(oauth: OAuth) -> OAuthClientInformationFull | None:
 
 
 def method_for(client: OAuthClientInformationFull, supported: list[str] | None) -> str:
-    """Return how *client* proves who it is: what was agreed on, or the first way the server knows (RFC 8414: basic)."""
+    """Return the auth method of *client*: the registered one, or the first supported one (RFC 8414: basic)."""
     if client.client_secret is None:
         return NONE
     if client.token_endpoint_auth_method in (BASIC, POST):
@@ -69,7 +69,7 @@ def method_for(client: OAuthClientInformationFull, supported: list[str] | None) 
 def form(login: Login, oauth: OAuth, url: str, data: dict[str, str]) -> httpx2.Request:
     """Return a request to *url* in the name of the client of *login*. Raises LoginError."""
     secret = login.client_secret if oauth.client_secret is None else oauth.client_secret.reveal()
-    context = OAuthContext(login.url, metadata("http://127.0.0.1/"), Given(), None, None)
+    context = OAuthContext(login.url, metadata("http://127.0.0.1/"), MemoryTokenStorage(), None, None)
     context.client_info = OAuthClientInformationFull(
         client_id=login.client_id, client_secret=secret or None, token_endpoint_auth_method=login.client_method or None
     )
@@ -85,11 +85,11 @@ def tokens_in(response: httpx2.Response) -> OAuthToken:
     try:
         return OAuthToken.model_validate_json(response.content)
     except ValidationError:
-        raise LoginError("the authorization server answered with what is no token") from None
+        raise LoginError("the authorization server answered with what is not a token") from None
 
 
 def ends_at(tokens: OAuthToken) -> float | None:
-    """Return when *tokens* are to be renewed, None if the server does not say how long they last."""
+    """Return when *tokens* have to be renewed, None if the server sends no lifetime."""
     if tokens.expires_in is None:
         return None
     lasts = max(0, tokens.expires_in)
@@ -107,7 +107,7 @@ def error_in(response: httpx2.Response) -> str:
 
 
 def name_of_error(said: object) -> str:
-    """Return *said* if it looks as errors of OAuth do: what else a server says is not shown.
+    """Return *said* if it is an OAuth error code; other text of a server is not shown.
 
     >>> name_of_error("access_denied"), name_of_error("Look here!")
     ('access_denied', '')

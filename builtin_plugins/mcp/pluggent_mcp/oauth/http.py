@@ -1,8 +1,8 @@
-"""Speaks to authorization servers: only where a login may lead, never for long, never more than a few bytes.
+"""Requests to authorization servers: only to permitted URLs, with limits on time and size.
 
-Where it leads is said by a server that may be anybody's. So nothing is sent in clear text beyond
-this machine, and no server of the outside leads to one of the inside: a name's addresses are looked
-at before it is spoken to. Redirects are not followed here.
+The URLs come from an untrusted server. So nothing is sent unencrypted beyond this machine, and a
+public server cannot lead to a private address: the addresses of a name are checked before the
+request. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from pluggent_mcp.client.body import Body
-from pluggent_mcp.client.posts import Post
-from pluggent_mcp.client.remote import certificates_for
-from pluggent_mcp.oauth.kept import origin
+from pluggent_mcp.client.http_transport import PendingRequest, bounded, certificates_for
+from pluggent_mcp.oauth.challenges import LoginError
+from pluggent_mcp.oauth.login_store import origin
 from pluggent_mcp.oauth.settings import loopback
-from pluggent_mcp.oauth.words import LoginError
 
 EXCHANGE_S = 20.0
 """For one request, its answer included."""
@@ -31,7 +29,7 @@ OK = 200
 
 
 class Place(IntEnum):
-    """How far inside an address is."""
+    """The network zone of an address."""
 
     OUTSIDE = 0
     NETWORK = 1
@@ -39,17 +37,17 @@ class Place(IntEnum):
 
 
 class Guard:
-    """Knows where the login to the server at *url* may lead. What the operator pinned as *issuer* is as good."""
+    """Checks the URLs of the login to the server at *url*. The pinned *issuer* is permitted, too."""
 
     def __init__(self, url: str, issuer: str = "") -> None:
         self._url = url
         self._known = {origin(each) for each in (url, issuer) if each}
 
     async def check(self, url: str) -> None:
-        """Raise LoginError unless *url* may be spoken to, or be opened for a person."""
+        """Raise LoginError unless a request may be sent to *url*, or a browser may open it."""
         parts = urlsplit(url)
         if len(url) > LONGEST_URL or not parts.hostname or parts.username or not url.isascii() or not url.isprintable():
-            raise LoginError("it leads to what is no address of an authorization server")
+            raise LoginError("it leads to what is not a URL of an authorization server")
         there = origin(url)
         if parts.scheme != "https" and not (parts.scheme == "http" and loopback(url) and loopback(self._url)):
             raise LoginError(f"it leads to {there}, which is not https://")
@@ -73,9 +71,7 @@ async def exchange(request: httpx2.Request, guard: Guard) -> httpx2.Response:
         ):
             response = await client.send(request, stream=True, follow_redirects=False)
             try:
-                packed = response.headers.pop("content-encoding", "").strip().lower()
-                response.stream = Body(response.stream, Post(), MAX_BYTES, packed)
-                await response.aread()
+                await bounded(response, PendingRequest(), MAX_BYTES).aread()
             finally:
                 await response.aclose()
     except TimeoutError:
@@ -106,7 +102,7 @@ async def status_of(request: httpx2.Request, guard: Guard) -> tuple[int, str]:
 
 
 async def places(host: str) -> list[Place]:
-    """Return where *host* is, each of its addresses; outside if nobody here knows it: a proxy may."""
+    """Return the zones of the addresses of *host*; OUTSIDE if it does not resolve here: a proxy may resolve it."""
     try:
         async with asyncio.timeout(LOOK_UP_S):
             found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Waits on this machine for the answer of one login. Everything else that comes is answered with nothing."""
+"""A loopback listener for the redirect of one login; answers every other request with 404."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import attrs
 
-from pluggent_mcp.oauth.words import LoginError
+from pluggent_mcp.oauth.challenges import LoginError
 
 HOST = "127.0.0.1"
 KNOWN_PATH = "/callback"
@@ -31,7 +31,7 @@ _HEADERS = (
 
 @attrs.frozen
 class Answer:
-    """What an authorization server had a browser bring: a code, or the name of an error."""
+    """The redirect of an authorization server: a code, or the name of an error."""
 
     code: str = attrs.field(repr=False)
     state: str = attrs.field(repr=False)
@@ -40,7 +40,7 @@ class Answer:
 
 
 class Listener:
-    """Listens while it is entered; the first request to its address is the answer, and there is no second."""
+    """Listens while it is entered; accepts the first request to its address, and no second one."""
 
     def __init__(self, path: str = "") -> None:
         self._path = path or f"{KNOWN_PATH}/{secrets.token_urlsafe(24)}"
@@ -64,7 +64,7 @@ class Listener:
     ) -> None:
         self._close()
         if not self._answer.cancel() and not self._answer.cancelled():
-            self._answer.exception()  # nobody waits for it any more, and asyncio would say so
+            self._answer.exception()  # retrieved, or asyncio would warn
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:
@@ -76,7 +76,7 @@ class Listener:
             async with asyncio.timeout(within_s):
                 return await self._answer
         except TimeoutError:
-            raise LoginError(f"nobody has logged in within {within_s:g} s (--timeout)") from None
+            raise LoginError(f"no login within {within_s:g} s (--timeout)") from None
 
     def _close(self) -> None:
         if self._server is not None:

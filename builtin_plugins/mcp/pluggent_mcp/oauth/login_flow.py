@@ -1,14 +1,15 @@
-"""Logs a person in: the SDK says what comes next, here it is sent, checked and shown.
+"""Logs a person in: the SDK decides the next request; here it is checked and sent.
 
-The SDK's flow would do so whenever a server refuses a token, inside any request. Here it is driven
-by hand, from the one command that may do it, and every address it comes to is looked at first.
+The SDK would run the flow whenever a server refuses a token, inside any request. Here only one
+command runs it, and every URL is checked first.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -18,16 +19,26 @@ import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
 from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import AuthorizationCodeResult
+from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
+from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
-from pluggent_mcp.oauth import words
-from pluggent_mcp.oauth.client import Given, ends_at, error_in, known, metadata, method_for, name_of_error
-from pluggent_mcp.oauth.http import Guard, exchange
-from pluggent_mcp.oauth.kept import Login, address, origin
+from pluggent_mcp.oauth import challenges
+from pluggent_mcp.oauth.challenges import LoginError
+from pluggent_mcp.oauth.client_auth import (
+    MemoryTokenStorage,
+    ends_at,
+    error_in,
+    known,
+    metadata,
+    method_for,
+    name_of_error,
+)
+from pluggent_mcp.oauth.http import Guard, exchange, status_of
 from pluggent_mcp.oauth.listener import Listener
-from pluggent_mcp.oauth.probe import UNAUTHORIZED, refused
+from pluggent_mcp.oauth.login_store import Login, address, origin
 from pluggent_mcp.oauth.settings import OAuth
-from pluggent_mcp.oauth.words import LoginError
 from pluggent_mcp.settings import Server
 
 S256 = "S256"
@@ -37,12 +48,12 @@ _SILENT: ContextVar[bool] = ContextVar("pluggent_mcp_oauth_silent", default=Fals
 
 
 @attrs.frozen(kw_only=True)
-class Wish:
-    """What is to be logged in to, and how: *show* is told the address that a person has to open."""
+class LoginRequest:
+    """Parameters of a login; *show* is called with the URL that a person has to open."""
 
     name: str
     server: Server
-    """With its references to the environment replaced."""
+    """With its environment references resolved."""
     oauth: OAuth
     scopes: tuple[str, ...] = ()
     """Beside those that the settings or the server ask for."""
@@ -51,19 +62,19 @@ class Wish:
     show: Callable[[str], None]
 
 
-async def log_in(wish: Wish, listener: Listener) -> Login:
+async def log_in(wanted: LoginRequest, listener: Listener) -> Login:
     """Return a new login, made by a person. Raises LoginError; ConfigError for a secret that cannot be read."""
-    guard = Guard(wish.server.url, wish.oauth.issuer)
-    probe, said = await refused(wish.server, guard)
-    provider = _Provider(wish, listener, guard)
-    answer = httpx2.Response(UNAUTHORIZED, headers=_challenge(wish, said), request=probe)
+    guard = Guard(wanted.server.url, wanted.oauth.issuer)
+    probe, said = await probe_login(wanted.server, guard)
+    provider = _Provider(wanted, listener, guard)
+    answer = httpx2.Response(UNAUTHORIZED, headers=_challenge(wanted, said), request=probe)
     with _silence():
-        await _driven(provider, probe, answer, guard)
+        await _run_flow(provider, probe, answer, guard)
     return provider.login()
 
 
-async def _driven(provider: _Provider, probe: httpx2.Request, answer: httpx2.Response, guard: Guard) -> None:
-    """Have the SDK's flow run until it would send *probe* once more, now with a token."""
+async def _run_flow(provider: _Provider, probe: httpx2.Request, answer: httpx2.Response, guard: Guard) -> None:
+    """Run the SDK's flow until it would send *probe* again, with a token."""
     flow = provider.async_auth_flow(probe)
     last: httpx2.Response | None = None
     try:
@@ -76,13 +87,13 @@ async def _driven(provider: _Provider, probe: httpx2.Request, answer: httpx2.Res
     except LoginError:
         raise
     except (OAuthFlowError, ValidationError, ValueError, StopAsyncIteration, httpx2.HTTPError) as error:
-        # Without its cause: the SDK's words repeat states, codes and whole answers.
-        raise LoginError(_said(error, last)) from None
+        # Without its cause: messages of the SDK repeat states, codes and whole responses.
+        raise LoginError(_describe(error, last)) from None
     finally:
         await flow.aclose()
 
 
-def _said(error: Exception, last: httpx2.Response | None) -> str:
+def _describe(error: Exception, last: httpx2.Response | None) -> str:
     status, code = (last.status_code, error_in(last)) if last is not None else (0, "")
     how = f"HTTP {status}" + (f", {code}" if code else "")
     if isinstance(error, OAuthRegistrationError):
@@ -97,34 +108,38 @@ def _said(error: Exception, last: httpx2.Response | None) -> str:
     return f"what it says of its authorization cannot be used ({type(error).__name__}, {how})"
 
 
-def _challenge(wish: Wish, said: str) -> dict[str, str]:
+def _challenge(wanted: LoginRequest, said: str) -> dict[str, str]:
     """Return the server's challenge with the scopes that are to be asked for, in the SDK's way of reading it."""
     parts: list[str] = []
-    if where := words.part(said, "resource_metadata"):
+    if where := challenges.part(said, "resource_metadata"):
         parts.append(f'resource_metadata="{where}"')
-    scopes: Iterable[str] = wish.oauth.scopes or words.scopes_in(said)
-    if wish.scopes:
-        scopes = (*scopes, *(wish.before.scope.split() if wish.before is not None else ()), *wish.scopes)
+    scopes: Iterable[str] = wanted.oauth.scopes or challenges.scopes_in(said)
+    if wanted.scopes:
+        scopes = (*scopes, *(wanted.before.scope.split() if wanted.before is not None else ()), *wanted.scopes)
     if scopes:
         parts.append(f'scope="{" ".join(dict.fromkeys(scopes))}"')
     return {"WWW-Authenticate": ", ".join(("Bearer realm=mcp", *parts))}
 
 
 class _Provider(OAuthClientProvider):
-    """The SDK's flow, with the operator's choice of an authorization server, and its own doubts."""
+    """The SDK's flow, with the configured authorization server and additional checks."""
 
-    def __init__(self, wish: Wish, listener: Listener, guard: Guard) -> None:
-        self._wish = wish
+    def __init__(self, wanted: LoginRequest, listener: Listener, guard: Guard) -> None:
+        self._wanted = wanted
         self._listener = listener
         self._guard = guard
         self._state = ""
         super().__init__(
-            wish.server.url, metadata(listener.address), Given(known(wish.oauth)), self._show, self._wait
-        )  # fmt: skip
-        self.context.auth_server_url = wish.oauth.issuer or None
+            wanted.server.url,
+            metadata(listener.address),
+            MemoryTokenStorage(known(wanted.oauth)),
+            self._show,
+            self._wait,
+        )
+        self.context.auth_server_url = wanted.oauth.issuer or None
 
     def login(self) -> Login:
-        """Return what came of it. Raises LoginError."""
+        """Return the login. Raises LoginError."""
         context = self.context
         client, tokens, found = context.client_info, context.current_tokens, context.oauth_metadata
         if client is None or tokens is None:
@@ -132,14 +147,14 @@ class _Provider(OAuthClientProvider):
         revocation = found.revocation_endpoint if found is not None else None
         try:
             return Login(
-                name=self._wish.name,
+                name=self._wanted.name,
                 url=address(context.server_url),
                 issuer=str(found.issuer) if found is not None else origin(context.server_url),
                 resource=context.get_resource_url(),
                 token_endpoint=str(found.token_endpoint) if found else urljoin(context.server_url, "/token"),
                 revocation_endpoint="" if revocation is None else str(revocation),
                 client_id=client.client_id,
-                client_secret="" if self._wish.oauth.client_id else client.client_secret or "",
+                client_secret="" if self._wanted.oauth.client_id else client.client_secret or "",
                 client_method=client.token_endpoint_auth_method or "",
                 access_token=tokens.access_token,
                 refresh_token=tokens.refresh_token or "",
@@ -150,13 +165,13 @@ class _Provider(OAuthClientProvider):
             raise LoginError(f"the authorization server gave a token that cannot be used: {error}") from None
 
     def check_found(self, request: httpx2.Request) -> None:
-        """Raise LoginError where the SDK would go on without knowing the authorization server that was named."""
+        """Raise LoginError if the SDK would continue without the metadata of the named authorization server."""
         named = self.context.auth_server_url
         if request.method == "POST" and self.context.oauth_metadata is None and named is not None:
             raise LoginError(f"{origin(named)} does not say, in a way that can be used, how to log in there")
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
-        wanted = self._wish.oauth.issuer
+        wanted = self._wanted.oauth.issuer
         for each in advertised if wanted else advertised[:1]:
             if not wanted or issuers_match(each, wanted):
                 return each
@@ -167,7 +182,7 @@ class _Provider(OAuthClientProvider):
         if found is not None:
             if S256 not in (found.code_challenge_methods_supported or ()):
                 raise LoginError(
-                    "its authorization server does not say that it knows PKCE (S256), so a code may be anybody's"
+                    "its authorization server does not say that it knows PKCE (S256), so a stolen code could be used"
                 )
             for each in (found.token_endpoint, found.revocation_endpoint):
                 if each is not None:
@@ -180,10 +195,10 @@ class _Provider(OAuthClientProvider):
     async def _show(self, url: str) -> None:
         await self._guard.check(url)
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[-1]
-        self._wish.show(url)
+        self._wanted.show(url)
 
     async def _wait(self) -> AuthorizationCodeResult:
-        answer = await self._listener.answer(self._wish.timeout_s)
+        answer = await self._listener.answer(self._wanted.timeout_s)
         if not (self._state and secrets.compare_digest(answer.state.encode(), self._state.encode())):
             raise LoginError("the answer that came is not that of this login (its state is another)")
         if not answer.code:
@@ -202,10 +217,60 @@ _SILENCE = _Silence()
 
 @contextmanager
 def _silence() -> Generator[None]:
-    """Keep the SDK from logging errors of a login with all that they hold: we say them ourselves."""
+    """Suppress the SDK's log records of login errors, which hold secrets: they are reported here."""
     logging.getLogger("mcp.client.auth.oauth2").addFilter(_SILENCE)
     token = _SILENT.set(True)
     try:
         yield
     finally:
         _SILENT.reset(token)
+
+
+UNAUTHORIZED, FORBIDDEN = 401, 403
+BROKEN = 500
+NOT_FOUND = 404
+OLD = "2025-11-25"
+OURSELVES = {"name": "pluggent", "version": "0.1"}
+
+
+async def probe_login(server: Server, guard: Guard) -> tuple[httpx2.Request, str]:
+    """Return a request to *server* and the challenge of its 401 or 403. Raises LoginError.
+
+    The challenge is empty if the server accepts or rejects the request before it checks for a token.
+    """
+    status = 0
+    for request in _requests(server):
+        status, challenge = await status_of(request, guard)
+        if status in (UNAUTHORIZED, FORBIDDEN):
+            return request, challenge
+        if status == NOT_FOUND or status >= BROKEN:
+            raise LoginError(f"it answered HTTP {status}")
+    return next(_requests(server)), ""
+
+
+def _requests(server: Server) -> Iterator[httpx2.Request]:
+    if server.kind == "sse":
+        headers = {**server.headers, MCP_PROTOCOL_VERSION_HEADER: OLD, "Accept": "text/event-stream"}
+        yield httpx2.Request("GET", server.url, headers=headers)
+        return
+    hello = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": OURSELVES}
+    yield _post(server, OLD, "initialize", hello)
+    meta = {
+        PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION,
+        CLIENT_INFO_META_KEY: OURSELVES,
+        CLIENT_CAPABILITIES_META_KEY: {},
+    }
+    yield _post(server, LATEST_MODERN_VERSION, "server/discover", {"_meta": meta})
+    yield _post(server, LATEST_MODERN_VERSION, "tools/list", {"_meta": meta})
+
+
+def _post(server: Server, version: str, method: str, params: object) -> httpx2.Request:
+    headers = {
+        **server.headers,
+        MCP_PROTOCOL_VERSION_HEADER: version,
+        MCP_METHOD_HEADER: method,
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return httpx2.Request("POST", server.url, headers=headers, content=json.dumps(body).encode())

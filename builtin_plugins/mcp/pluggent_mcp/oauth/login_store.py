@@ -1,7 +1,7 @@
-"""Logins that are kept: a private file for each server, written whole or not at all. POSIX only.
+"""Stored logins: a private file for each server, written atomically. POSIX only.
 
 A login belongs to one name and one address (origin and path). Under another name, or at another
-address, it is not there.
+address, it is not found.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import attrs
+from pluggent_hookspecs import private_folder
 
+from pluggent_mcp.oauth.challenges import LoginError
 from pluggent_mcp.oauth.settings import OAuth, safe
-from pluggent_mcp.oauth.words import LoginError
 
 FOLDER = "logins"
-"""In the folder of the host's state, where the host keeps it from tools."""
+"""In the state folder, which the host hides from tools."""
 MAX_BYTES = 1 << 18
 AGAIN_S = 0.05
 """How often a lock is tried."""
@@ -40,15 +41,15 @@ _PORTS = {"https": 443, "http": 80}
 
 def _no_token(_: object, attribute: attrs.Attribute[str], value: str) -> None:
     if not _PRINTED.fullmatch(value):
-        raise ValueError(f"{attribute.name} holds what no header may hold")  # not repeated: it is a secret
+        raise ValueError(f"{attribute.name} holds characters that are not allowed in a header")  # no value: a secret
 
 
 @attrs.frozen(kw_only=True)
 class Login:
-    """What was agreed on when a person logged in, and the tokens of it.
+    """A login: the client, the servers and the tokens.
 
-    ``expires_at`` is when the access token is renewed, in seconds since 1970; None: when it is refused.
-    ``client_secret`` is that of a client that registered itself; one from the settings is not kept.
+    ``expires_at`` is when to renew the access token, in seconds since 1970; None: when it is refused.
+    ``client_secret`` is that of a dynamically registered client; one from the settings is not stored.
     """
 
     name: str
@@ -66,13 +67,13 @@ class Login:
     expires_at: float | None = None
 
     def fits(self, oauth: OAuth) -> bool:
-        """Say whether it was made with the client and the authorization server that are set now."""
+        """Return whether it was made with the configured client and authorization server."""
         own = oauth.client_id in ("", self.client_id)
         return own and oauth.issuer.rstrip("/") in ("", self.issuer.rstrip("/"))
 
     @property
     def fresh(self) -> bool:
-        """Whether its access token can still be good."""
+        """Whether its access token has not expired."""
         return self.expires_at is None or time.time() < self.expires_at
 
 
@@ -97,11 +98,11 @@ def origin(url: str) -> str:
     return "/".join(address(url).split("/")[:3])
 
 
-# ---- where they are ----------------------------------------------------------------------
+# ---- files ------------------------------------------------------------------------------
 
 
 def folder(environ: Mapping[str, str]) -> Path:
-    """Return where logins are kept, as the host finds the folder of its state."""
+    """Return the folder of the logins, in the state folder of the host."""
     if own := environ.get("PLUGGENT_STATE_DIR"):
         return Path(own) / FOLDER
     state = Path(environ.get("XDG_STATE_HOME", ""))
@@ -119,7 +120,7 @@ def file_of(name: str, url: str, environ: Mapping[str, str]) -> Path:
     return folder(environ) / f"{readable or 'server'}-{digest[:32]}.json"
 
 
-def kept(name: str, url: str, environ: Mapping[str, str]) -> Login | None:
+def load_login(name: str, url: str, environ: Mapping[str, str]) -> Login | None:
     """Return the login to *name* at *url*, None if there is none. Raises LoginError for a file that is not safe."""
     login = _read(file_of(name, url, environ))
     if login is not None and (login.name, login.url) != (name, address(url)):
@@ -127,16 +128,16 @@ def kept(name: str, url: str, environ: Mapping[str, str]) -> Login | None:
     return login
 
 
-def kept_as(name: str, environ: Mapping[str, str]) -> Iterator[tuple[Path, Login]]:
-    """Yield every login that is kept under *name*, wherever it leads. Raises LoginError as ``kept``."""
+def logins_of(name: str, environ: Mapping[str, str]) -> Iterator[tuple[Path, Login]]:
+    """Yield every stored login of *name*, to any address. Raises LoginError as ``load_login``."""
     for file in sorted(folder(environ).glob("*.json")):
         login = _read(file)
         if login is not None and login.name == name:
             yield file, login
 
 
-def keep(login: Login, environ: Mapping[str, str]) -> Path:
-    """Write *login* in the place of the one before. Raises LoginError."""
+def save_login(login: Login, environ: Mapping[str, str]) -> Path:
+    """Store *login*, replacing an earlier one. Raises LoginError."""
     file = file_of(login.name, login.url, environ)
     _prepare(file.parent)
     try:
@@ -145,7 +146,7 @@ def keep(login: Login, environ: Mapping[str, str]) -> Path:
             with open(descriptor, "w", encoding="utf-8") as opened:  # noqa: PTH123 (a descriptor)
                 json.dump(attrs.asdict(login), opened)
                 opened.flush()
-                os.fsync(opened.fileno())  # the token before it may be good no longer
+                os.fsync(opened.fileno())  # the previous token may be invalid by now
             Path(temporary).replace(file)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
@@ -155,7 +156,7 @@ def keep(login: Login, environ: Mapping[str, str]) -> Path:
     return file
 
 
-def forget(file: Path) -> None:
+def delete_login(file: Path) -> None:
     """Remove a login. Raises LoginError."""
     try:
         file.unlink(missing_ok=True)
@@ -164,15 +165,15 @@ def forget(file: Path) -> None:
 
 
 @asynccontextmanager
-async def alone(name: str, url: str, environ: Mapping[str, str], within_s: float) -> AsyncGenerator[None]:
-    """Be the only one, of all processes, that changes this login. Raises LoginError if another does not end."""
+async def login_lock(name: str, url: str, environ: Mapping[str, str], within_s: float) -> AsyncGenerator[None]:
+    """Hold the lock on this login, across processes. Raises LoginError if it is not free in time."""
     file = file_of(name, url, environ).with_suffix(".lock")
     _prepare(file.parent)
     descriptor = _opened(file, os.O_RDWR | os.O_CREAT)
     try:
         try:
             async with asyncio.timeout(within_s):
-                while not _claimed(descriptor):  # noqa: ASYNC110 (another process tells nobody; in flock none is cancelled)
+                while not _claimed(descriptor):  # noqa: ASYNC110 (no event exists; a blocking flock cannot be cancelled)
                     await asyncio.sleep(AGAIN_S)
         except TimeoutError:
             raise LoginError(f"another process has been renewing the login for {within_s:g} s; try again") from None
@@ -190,19 +191,24 @@ def _claimed(descriptor: int) -> bool:
 
 def _prepare(place: Path) -> None:
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place.mkdir(mode=0o700, exist_ok=True)
+        private_folder(place)
     except OSError as error:
-        raise LoginError(f"{place}: logins cannot be kept there: {error.strerror or error}") from error
+        raise LoginError(f"{place}: logins cannot be stored there: {error.strerror or error}") from error
     _check_folder(place)
 
 
 def _check_folder(place: Path) -> None:
     found = place.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise LoginError(f"{place} is a link, no folder, or another user's; move it away")
+        raise LoginError(f"{place} is a link, not a folder, or another user's; move it away")
     if found.st_mode & 0o077:
         raise LoginError(f"{place}: others may look into it (mode {found.st_mode & 0o777:03o}); chmod 700 '{place}'")
+    above = place.parent.stat()
+    if above.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise LoginError(
+            f"{place.parent}: others may put a folder of theirs in the place of the logins"
+            f" (mode {above.st_mode & 0o777:03o}); chmod go-w '{place.parent}'"
+        )
 
 
 def _opened(file: Path, flags: int) -> int:
@@ -216,7 +222,7 @@ def _opened(file: Path, flags: int) -> int:
     mine = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1
     if not mine or found.st_mode & 0o077:
         os.close(descriptor)
-        raise LoginError(f"{file} is not a plain file of mode 0600 of whoever runs this; move it away, log in anew")
+        raise LoginError(f"{file} is not a regular file of mode 0600 of the current user; move it away, log in again")
     return descriptor
 
 
@@ -231,8 +237,8 @@ def _read(file: Path) -> Login | None:
         document: Any = json.loads(text)
         return _login(cast("dict[str, Any]", document))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        # Without its cause: that repeats what stands in the file.
-        raise LoginError(f"{file} cannot be read; move it away, and log in anew") from None
+        # Without its cause, which repeats the content of the file.
+        raise LoginError(f"{file} cannot be read; move it away, and log in again") from None
 
 
 def _login(document: dict[str, Any]) -> Login:

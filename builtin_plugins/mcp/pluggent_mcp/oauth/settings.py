@@ -1,4 +1,4 @@
-"""What can be set for a server that people log in to. Values only."""
+"""OAuth settings of a server. Values only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def loopback(url: str) -> bool:
 
 
 def safe(url: str) -> bool:
-    """Say whether what is sent to *url* is read by nobody on the way."""
+    """Return whether *url* is encrypted or on this machine."""
     return urlsplit(url).scheme == "https" or (urlsplit(url).scheme == "http" and loopback(url))
 
 
@@ -43,7 +43,7 @@ def _scopes(value: Iterable[str]) -> tuple[str, ...]:
 def _check_scopes(_: object, __: object, value: tuple[str, ...]) -> None:
     for scope in value:
         if not is_scope(scope):
-            raise ValueError(f'{scope!r} is no scope: printable ASCII without blanks, " and \\')
+            raise ValueError(f'{scope!r} is not a scope: printable ASCII without blanks, " and \\')
 
 
 def _check_issuer(_: object, __: object, value: str) -> None:
@@ -74,7 +74,7 @@ class OAuth:
 
 
 FILE_KEYS = frozenset({"client_id", "scopes", "issuer"})
-"""What a file of other hosts may say: never a secret, for such a file may come with a repository."""
+"""Keys that are read from files of other hosts: never a secret, since such a file may be part of a repository."""
 
 
 def problem_in_file(value: object) -> str:
@@ -96,7 +96,7 @@ def problem_in_file(value: object) -> str:
 
 
 def in_file(value: object) -> OAuth | bool:
-    """Return what *value*, in which there is no problem, says. What others mean by the word is left aside.
+    """Return the OAuth settings of a valid *value*. A table in the notation of another host is ignored.
 
     >>> in_file({"clientId": "a", "callbackPort": 8080})
     False

@@ -1,4 +1,4 @@
-"""Puts the kept access token of a server on requests to it, and renews it. Asks nobody, opens nothing."""
+"""Adds the stored access token of a server to requests, and renews it; without interaction."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import attrs
 import httpx2
 from pluggent_hookspecs import ConfigError
 
-from pluggent_mcp.client.link import Link
-from pluggent_mcp.oauth.client import ends_at, error_in, form, tokens_in
+from pluggent_mcp.client.status import ServerStatus
+from pluggent_mcp.oauth.challenges import LoginError, LoginNeededError, wants_login
+from pluggent_mcp.oauth.client_auth import ends_at, error_in, form, tokens_in
 from pluggent_mcp.oauth.http import EXCHANGE_S, OK, Guard, exchange
-from pluggent_mcp.oauth.kept import Login, alone, file_of, forget, keep, kept, origin
+from pluggent_mcp.oauth.login_store import Login, delete_login, file_of, load_login, login_lock, origin, save_login
 from pluggent_mcp.oauth.settings import OAuth
-from pluggent_mcp.oauth.words import LoginError, LoginNeededError, wants_login
 from pluggent_mcp.settings import Server
 
 UNAUTHORIZED = 401
@@ -23,22 +23,22 @@ OVER = "invalid_grant"
 BUSY = (408, 429)
 REVOKING_S = 10.0
 LAST_S = 3.0
-"""What a renewal gets that nobody waits for any more: a server may give a token once."""
+"""Time for a renewal to finish after its request was cancelled: a refresh token may be valid once."""
 
 
 class Tokens:
     """The login to one server."""
 
-    def __init__(self, server: Server, oauth: OAuth, link: Link, environ: Mapping[str, str]) -> None:
-        self._name = link.server
+    def __init__(self, server: Server, oauth: OAuth, status: ServerStatus, environ: Mapping[str, str]) -> None:
+        self._name = status.server
         self._url = server.url
         self._oauth = oauth
-        self._link = link
+        self._status = status
         self._environ = environ
         self._login: Login | None = None
 
     async def sent(self, request: httpx2.Request, send: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Response:
-        """Send *request* with the token; once more with a new one if it is refused. Without any, answer it here."""
+        """Send *request* with the token; once more with a new one if it is refused. Without a login, return a 401."""
         if origin(str(request.url)) != origin(self._url):
             request.headers.pop("authorization", None)
             return await send()
@@ -49,15 +49,15 @@ class Tokens:
                 await response.aclose()
                 response = await self._with(await self._token(token), request, send)
         except (LoginError, ConfigError) as error:
-            self._link.login = str(error)
+            self._status.login = str(error)
             return httpx2.Response(UNAUTHORIZED, request=request)
-        self._link.login = wants_login(self._name) if response.status_code == UNAUTHORIZED else ""
+        self._status.login = wants_login(self._name) if response.status_code == UNAUTHORIZED else ""
         return response
 
     async def _with(
         self, token: str, request: httpx2.Request, send: Callable[[], Awaitable[httpx2.Response]]
     ) -> httpx2.Response:
-        self._link.hide(token)  # a server may repeat it
+        self._status.hide(token)  # a server may repeat it
         request.headers["Authorization"] = f"Bearer {token}"
         return await send()
 
@@ -74,13 +74,13 @@ class Tokens:
         return self._login is not None and self._login.fresh and self._login.access_token != refused
 
     def _kept(self) -> Login:
-        login = kept(self._name, self._url, self._environ)
+        login = load_login(self._name, self._url, self._environ)
         if login is None or not login.fits(self._oauth):
             raise LoginNeededError(wants_login(self._name))
         return login
 
     async def _whole(self, renewing: Awaitable[None]) -> None:
-        """Let it come to its end even if nobody waits any more: what it was given it would lose."""
+        """Await it; on cancellation let it finish, or its new tokens would be lost."""
         task = asyncio.ensure_future(renewing)
         try:
             await asyncio.shield(task)
@@ -91,14 +91,14 @@ class Tokens:
             raise
 
     async def _renew(self, refused: str) -> None:
-        async with alone(self._name, self._url, self._environ, 2 * EXCHANGE_S):
+        async with login_lock(self._name, self._url, self._environ, 2 * EXCHANGE_S):
             self._login = self._kept()
-            if not self._usable(refused):  # else another process was faster
+            if not self._usable(refused):  # else another process has renewed it
                 self._login = await renewed(self._login, self._oauth, self._environ)
 
 
 async def renewed(login: Login, oauth: OAuth, environ: Mapping[str, str]) -> Login:
-    """Return *login* with new tokens, kept already. Raises LoginError; forgets a login that is over."""
+    """Return *login* with new tokens, stored. Raises LoginError; deletes a login that has ended."""
     if not login.refresh_token:
         raise LoginNeededError(wants_login(login.name))
     asked = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "resource": login.resource}
@@ -114,13 +114,13 @@ async def renewed(login: Login, oauth: OAuth, environ: Mapping[str, str]) -> Log
                 scope=tokens.scope or login.scope,
                 expires_at=ends_at(tokens),
             )
-            keep(new, environ)
+            save_login(new, environ)
             return new
     except (LoginError, ValueError) as error:
         raise LoginError(_not_now(login, str(error))) from None
     code = error_in(response)
     if code == OVER:
-        forget(file_of(login.name, login.url, environ))
+        delete_login(file_of(login.name, login.url, environ))
         raise LoginNeededError(wants_login(login.name))
     if response.is_client_error and response.status_code not in BUSY:
         how = code or f"HTTP {response.status_code}"
@@ -133,7 +133,7 @@ def _not_now(login: Login, why: str) -> str:
 
 
 async def revoke(login: Login, oauth: OAuth) -> bool:
-    """Have the authorization server forget the tokens too, as far as it can; return whether it said that it has."""
+    """Revoke the tokens at the authorization server if it supports that; return whether it confirmed."""
     if not login.revocation_endpoint:
         return False
     done = True

@@ -1,4 +1,4 @@
-"""Calls that clients ask for, each an ordinary operation of the host: how many at once, on whose behalf, to the end."""
+"""Calls of clients, each an ordinary operation of the host: limited in number, with a principal, run to their end."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from pluggent_hookspecs import ConfigError, HostOperations, PluggentError, ToolOutput
 
+from pluggent_mcp.serving.elicitation import ClientPerson, client_person
 from pluggent_mcp.serving.exchanges import Context
-from pluggent_mcp.serving.people import Person, person_at
+from pluggent_mcp.serving.notifications import CallNotifier, Levels
 from pluggent_mcp.serving.settings import Serving
-from pluggent_mcp.serving.telling import Levels, Telling
 
 ORIGIN = "mcp"
 CLAIMED = "claimed:"
-"""How the principal of a call begins: what a client calls itself is its own word."""
+"""The prefix of the principal of a call: the name of a client is its own claim."""
 LONGEST_CLIENT = 64
 WAITING_FOR_EACH = 4
-"""Calls that may wait for each that may run."""
+"""Waiting calls for each that may run."""
 BUSY = -32_000
 
 _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
-class _Places:
-    """For as many calls as may run at once; and as many more whose person has been asked something."""
+class _CallSlots:
+    """Slots for concurrent calls, and as many more for calls that wait for a person."""
 
     def __init__(self, count: int) -> None:
         self._free = asyncio.Semaphore(count)
@@ -38,7 +38,7 @@ class _Places:
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[Callable[[], bool]]:
-        """Wait for a place; yield what gives it back early, and says whether a person may be asked: not by too many."""
+        """Wait for a slot; yield a function that frees it for a question to a person, False if too many wait."""
         await self._free.acquire()
         asked = False
 
@@ -66,7 +66,7 @@ class Calls:
         self._operations = operations
         self.levels = Levels()
         """Which logs of calls each client wants."""
-        self._places = _Places(settings.max_calls)
+        self._slots = _CallSlots(settings.max_calls)
         self._under_way = 0
         self._most = settings.max_calls * (1 + WAITING_FOR_EACH)
 
@@ -76,26 +76,31 @@ class Calls:
             raise MCPError(BUSY, f"{self._under_way} calls are under way or waiting already; try again later")
         self._under_way += 1
         try:
-            # Who takes long to be told takes no place from a call that could run: told is outside of it.
-            async with Telling(context, self.levels) as telling, self._places.one() as may_ask:
-                person = person_at(context, may_ask)
-                return await self._operated(context, telling, person, name, arguments)
+            # Notifications are sent outside the slot: a slow reader takes no slot from another call.
+            async with CallNotifier(context, self.levels) as notifier, self._slots.one() as may_ask:
+                person = client_person(context, may_ask)
+                return await self._run_call(context, notifier, person, name, arguments)
         finally:
             self._under_way -= 1
 
-    async def _operated(
-        self, context: Context, telling: Telling, person: Person | None, name: str, arguments: Mapping[str, Any]
+    async def _run_call(
+        self,
+        context: Context,
+        notifier: CallNotifier,
+        person: ClientPerson | None,
+        name: str,
+        arguments: Mapping[str, Any],
     ) -> ToolOutput:
-        """Have the host run the call, telling the client how far it is, and asking its person what is to be asked."""
+        """Run the call in the host, with progress and logs for the client and questions for its person."""
         call = self._operations.call_tool(
-            name, arguments, origin=ORIGIN, principal=principal(context), on_progress=telling.progressed,
-            on_log=telling.logged, requester=person,
+            name, arguments, origin=ORIGIN, principal=principal(context), on_progress=notifier.progressed,
+            on_log=notifier.logged, requester=person,
         )  # fmt: skip
         return await _finished(asyncio.create_task(_caught(call), name="pluggent-mcp-call"))
 
 
 def principal(context: Context) -> str:
-    """Return who asks, by its own word; empty where it has not said."""
+    """Return the principal that the client claims; empty if it has no name."""
     params = context.session.client_params
     name = "".join(char for char in params.client_info.name if char.isprintable()) if params else ""
     return f"{CLAIMED}{name[:LONGEST_CLIENT]}" if name else ""
@@ -115,7 +120,7 @@ async def _caught(call: Any) -> ToolOutput:
 
 
 async def _finished(task: asyncio.Task[ToolOutput]) -> ToolOutput:
-    """Wait for *task*. Who is cancelled cancels it, and waits for its end.
+    """Wait for *task*. A cancellation cancels it, too, and waits for its end.
 
     The SDK cancels again and again until its scope is left, which would cut off what the host
     does at the end of a call. So the call has a task of its own, and the wait is shielded.

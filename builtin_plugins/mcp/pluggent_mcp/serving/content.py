@@ -1,4 +1,4 @@
-"""Makes what MCP knows of tools and their results: nothing is lost, and nothing is added."""
+"""Converts tools and their results to MCP without loss."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def input_schema(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _output_schema(spec: ToolSpec, protocol: str) -> dict[str, Any] | None:
-    """Return what clients are promised of structured content; older ones know objects alone."""
+    """Return the declared schema of structured content; older clients know only objects."""
     schema = cast("dict[str, Any]", thaw(spec.result_schema))
     return schema if schema and (protocol in MODERN_PROTOCOL_VERSIONS or schema.get("type") == "object") else None
 
 
 def hints(effects: frozenset[str] | None, *, idempotent: bool = False) -> ToolAnnotations | None:
-    """Return what *effects* say in MCP's words; None where nobody has said anything: clients then expect the worst.
+    """Return *effects* as hints of MCP; None if they are unknown: clients then assume the worst.
 
     >>> hints(frozenset({"network_read"})).model_dump(exclude_none=True, by_alias=True)
     {'readOnlyHint': True, 'destructiveHint': False, 'idempotentHint': True, 'openWorldHint': True}
@@ -109,7 +109,7 @@ def result(output: ToolOutput, protocol: str, spec: ToolSpec | None = None) -> C
 
 
 def _kept(spec: ToolSpec, data: object, protocol: str) -> bool:
-    """Say whether *data* is what clients were promised."""
+    """Return whether *data* is valid for the declared schema."""
     schema = _output_schema(spec, protocol)
     if schema is None:
         return True
@@ -136,7 +136,7 @@ def _blocks(part: Part) -> Iterator[ContentBlock]:
         case Image(url=str(url)) | File(url=str(url)):
             yield _link(url, part)
         case _:
-            # A vendor's own part, thinking, or what a vendor holds under an id: nobody else can read it.
+            # A vendor's own part, thinking, or what a vendor holds under an id: no other vendor can read it.
             yield TextContent(text=f"[{type(part).__name__}: not shown]")
 
 

@@ -1,7 +1,7 @@
-"""The person at a client, asked by elicitation: to approve a call, or for what its tool wants to know.
+"""The person at a client, asked by elicitation: for an approval, or for data that a tool requests.
 
-Nobody is asked unless the operator granted that: the host sees to it (see Requester). A client is
-a program, and how sure it is that a person has answered only the operator can know.
+The host asks only if the operator granted it (see Requester). A client is a program; only the
+operator can know whether a person really answers there.
 """
 
 from __future__ import annotations
@@ -42,22 +42,24 @@ FORM: dict[str, Any] = {
 }
 ASKS = "This needs your approval:"
 LONGEST_QUESTION = 20_000
-"""Characters; what is longer cannot be judged in a form, so nobody is asked."""
+"""Characters of a question; a longer one cannot be judged in a form and is not asked."""
 
 
-def person_at(context: Context, may_ask: Callable[[], bool]) -> Person | None:
-    """Return the person at the client whose request *context* is; None if it says that it cannot ask one.
+def client_person(context: Context, may_ask: Callable[[], bool]) -> ClientPerson | None:
+    """Return the person at the client of *context*; None if it does not support elicitation.
 
-    *may_ask* is asked before each question.
+    *may_ask* is called before each question.
     """
     can = context.session.client_capabilities
     modes = can.elicitation if can is not None else None
     # Without any mode it is the older way of saying that there are forms.
-    return Person(context, may_ask) if modes is not None and (modes.form is not None or modes.url is None) else None
+    return (
+        ClientPerson(context, may_ask) if modes is not None and (modes.form is not None or modes.url is None) else None
+    )
 
 
-class Person:
-    """Is asked over the connection of the request for which a call is made. See Requester."""
+class ClientPerson:
+    """Asked over the connection of the request that made a call. Implements Requester."""
 
     def __init__(self, context: Context, may_ask: Callable[[], bool]) -> None:
         self._context = context
@@ -65,7 +67,7 @@ class Person:
         self._exchange = current()
 
     async def approve(self, event: ApprovalEvent) -> Approval | None:
-        """Ask whether exactly *event* may go on. A form that was sent without a yes is a no; to leave it is neither."""
+        """Ask for an approval of exactly *event*. A form without a yes is a denial; a cancelled one is no answer."""
         said = await self._asked(approval_text(event), FORM)
         if said is None or said.action == "cancel":
             return None
@@ -73,7 +75,7 @@ class Person:
         return Approval(agreed, reason="answered at the client")
 
     async def answer(self, event: QuestionEvent) -> Elicited | None:
-        """Ask for the data that *event* wants."""
+        """Ask for the data of *event*."""
         said = await self._asked(event.rendered, cast("dict[str, Any]", thaw(event.schema)))
         if said is None:
             return None
@@ -86,7 +88,7 @@ class Person:
                 return Cancelled("it was left at the client")
 
     async def _asked(self, text: str, schema: dict[str, Any]) -> ElicitResult | None:
-        """Return what came back, None if nothing did. The host says how long that may take."""
+        """Return the answer, None without one. The host sets the deadline."""
         if len(text) > LONGEST_QUESTION or not self._may_ask():
             return None
         try:
@@ -95,11 +97,11 @@ class Person:
                 return None if self._exchange is None else await self._exchange.ask(question)
             return await self._context.session.elicit_form(text, schema, self._context.request_id)
         except (MCPError, ValidationError):
-            return None  # the client cannot, or what it says is no answer
+            return None  # the client cannot ask, or its answer is invalid
 
 
 def approval_text(event: ApprovalEvent) -> str:
-    """Return what a person is shown: the request as the host rendered it, and who asks why.
+    """Return the question: the request as the host rendered it, with the reasons of the policies.
 
     >>> from pluggent_hookspecs import Scope
     >>> print(approval_text(ApprovalEvent(Scope(), "tool_call", "d1", "call reboot", (("acme", "is it late?"),))))

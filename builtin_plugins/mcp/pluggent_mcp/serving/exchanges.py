@@ -1,8 +1,8 @@
 """Questions to a client in the protocol of 2026-07-28, in which a server may not ask by itself.
 
-There a request that needs an answer first is answered with the question, and the client asks
-again with the answer and the state that came with the question. What had begun goes on then: it
-has a task of its own, which waits here meanwhile. Whose name nobody knows nobody can go on with.
+There a request that needs an answer first is answered with the question, and the client repeats it
+with the answer and the state of the question. The original request has a task of its own, which
+waits here meanwhile. The random state is required to continue it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 KEPT_S = 60.0
-"""How long what came of a request waits for a client that was asked something and has not come back."""
+"""How long the result of a request is kept for a client that has not answered its question."""
 KEY = "person"
-"""Under which the one question of a round stands."""
+"""The key of the one question of a round."""
 MOST_WAITING = 64
-"""Requests whose clients were asked something and have not come back; no others are asked meanwhile."""
+"""Requests that may wait for answers of their clients; beyond that no question is sent."""
 FORGOTTEN = "nothing waits under that requestState: it was answered, or its time is over. Ask anew, without it"
 ANOTHER = "that requestState belongs to another request"
 _OF_A_ROUND = frozenset({"inputResponses", "requestState", "_meta"})
@@ -38,26 +38,26 @@ _CURRENT: ContextVar[Exchange | None] = ContextVar("pluggent_mcp_exchange", defa
 
 
 def current() -> Exchange | None:
-    """Return the exchange to which what runs here belongs; None where a server may ask by itself."""
+    """Return the exchange of this context; None in protocols where a server may send requests."""
     return _CURRENT.get()
 
 
 class Question:
-    """What a person is asked, and the place for the answer to that and to nothing else."""
+    """A question to a person with the future for its answer."""
 
     def __init__(self, form: ElicitRequestFormParams) -> None:
         self.form = form
         self.answer: asyncio.Future[ElicitResult | None] = asyncio.get_running_loop().create_future()
 
     def answered(self, answer: ElicitResult | None) -> None:
-        """Go on with *answer*, if somebody still waits for it."""
+        """Set *answer*, unless one is set already."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
 
 @attrs.frozen(eq=False)
-class _Waiting:
-    """A request whose client was asked *question*. ``forgetting`` lets go of it one day."""
+class _PendingExchange:
+    """A request whose client was asked *question*; ``forgetting`` removes it after a time."""
 
     exchange: Exchange
     question: Question
@@ -72,41 +72,41 @@ class Exchange:
         self.about = _about(context)
         self._task: asyncio.Task[HandlerResult] | None = None
         self._one_at_a_time = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._question: Question | None = None
 
     @property
     def task(self) -> asyncio.Task[HandlerResult]:
-        """What has begun."""
+        """The task of the request."""
         assert self._task is not None
         return self._task
 
     def begin(self, call_next: CallNext) -> None:
-        """Begin what the request asks for, in a task of its own."""
+        """Start handling the request in a task of its own."""
 
         async def handle() -> HandlerResult:
             _CURRENT.set(self)  # for this task alone
             return await call_next(self.context)
 
         self._task = asyncio.create_task(handle(), name="pluggent-mcp-exchange")
-        self._task.add_done_callback(lambda _: self._news.set())
+        self._task.add_done_callback(lambda _: self._changed.set())
 
     async def ask(self, question: ElicitRequestFormParams) -> ElicitResult | None:
         """Put *question* to the client's person; None if what came back is no answer."""
         async with self._one_at_a_time:
             asked = self._question = Question(question)
-            self._news.set()
+            self._changed.set()
             try:
                 return await asked.answer
             finally:
                 self._question = None
 
     async def round(self) -> Question | None:
-        """Wait for the next question, or for the end: None. Who is cancelled ends it all."""
+        """Wait for the next question, or for the end: None. A cancellation ends the exchange."""
         try:
             while not (self.task.done() or self._open is not None):
-                self._news.clear()
-                await self._news.wait()
+                self._changed.clear()
+                await self._changed.wait()
         except asyncio.CancelledError:
             await self.end()
             raise
@@ -114,7 +114,7 @@ class Exchange:
 
     @property
     def _open(self) -> Question | None:
-        """The question that nobody has answered yet."""
+        """The question without an answer yet."""
         return self._question if self._question is not None and not self._question.answer.done() else None
 
     async def end(self) -> None:
@@ -126,11 +126,11 @@ class Exchange:
 
 
 class Exchanges:
-    """What stands before all requests of the SDK's server, as its middleware."""
+    """Middleware for all requests of the SDK's server."""
 
     def __init__(self, kept_s: float = KEPT_S) -> None:
         self._kept_s = kept_s
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _PendingExchange] = {}
 
     @property
     def waiting(self) -> int:
@@ -138,7 +138,7 @@ class Exchanges:
         return len(self._waiting)
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Answer a request; with a question, if something has to be known first. Raises MCPError."""
+        """Answer a request, with a question if one is open. Raises MCPError."""
         asks = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and ctx.method in INPUT_REQUIRED_METHODS
         if not asks or ctx.request_id is None:
             return await call_next(ctx)
@@ -147,10 +147,10 @@ class Exchanges:
             exchange = Exchange(ctx)
             exchange.begin(call_next)
         else:
-            exchange = self._taken(state, ctx)
+            exchange = self._resumed(state, ctx)
         while (question := await exchange.round()) is not None:
             if len(self._waiting) < MOST_WAITING:
-                return self._put(exchange, question)
+                return self._ask_client(exchange, question)
             question.answered(None)
         return exchange.task.result()
 
@@ -162,14 +162,14 @@ class Exchanges:
             each.forgetting.cancel()
         await asyncio.gather(*(each.exchange.end() for each in waiting))
 
-    def _put(self, exchange: Exchange, question: Question) -> HandlerResult:
+    def _ask_client(self, exchange: Exchange, question: Question) -> HandlerResult:
         state = secrets.token_urlsafe(32)
         forgetting = asyncio.create_task(self._forget(state, exchange), name="pluggent-mcp-exchange-end")
-        self._waiting[state] = _Waiting(exchange, question, forgetting)
+        self._waiting[state] = _PendingExchange(exchange, question, forgetting)
         asked = InputRequiredResult(input_requests={KEY: ElicitRequest(params=question.form)}, request_state=state)
         return asked.model_dump(by_alias=True, mode="json", exclude_none=True)
 
-    def _taken(self, state: object, context: Context) -> Exchange:
+    def _resumed(self, state: object, context: Context) -> Exchange:
         found = self._waiting.get(state) if isinstance(state, str) else None
         if found is None:
             raise MCPError(INVALID_PARAMS, FORGOTTEN)
@@ -178,18 +178,18 @@ class Exchanges:
         del self._waiting[str(state)]
         found.forgetting.cancel()
         found.exchange.context = context
-        # That question may be over, and another one open: it is put to the client now.
+        # If that question is closed and another one is open, that one is sent now.
         found.question.answered(_answer_in(context))
         return found.exchange
 
     async def _forget(self, state: str, exchange: Exchange) -> None:
-        """Let go of what waits under *state*, if the client has not come back some time after its end."""
-        # How long an answer may take is the host's to say: then it goes on without.
+        """Remove the exchange of *state* if its client does not return within some time after its end."""
+        # The host sets the deadline of an answer and continues without one.
         await asyncio.wait((exchange.task,))
         await asyncio.sleep(self._kept_s)
         del self._waiting[state]
         if not exchange.task.cancelled():
-            exchange.task.exception()  # which nobody will ever hear of
+            exchange.task.exception()  # retrieved, or asyncio would warn
 
 
 def client_of(context: Context) -> str:
@@ -199,7 +199,7 @@ def client_of(context: Context) -> str:
 
 
 def _about(context: Context) -> str:
-    """Return what must be the same in all rounds of a request."""
+    """Return what must be equal in all rounds of a request."""
     given = {key: value for key, value in (context.params or {}).items() if key not in _OF_A_ROUND}
     return json.dumps([context.method, client_of(context), given], sort_keys=True)
 

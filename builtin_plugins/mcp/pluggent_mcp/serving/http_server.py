@@ -1,16 +1,88 @@
-"""Who may speak HTTP to the server at all. Stands before the SDK: what is refused here costs next to nothing.
-
-Host and Origin keep web pages out (a name that a page's owner points at this machine, DNS
-rebinding); the token keeps everybody else out. Values of headers are repeated in no answer and no log.
-"""
+"""MCP over Streamable HTTP, of both eras: sessions where the protocol has them, none where it has not."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, TypeAlias
+import socket
+from collections.abc import Awaitable, Callable, Generator, Iterable, MutableMapping
+from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
+
+import uvicorn
+from mcp.server.lowlevel.server import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from pluggent_hookspecs import ConfigError
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from pluggent_mcp.serving.settings import Address, Serving
+
+CONNECTIONS = 256
+"""Concurrent connections; a further one replaces an idle one, or is answered 503."""
+LARGEST_HEADERS = 32_768
+IDLE_CONNECTION_S = 5
+GOODBYE_S = 1
+"""Time for responses in progress at the end."""
+STOPPING_S = 5.0
+
+
+class _UvicornServer(uvicorn.Server):
+    """Leaves signals to the command."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def bound(address: Address) -> socket.socket:
+    """Return a socket bound to *address*. Raises ConfigError."""
+    host = "127.0.0.1" if address.host.lower() == "localhost" else address.host
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends small answers at once (TCP_NODELAY) where the protocol is named: else each waits 40 ms.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, address.port))
+    except OSError as error:
+        made.close()
+        raise ConfigError("--http", [f"cannot listen at {address}: {error.strerror or error}"]) from error
+    return made
+
+
+async def serve(
+    server: Server[Any], listening: socket.socket, settings: Serving, token: str | None, ready: Callable[[str], None]
+) -> None:
+    """Serve until cancelled. *ready* is called with the URL."""
+    host, port = listening.getsockname()[:2]
+    manager = StreamableHTTPSessionManager(
+        server, session_idle_timeout=settings.idle_timeout_s, max_request_body_size=settings.max_message_bytes,
+        max_sessions=settings.max_sessions,
+    )  # fmt: skip
+    guard = Guard(manager.handle_request, (host, *settings.hosts), token, settings.request_timeout_s)
+    http = _UvicornServer(_config(guard, settings))
+    async with manager.run():
+        listening.listen(CONNECTIONS)
+        task = asyncio.create_task(http.serve([listening]), name="pluggent-mcp-http")
+        try:
+            ready(f"http://{Address(host, port)}{PATH}")
+            await asyncio.shield(task)
+        finally:
+            guard.close()
+            http.should_exit = True
+            await asyncio.wait((task,), timeout=STOPPING_S)
+            task.cancel()
+
+
+def _config(app: Guard, settings: Serving) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=connection_class(settings.request_timeout_s), ws="none", lifespan="off", log_config=None, access_log=False,
+        server_header=False,
+        proxy_headers=False, limit_concurrency=CONNECTIONS, timeout_keep_alive=IDLE_CONNECTION_S,
+        timeout_graceful_shutdown=GOODBYE_S, h11_max_incomplete_event_size=LARGEST_HEADERS,
+    )  # fmt: skip
+
 
 PATH = "/mcp"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -26,7 +98,13 @@ class _TooSlowError(Exception):
 
 
 class Guard:
-    """An ASGI application before *app*. Without a token everybody who reaches it may use it."""
+    """ASGI middleware that checks Host, Origin, path and token of a request before *app* sees it.
+
+    Host and Origin keep web pages out (DNS rebinding), the token all other strangers. Values of
+    headers are repeated in no response and no log. The SDK's TransportSecurityMiddleware compares
+    names case-sensitively, accepts any text behind the colon of a host and logs the values; its
+    BearerAuthBackend takes the first of several Authorization headers. So both are checked here.
+    """
 
     def __init__(self, app: App, hosts: Iterable[str], token: str | None, request_timeout_s: float) -> None:
         self._app = app
@@ -37,23 +115,23 @@ class Guard:
         self._closing = False
 
     def close(self) -> None:
-        """End all answers that are under way: streams that would go on for long."""
+        """Cancel all responses in progress: streams may be endless."""
         self._closing = True
         for task in self._answering:
             task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the application answer."""
+        """Refuse the request, or forward it."""
         if scope["type"] != "http":
-            return  # no WebSocket is offered, and nobody asks for a lifespan
+            return  # neither WebSocket nor lifespan is configured
         headers = scope["headers"]
         if refused := self._refused(headers, scope["path"]):
             await _answer(send, *refused)
             return
-        await self._let(scope, receive, send)
+        await self._forward(scope, receive, send)
 
-    async def _let(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the application answer, as long as this is not closed."""
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward the request until this is closed."""
         begun = over = False
 
         async def noted(message: MutableMapping[str, Any]) -> None:
@@ -90,12 +168,12 @@ class Guard:
             return 403, "web pages of that Origin may not use this server"
         if path.rstrip("/") != PATH:
             return 404, f"there is nothing here; the server is at {PATH}"
-        if self._token is not None and not self._knows(_values(given, b"authorization")):
-            return 401, "expected Authorization: Bearer with the token that whoever started this server knows"
+        if self._token is not None and not self._has_token(_values(given, b"authorization")):
+            return 401, "expected Authorization: Bearer with the token of this server"
         return None
 
     def _name(self, url: str) -> str:
-        """Return the host's name in *url*; empty for what is no URL of a page."""
+        """Return the host name in *url*; empty if it is not the origin of a page."""
         try:
             parts = urlsplit(url)
             parts.port  # noqa: B018 (raises for one that is none)
@@ -104,7 +182,7 @@ class Guard:
         plain = parts.scheme in ("http", "https") and "@" not in parts.netloc and not parts.path.strip("/")
         return (parts.hostname or "") if plain else ""
 
-    def _knows(self, authorization: list[str]) -> bool:
+    def _has_token(self, authorization: list[str]) -> bool:
         scheme, _, given = authorization[0].partition(" ") if len(authorization) == 1 else ("", "", "")
         assert self._token is not None
         same = hmac.compare_digest(given.strip().encode("latin-1"), self._token)
@@ -116,7 +194,7 @@ def _values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[str]:
 
 
 def _timed(receive: Receive, limit_s: float) -> Receive:
-    """Return *receive* with a limit for the whole body; what comes behind it, the end of the connection, has none."""
+    """Return *receive* with a deadline for the whole body; later events, such as the disconnect, have none."""
     until = asyncio.get_running_loop().time() + limit_s
     whole = False
 
@@ -139,7 +217,90 @@ async def _answer(send: Send, status: int, text: str) -> None:
     body = f"{text}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     headers += [(b"www-authenticate", b"Bearer")] * (status == 401)  # noqa: PLR2004 (HTTP's)
-    # What may still come of the body is not read.
+    # The rest of the body is not read.
     headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+HEADERS_S = 5.0
+"""Time limit for the headers of a request, from the start of the connection or their first byte."""
+
+
+def connection_class(request_timeout_s: float) -> type[H11Protocol]:
+    """Return the protocol class for the time limit of a whole request."""
+
+    class Limited(Connection):
+        headers_s = min(HEADERS_S, request_timeout_s)
+
+    return Limited
+
+
+class Connection(H11Protocol):
+    """A connection with time limits for idleness and for headers, which uvicorn does not have."""
+
+    headers_s = HEADERS_S
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.idle_since = 0.0
+        """Since when it has no request, if it has none."""
+        self._waiting: asyncio.TimerHandle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has no request and no unsent response."""
+        return not self._asked and self.transport.get_write_buffer_size() == 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the timer for a request."""
+        super().connection_made(transport)
+        self.idle_since = self.loop.time()
+        self._start_timer()
+        self._drop_oldest_idle()
+
+    def data_received(self, data: bytes) -> None:
+        """Stop the timer at the end of the headers, or start it at their first byte."""
+        super().data_received(data)
+        if self._asked:
+            self._stop_timer()
+        elif self._waiting is None:
+            self._start_timer()
+
+    def on_response_complete(self) -> None:
+        """Mark it as idle. Until the next byte uvicorn's keep-alive timeout applies."""
+        self.idle_since = self.loop.time()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    @property
+    def _asked(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and not cycle.response_complete
+
+    def _start_timer(self) -> None:
+        self._waiting = self.loop.call_later(self.headers_s, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _drop_oldest_idle(self) -> None:
+        """Abort the connection that was idle for the longest time, if this one would be refused otherwise."""
+        if self.limit_concurrency is None or len(self.connections) < self.limit_concurrency:
+            return
+        others: list[Connection] = [each for each in self.connections if isinstance(each, Connection)]
+        idle = (each for each in others if each is not self and each.idle)
+        oldest = min(idle, key=_idle_since, default=None)
+        if oldest is not None:
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+
+
+def _idle_since(connection: Connection) -> float:
+    return connection.idle_since

@@ -1,38 +1,45 @@
-"""What a client is told while its request is under way: how far a call is, and what it has for a log."""
+"""Notifications to clients: progress and logs of their calls, and changes of the lists."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, Self, cast
 
 import anyio
 from mcp.server.connection import allowed_log_levels
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp_types import (
     EmptyResult,
     LoggingLevel,
     LoggingMessageNotification,
     LoggingMessageNotificationParams,
+    NotificationParams,
     SetLevelRequestParams,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import LOG_LEVELS, ToolLogged, thaw
 
 from pluggent_mcp.serving.exchanges import Context, current
+from pluggent_mcp.serving.selection import Selection
 
 MOST_WAITING = 64
-"""Things to tell that wait for a client to read them; more are passed over."""
+"""Notifications that wait for a client to read them; more are dropped."""
 DEFAULT_LEVEL = "info"
-"""Of a client of the handshake protocols that has not said which it wants."""
+"""Log level of clients of the handshake protocols that did not set one."""
 MOST_SESSIONS = 256
 TOLD_S = 1.0
-"""How long the client of a call that has ended may take to hear what was told before its end."""
+"""Time to send the last notifications of a call that has ended."""
 _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
 class Levels:
-    """From which level on each client wants logs."""
+    """The log level of each client."""
 
     def __init__(self) -> None:
         self._wanted: OrderedDict[str, str] = OrderedDict()
@@ -46,17 +53,17 @@ class Levels:
         return EmptyResult()
 
     def allow(self, context: Context, level: str) -> bool:
-        """Say whether the client of *context* wants logs of *level*: newer ones say so in each request."""
+        """Return whether the client of *context* wants logs of *level*: newer ones send it in each request."""
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return level in allowed_log_levels(context.protocol_version, cast("dict[str, Any] | None", context.meta))
         wanted = self._wanted.get(session_of(context), DEFAULT_LEVEL)
         return LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
 
 
-class Telling:
-    """Tells the client of one call, in order, as fast as it reads; what is too much is passed over.
+class CallNotifier:
+    """Sends notifications about one call in order, as fast as the client reads; drops what exceeds the queue.
 
-    To be told is no right: whatever goes wrong here, the call goes on, and its outcome is what it is.
+    Best effort: errors here affect neither the call nor its result.
     """
 
     def __init__(self, context: Context, levels: Levels) -> None:
@@ -71,7 +78,7 @@ class Telling:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Have told what was told before the end, as long as that takes no longer than it may."""
+        """Send the queued notifications, within a time limit."""
         assert self._task is not None
         try:
             if kind is None:
@@ -88,19 +95,19 @@ class Telling:
         return self._first if self._exchange is None else self._exchange.context
 
     def progressed(self, done: float, total: float | None, message: str) -> None:
-        """Have told how far it is."""
+        """Queue a progress notification."""
         if not self._waiting.full():
             self._waiting.put_nowait((done, total, message))
 
     def logged(self, event: ToolLogged) -> None:
-        """Have told what it has for a log."""
+        """Queue a log record."""
         if not self._waiting.full() and self._levels.allow(self._context, event.level):
             self._waiting.put_nowait(event)
 
     async def _run(self) -> None:
         while (step := await self._waiting.get()) is not None:
             try:
-                await self._tell(step)
+                await self._send(step)
             except Exception as error:  # noqa: BLE001 (of the SDK and below it; the next may arrive)
                 _LOG.debug("a client could not be told: %s: %s", type(error).__name__, error)
 
@@ -109,7 +116,7 @@ class Telling:
             self._waiting.get_nowait()
         self._waiting.put_nowait(None)
 
-    async def _tell(self, step: tuple[float, float | None, str] | ToolLogged) -> None:
+    async def _send(self, step: tuple[float, float | None, str] | ToolLogged) -> None:
         context = self._context
         if not isinstance(step, ToolLogged):
             done, total, message = step
@@ -125,3 +132,55 @@ def session_of(context: Context) -> str:
     """Return the client's session over HTTP, empty for the one client of a pipe."""
     headers = getattr(context.request, "headers", None)
     return "" if headers is None else str(headers.get("mcp-session-id", ""))
+
+
+SEND_S = 2.0
+"""Time to send the changes to one client."""
+
+
+class ChangeNotifier:
+    """Notifies clients of changes of the lists."""
+
+    def __init__(self) -> None:
+        self._bus = InMemorySubscriptionBus()
+        self._clients: OrderedDict[str, ServerSession] = OrderedDict()
+        self.listen = ListenHandler(self._bus, max_subscriptions=MOST_SESSIONS)
+        """Answers subscriptions/listen, of the newest protocol."""
+
+    async def add_client(self, context: Context, _: NotificationParams | None) -> None:
+        """Add a client of the older protocols after its handshake."""
+        self._clients[session_of(context)] = context.session
+        if len(self._clients) > MOST_SESSIONS:
+            self._clients.popitem(last=False)
+
+    async def publish(self, before: Selection, now: Selection) -> None:
+        """Notify clients of the lists that differ."""
+        events = [*_changes(before, now)]
+        for event in events:
+            await self._bus.publish(event)
+        if events:
+            await asyncio.gather(*(self._send(id, session, events) for id, session in [*self._clients.items()]))
+
+    async def _send(self, id: str, session: ServerSession, events: Iterable[ServerEvent]) -> None:
+        try:
+            async with asyncio.timeout(SEND_S):
+                for event in events:
+                    match event:
+                        case ToolsListChanged():
+                            await session.send_tool_list_changed()
+                        case ResourcesListChanged():
+                            await session.send_resource_list_changed()
+                        case _:
+                            await session.send_prompt_list_changed()
+        except (MCPError, TimeoutError, OSError) as error:
+            self._clients.pop(id, None)
+            _LOG.debug("a client could not be told of changes: %s", error)
+
+
+def _changes(before: Selection, now: Selection) -> Iterable[ServerEvent]:
+    if before.tools != now.tools:
+        yield ToolsListChanged()
+    if before.resources != now.resources:
+        yield ResourcesListChanged()
+    if before.prompts != now.prompts:
+        yield PromptsListChanged()

@@ -17,26 +17,25 @@ from mcp_types import (
     Prompt,
 )
 
-from pluggent_mcp.naming import SEPARATOR
 from pluggent_mcp.serving.calls import Calls
 from pluggent_mcp.serving.exchanges import Context, client_of
-from pluggent_mcp.serving.listing import Sources, listed, page
-from pluggent_mcp.serving.read import failure, messages, prompts
 from pluggent_mcp.serving.selection import Source
+from pluggent_mcp.serving.tool_results import Sources, failure, listed, messages, page, prompts
+from pluggent_mcp.tool_names import SEPARATOR
 
 MOST_CLIENTS = 64
-"""Clients whose lists are remembered."""
+"""Clients whose lists are cached."""
 _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
 class Prompts:
-    """Answers what clients ask of prompts."""
+    """Handlers of prompt requests."""
 
     def __init__(self, calls: Calls, sources: Sources) -> None:
         self._calls = calls
         self._sources = sources
         self._known: OrderedDict[str, Mapping[str, tuple[Source, Prompt]]] = OrderedDict()
-        """What was listed last, by client: what one was told is nothing for another."""
+        """The last list, by client: it may differ between clients."""
 
     def handlers(self) -> Mapping[str, Any]:
         """Return what answers, by the SDK's names."""

@@ -16,9 +16,18 @@ from mcp_types import (
 
 from pluggent_mcp.serving.calls import Calls
 from pluggent_mcp.serving.exchanges import Context
-from pluggent_mcp.serving.listing import Sources, listed, page
-from pluggent_mcp.serving.read import Entry, contents, failure, not_found, resources, templates
 from pluggent_mcp.serving.selection import Source
+from pluggent_mcp.serving.tool_results import (
+    Entry,
+    Sources,
+    contents,
+    failure,
+    listed,
+    not_found,
+    page,
+    resources,
+    templates,
+)
 
 T = TypeVar("T")
 MOST_WARNINGS = 20
@@ -26,7 +35,7 @@ _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
 class Resources:
-    """Answers what clients ask of resources."""
+    """Handlers of resource requests."""
 
     def __init__(self, calls: Calls, sources: Sources) -> None:
         self._calls = calls
@@ -65,7 +74,7 @@ class Resources:
             raise failure(output, context.protocol_version, uri)
         return ReadResourceResult(contents=contents(output, reader, uri))
 
-    # ---- who reads what ------------------------------------------------------------------
+    # ---- readers of URIs -----------------------------------------------------------------
 
     async def _reader(self, context: Context, uri: str) -> str | None:
         """Return the tool that reads *uri*: that of the source that lists it, or the only one there is."""
@@ -100,7 +109,7 @@ class Resources:
         return found
 
     def _check(self, key: str, source: Source, readers: Mapping[str, str]) -> None:
-        """Warn, once, of what one source lists and another one's template could make."""
+        """Warn once if a template of another source covers *key*."""
         others = [each for each, reader in readers.items() if reader != source.reads and each.endswith("{")]
         over = next((each for each in others if len(each) > 1 and key.startswith(each[:-1]) and each != key), None)
         if over is not None and (over, key) not in self._warned and len(self._warned) < MOST_WARNINGS:

@@ -1,4 +1,4 @@
-"""What is exported: tools, and the tools that list and read resources and prompts, as their tags say.
+"""Selects what is exported: tools, and by their tags the tools that list and read resources and prompts.
 
 Any plugin may have such tools. Two with the tags ``mcp:resources/list`` and ``mcp:resources/read``
 (or ``mcp:prompts/list`` and ``mcp:prompts/get``) are one source if their names are a common stem
@@ -23,7 +23,7 @@ SWITCH_ON = (
 
 @attrs.frozen
 class Wanted:
-    """What the operator exports, in the patterns that choose tools; of each sort on its own."""
+    """The patterns of the operator for tools, resources and prompts."""
 
     tools: Patterns = ()
     resources: Patterns = ()
@@ -36,7 +36,7 @@ class Wanted:
 
 @attrs.frozen
 class Source:
-    """Two tools that belong together: the names of those that list, and that read, what ``stem`` has."""
+    """The names of the two tools that list and read the resources or prompts of ``stem``."""
 
     plugin: str
     stem: str
@@ -46,7 +46,7 @@ class Source:
 
 @attrs.frozen
 class Selection:
-    """What is exported by now: tools by name, and sources."""
+    """The current export: tools by name, and sources."""
 
     tools: Mapping[str, HostTool] = MappingProxyType({})
     resources: tuple[Source, ...] = ()
@@ -66,7 +66,7 @@ PROMPTS = _Kind(("mcp:prompts/list", "list_prompts"), ("mcp:prompts/get", "get_p
 
 
 async def select(operations: HostOperations, wanted: Wanted) -> Selection:
-    """Return what *wanted* means now.
+    """Return the tools and sources that match *wanted* now.
 
     Raises ConfigError for a pattern that means nothing, or resources or prompts that nothing has;
     PluginError for a plugin that fails.
@@ -113,7 +113,7 @@ def _sources(
 
 
 def _hint(sort: str, patterns: Patterns) -> list[str]:
-    """Return what may be missing where there are no resources or prompts."""
+    """Return a hint for a pattern without resources or prompts."""
     return [] if sort == "tools" else [SWITCH_ON.format(" ".join(patterns), sort, sort)]
 
 

@@ -1,7 +1,6 @@
 """This host as an MCP server: chosen tools, resources and prompts, each use of one an operation under all policies.
 
-Nothing is decided here: what a policy denies, asks about or takes out of a result it does below
-``call_tool``. Which bytes go where is the business of stdio and http.
+Policies apply below ``call_tool``; nothing is decided here. The transports are stdio_server and http_server.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pluggent_hookspecs import HostOperations, PluggentError
 from pluggent_mcp.serving.calls import Calls
 from pluggent_mcp.serving.content import input_schema, result, tool
 from pluggent_mcp.serving.exchanges import Context, Exchanges
-from pluggent_mcp.serving.news import News
+from pluggent_mcp.serving.notifications import ChangeNotifier
 from pluggent_mcp.serving.prompts import Prompts
 from pluggent_mcp.serving.resources import Resources
 from pluggent_mcp.serving.selection import Selection, Source, Wanted, select
@@ -38,12 +37,12 @@ from pluggent_mcp.serving.settings import Serving
 NAME = "pluggent"
 VERSION = "0.1"
 LOOK_S = 1.0
-"""The least time between two looks at what is offered."""
+"""The least time between two lists of the export."""
 _LOG = logging.getLogger("pluggent.mcp.serve")
 
 
 class _Server(Server[Any]):
-    """The SDK's, which tells clients of the older protocols too that lists may change."""
+    """The server of the SDK; it declares list changes to clients of the older protocols, too."""
 
     def create_initialization_options(
         self,
@@ -55,8 +54,8 @@ class _Server(Server[Any]):
         return super().create_initialization_options(changing, experimental_capabilities, extensions)
 
 
-class Exported:
-    """What is offered, and the calls of it that run."""
+class HostServer:
+    """The exported tools, resources and prompts, and their running calls."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class Exported:
         self._operations = operations
         self._wanted = Wanted(tuple(tools), tuple(resources), tuple(prompts))
         self._calls = Calls(operations, settings)
-        self._news = News()
+        self._change_notifier = ChangeNotifier()
         self._exchanges = Exchanges()
         self._selection = Selection()
         self._listed = False
@@ -84,12 +83,12 @@ class Exported:
         """List what is offered. Raises ConfigError for patterns that mean nothing, PluginError for a failing plugin."""
         before, self._selection = self._selection, await select(self._operations, self._wanted)
         if self._listed:
-            await self._news.tell(before, self._selection)
+            await self._change_notifier.publish(before, self._selection)
         self._listed = True
         return self._selection
 
     async def follow(self) -> None:
-        """Look for changes of what is offered until this is cancelled, and tell clients of them."""
+        """Follow changes of the export until cancelled, and notify clients."""
         while True:
             await self._operations.changed()
             try:
@@ -99,11 +98,11 @@ class Exported:
             await asyncio.sleep(LOOK_S)
 
     async def aclose(self) -> None:
-        """End what waits for clients that were asked something."""
+        """End the exchanges that wait for clients."""
         await self._exchanges.aclose()
 
     def server(self) -> Server[Any]:
-        """Return what answers: one server for all clients. It can do what was chosen, and nothing else."""
+        """Return the server for all clients, with the selected capabilities only."""
         handlers: dict[str, Any] = {}
         if self._wanted.tools:
             handlers |= {
@@ -113,13 +112,15 @@ class Exported:
             handlers |= Resources(self._calls, self._resources).handlers()
         if self._wanted.prompts:
             handlers |= Prompts(self._calls, self._prompts).handlers()
-        server = _Server(NAME, version=VERSION, on_subscriptions_listen=self._news.listen, **handlers)
+        server = _Server(NAME, version=VERSION, on_subscriptions_listen=self._change_notifier.listen, **handlers)
         server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._calls.levels.set)
-        server.add_notification_handler("notifications/initialized", NotificationParams, self._news.greeted)
+        server.add_notification_handler(
+            "notifications/initialized", NotificationParams, self._change_notifier.add_client
+        )
         server.middleware.append(self._exchanges)
         return server
 
-    # ---- what clients ask ----------------------------------------------------------------
+    # ---- handlers ------------------------------------------------------------------------
 
     async def _list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         offered = (await self._refreshed()).tools.values()
@@ -151,7 +152,7 @@ class Exported:
 
 
 def described(selection: Selection) -> str:
-    """Return what is offered, for whoever starts the server.
+    """Return a summary of the export, for the operator.
 
     >>> described(Selection())
     'no tools'

@@ -1,4 +1,4 @@
-"""What can be set for being an MCP server. Values only."""
+"""Settings of ``pluggent mcp serve``. Values only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _several(value: Iterable[str]) -> tuple[str, ...]:
 def _check_hosts(_: object, __: object, value: tuple[str, ...]) -> None:
     for host in value:
         if not _HOST.fullmatch(host):
-            raise ValueError(f"{host!r} is no name of a host; write it without scheme and port: mcp.example.com")
+            raise ValueError(f"{host!r} is not a name of a host; write it without scheme and port: mcp.example.com")
 
 
 def _check_positive(_: object, __: object, value: float) -> None:
@@ -52,7 +52,7 @@ class Address:
         if not colon or text.endswith("]"):
             host, port = text, ""
         if not _HOST.fullmatch(host):
-            raise ValueError(f"{text!r} is no HOST:PORT; an IPv6 address stands in brackets, as in [::1]:9000")
+            raise ValueError(f"{text!r} is not HOST:PORT; an IPv6 address stands in brackets, as in [::1]:9000")
         return cls(host.strip("[]"), _port(port) if port else DEFAULT_PORT)
 
     @property
@@ -71,7 +71,7 @@ class Address:
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text[:6]) > 65_535:  # noqa: PLR2004 (the largest there is)
-        raise ValueError(f"{text!r} is no port")
+        raise ValueError(f"{text!r} is not a port")
     return int(text)
 
 

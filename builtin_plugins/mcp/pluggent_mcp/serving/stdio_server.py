@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 READ_BYTES = 65_536
 MOST_UNDER_WAY = 256
-"""Requests without an answer. Above that nothing is read for a while, and then it is refused."""
+"""Requests without a response; further ones wait for a time and are then refused."""
 PATIENCE_S = 1.0
 UNWRITABLE = "the answer holds what cannot be written as JSON"
 
@@ -58,7 +58,7 @@ class Wire:
 
 
 def claim() -> Wire:
-    """Take stdin and stdout away from everybody else, for good: what is printed from now on goes to stderr."""
+    """Reserve stdin and stdout for the protocol: later prints go to stderr."""
     wire = Wire(os.dup(0), os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -81,7 +81,7 @@ async def _streams(
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     async with incoming, read, write, outgoing, anyio.create_task_group() as tasks:
         with anyio.CancelScope() as serving:
-            # Where nobody reads any more there is nobody left to serve.
+            # If the client does not read any more, serving ends.
             writer, requests = _Writer(wire.outgoing, serving.cancel), _Requests()
             tasks.start_soon(_read, wire.incoming, incoming, writer, requests, max_bytes)
             tasks.start_soon(_write, outgoing, writer, requests)
@@ -98,7 +98,7 @@ class _Requests:
         self._free = asyncio.Semaphore(MOST_UNDER_WAY)
 
     async def begin(self) -> bool:
-        """Take up one more; return whether there was room for it in time."""
+        """Count one more; return whether the limit allowed it in time."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 return await self._free.acquire()
@@ -106,7 +106,7 @@ class _Requests:
             return False
 
     async def end(self) -> None:
-        """Make room for another: one was answered, or never will be."""
+        """Count one less: it was answered, or never will be."""
         self._free.release()
 
 
@@ -121,10 +121,10 @@ async def _read(
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                await writer.write(_refusal(PARSE_ERROR, "that line is no message of JSON-RPC"))
+                await writer.write(_refusal(PARSE_ERROR, "that line is not a message of JSON-RPC"))
                 continue
             if isinstance(message, JSONRPCRequest) and not await requests.begin():
-                # Who does not read the answers has this one to read before anything else of his is read.
+                # A client that reads no responses has to read this one before its next message is read.
                 text = f"{MOST_UNDER_WAY} requests are under way already; try again later"
                 await writer.write(_refusal(BUSY, text, message.id))
                 continue
@@ -159,7 +159,7 @@ async def _pieces(descriptor: int) -> AsyncGenerator[bytes]:
                 data = os.read(descriptor, READ_BYTES)
             except OSError:
                 data = b""
-            if not _told(loop, pieces.put_nowait, data):
+            if not _call_in_loop(loop, pieces.put_nowait, data):
                 return
 
     threading.Thread(target=read, name="pluggent-mcp-stdin", daemon=True).start()
@@ -168,10 +168,10 @@ async def _pieces(descriptor: int) -> AsyncGenerator[bytes]:
         yield data
 
 
-def _told(loop: asyncio.AbstractEventLoop, tell: Callable[[T], object], what: T) -> bool:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], what: T) -> bool:
     try:
-        loop.call_soon_threadsafe(tell, what)
-    except RuntimeError:  # the loop is closed: nobody wants to know any more
+        loop.call_soon_threadsafe(callback, what)
+    except RuntimeError:  # the loop is closed
         return False
     return True
 
@@ -188,7 +188,7 @@ async def _write(outgoing: ObjectReceiveStream[SessionMessage], writer: _Writer,
 
 
 def _line(message: JSONRPCMessage) -> bytes:
-    """Return *message* as it is written; empty for one that cannot be and that nobody waits for."""
+    """Return *message* as it is written; empty for a notification that cannot be written."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     except Exception as error:  # noqa: BLE001 (what a tool has said may be anything; it must not end the others' calls)
@@ -214,7 +214,7 @@ class _Writer:
         threading.Thread(target=self._work, name="pluggent-mcp-stdout", daemon=True).start()
 
     async def write(self, line: bytes) -> None:
-        """Write *line*. If there is nobody any more who reads, say so."""
+        """Write *line*; report a closed pipe."""
         loop = asyncio.get_running_loop()
         written: asyncio.Future[bool] = loop.create_future()
 
@@ -223,7 +223,7 @@ class _Writer:
                 written.set_result(fine)
 
         def done(fine: bool) -> None:  # noqa: FBT001 (the same)
-            _told(loop, set_unless_cancelled, fine)
+            _call_in_loop(loop, set_unless_cancelled, fine)
 
         async with self._lock:
             self._lines.put((line + b"\n", done))

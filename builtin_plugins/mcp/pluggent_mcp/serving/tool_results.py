@@ -1,14 +1,15 @@
-"""Makes what MCP knows of resources and prompts of what a tool returned.
+"""Converts tool results to resources and prompts of MCP, listed in pages.
 
-What is served stands in the data of the result, and every word of it in its text too: a hook on
-results that takes something out of one of them has taken it out. Bytes stand among the parts alone,
-in the order in which the data names them. What does not fit together is not served.
+The data of a result is served only if its text has the same words: what a result hook removes from
+one of them is removed. Bytes are in the parts only, in the order of the data. A result whose text,
+parts and data do not match is not served.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -17,6 +18,7 @@ from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     BlobResourceContents,
+    PaginatedRequestParams,
     Prompt,
     PromptMessage,
     Resource,
@@ -26,6 +28,10 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import Audio, File, Image, Part, Refusal, Text, ToolOutput, thaw
 from pydantic import BaseModel, ValidationError
+
+from pluggent_mcp.serving.calls import BUSY, Calls
+from pluggent_mcp.serving.exchanges import Context
+from pluggent_mcp.serving.selection import Source
 
 NOT_FOUND = -32_002
 """Of a resource, before 2026-07-28."""
@@ -37,7 +43,7 @@ DIFFERS = (
 )
 
 _UNSAID = frozenset({"mimeType", "type", "role"})
-"""What is no word of anybody: it need not stand in the text."""
+"""Fields that need not occur in the text."""
 
 M = TypeVar("M", bound=BaseModel)
 Entry = Mapping[str, Any]
@@ -48,21 +54,21 @@ class _DiffersError(Exception):
 
 
 @attrs.frozen
-class _Shown:
-    """What a result shows a reader: all of its text, and its bytes in their order."""
+class _VisibleText:
+    """The visible content of a result: its text, and its bytes in order."""
 
     text: str
     media: Iterator[Image | Audio | File]
 
-    def says(self, value: Any) -> bool:
-        """Say whether every word in *value* stands in the text, as it is or as JSON has it."""
+    def contains(self, value: Any) -> bool:
+        """Return whether the text contains every string in *value*, plain or in JSON."""
         if isinstance(value, str):
             words = value.strip()
             return words in self.text or json.dumps(words, ensure_ascii=False)[1:-1] in self.text
         if isinstance(value, dict):
             items = cast("dict[str, Any]", value).items()
-            return all(self.says(one) for name, one in items if name not in _UNSAID)
-        return all(map(self.says, _several(value) or ()))
+            return all(self.contains(one) for name, one in items if name not in _UNSAID)
+        return all(map(self.contains, _several(value) or ()))
 
     def bytes(self) -> Image | Audio | File:
         """Return the next part that is bytes."""
@@ -72,20 +78,20 @@ class _Shown:
         return part
 
     def end(self) -> None:
-        """Raise if there are more bytes: what the data does not name was put there by somebody else."""
+        """Raise if there are more bytes than the data names: a hook may have added them."""
         if next(self.media, None) is not None:
             raise _DiffersError
 
 
 def entries(output: ToolOutput) -> tuple[list[Entry], int]:
-    """Return what a list holds, and how much of it is not served. Raises MCPError for what is no list."""
+    """Return the entries of a list, and how many are not served. Raises MCPError if it is not a list."""
     data = thaw(output.data)
     found: object = data.get("entries") if isinstance(data, dict) else None
     listed = _several(found)
     if listed is None:
         raise MCPError(INTERNAL_ERROR, DIFFERS.format("a list"))
     shown = _shown(output)
-    kept = [cast("Entry", one) for one in listed[:MOST_ENTRIES] if isinstance(one, dict) and shown.says(one)]
+    kept = [cast("Entry", one) for one in listed[:MOST_ENTRIES] if isinstance(one, dict) and shown.contains(one)]
     return kept, len(listed) - len(kept)
 
 
@@ -116,7 +122,7 @@ def messages(output: ToolOutput, name: str) -> list[PromptMessage]:
 
 
 def failure(output: ToolOutput, protocol: str, uri: str = "") -> MCPError:
-    """Return what is told of a call that failed: of a resource, with its *uri*."""
+    """Return the error for a failed call; for a resource, with its *uri*."""
     data = thaw(output.data)
     code = data.get("code") if isinstance(data, dict) else None
     if code not in (INVALID_PARAMS, NOT_FOUND):
@@ -132,7 +138,9 @@ def not_found(text: str, protocol: str, uri: str) -> MCPError:
 # ---- inside ------------------------------------------------------------------------------
 
 
-def _all(name: str, output: ToolOutput, shown: _Shown, sort: tuple[str, Callable[[Any, _Shown], M]]) -> list[M]:
+def _all(
+    name: str, output: ToolOutput, shown: _VisibleText, sort: tuple[str, Callable[[Any, _VisibleText], M]]
+) -> list[M]:
     """Return what the second of *sort* makes of each thing under the first in the data: of all, or raise."""
     key, make = sort
     try:
@@ -143,8 +151,8 @@ def _all(name: str, output: ToolOutput, shown: _Shown, sort: tuple[str, Callable
     return found
 
 
-def _content(value: Any, shown: _Shown) -> Any:
-    if not shown.says(value):
+def _content(value: Any, shown: _VisibleText) -> Any:
+    if not shown.contains(value):
         raise _DiffersError
     facts = {"uri": value["uri"], "mimeType": value.get("mimeType")}
     if "text" in value:
@@ -154,9 +162,9 @@ def _content(value: Any, shown: _Shown) -> Any:
     return BlobResourceContents.model_validate({**facts, "mimeType": kind, "blob": part.data})
 
 
-def _message(value: Any, shown: _Shown) -> PromptMessage:
+def _message(value: Any, shown: _VisibleText) -> PromptMessage:
     content = value["content"]
-    if not shown.says(content):
+    if not shown.contains(content):
         raise _DiffersError
     match content["type"]:
         case "image" | "audio":
@@ -196,19 +204,66 @@ def _made(model: type[M], facts: Iterator[dict[str, Any]]) -> list[M]:
         try:
             made.append(model.model_validate({name: fact for name, fact in each.items() if fact is not None}))
         except ValidationError:
-            continue  # not what it should be: as if it were not listed
+            continue  # an invalid entry is left out
     return made
 
 
-def _shown(output: ToolOutput, known: str = "") -> _Shown:
-    """Return what *output* shows who knows *known* already."""
+def _shown(output: ToolOutput, known: str = "") -> _VisibleText:
+    """Return the visible content of *output*, with *known* as part of its text."""
     parts: tuple[Part, ...] = (Text(output.for_model),) if isinstance(output.for_model, str) else output.for_model
     media = [part for part in parts if isinstance(part, Image | Audio | File)]
     names = [part.filename for part in media if isinstance(part, File) and part.filename]
-    return _Shown("\n".join((_text(output), *names, known)), iter(media))
+    return _VisibleText("\n".join((_text(output), *names, known)), iter(media))
 
 
 def _text(output: ToolOutput) -> str:
     if isinstance(output.for_model, str):
         return output.for_model
     return "\n".join(part.text for part in output.for_model if isinstance(part, Text | Refusal))
+
+
+PAGE = 100
+"""Entries in one page."""
+
+Sources = Callable[[], Awaitable[Sequence[Source]]]
+T = TypeVar("T")
+_LOG = logging.getLogger("pluggent.mcp.serve")
+
+
+async def listed(calls: Calls, context: Context, sources: Sequence[Source]) -> list[tuple[Source, list[Entry]]]:
+    """Return what each source lists, without those that fail. Raises MCPError if all fail."""
+    found: list[tuple[Source, list[Entry]]] = []
+    failures: list[MCPError] = []
+    for source in sources:
+        try:
+            found.append((source, await _listed_by(calls, context, source)))
+        except MCPError as error:
+            if error.code == BUSY:
+                raise
+            failures.append(error)
+            _LOG.info("'%s' is not served: %s", source.lists, error)
+    if failures and not found:
+        raise failures[0]
+    return found
+
+
+async def _listed_by(calls: Calls, context: Context, source: Source) -> list[Entry]:
+    output = await calls.run(context, source.lists, {})
+    if output.is_error:
+        raise failure(output, context.protocol_version)
+    kept, missing = entries(output)
+    if missing:
+        _LOG.warning(
+            "%d entries of '%s' are not served: its text does not have them. A policy on results took them out, or"
+            " the host cut them off (limits.per_tool: result_bytes)", missing, source.lists,
+        )  # fmt: skip
+    return kept
+
+
+def page(found: Sequence[T], params: PaginatedRequestParams | None) -> tuple[list[T], str | None]:
+    """Return one page of *found*, and what to ask for the next one with. Raises MCPError for another cursor."""
+    cursor = (params and params.cursor) or "0"
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < len(str(PAGE)) + 6):
+        raise MCPError(INVALID_PARAMS, "that cursor is none of this server's")
+    end = int(cursor) + PAGE
+    return list(found[int(cursor) : end]), str(end) if end < len(found) else None

@@ -1,0 +1,1 @@
+"""The conversation of ``pluggent chat``: its editor, its lines, its slash commands."""

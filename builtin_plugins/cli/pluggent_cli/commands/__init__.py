@@ -1,0 +1,1 @@
+"""The built-in commands, one module each. Each is imported when it is typed."""

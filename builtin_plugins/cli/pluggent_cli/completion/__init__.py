@@ -1,0 +1,1 @@
+"""Which words complete what is typed in a shell."""

@@ -1,0 +1,1 @@
+"""Stored sessions as they are read, searched, answered, explained and exported."""

@@ -1,0 +1,1 @@
+"""What a terminal shows and reads: streams, Markdown, lines drawn in place, prompts."""

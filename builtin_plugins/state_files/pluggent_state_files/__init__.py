@@ -1,0 +1,1 @@
+"""Keeps sessions in files: one log a session, one writer at a time, sealed where the host says so."""

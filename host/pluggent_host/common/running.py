@@ -1,0 +1,47 @@
+"""Running awaitables of others: what their errors say, and endings in spite of cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+
+def said(error: BaseException) -> str:
+    """Return what *error* says of itself; an error of a plugin's own class may not even do that."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 (a plugin's own __str__)
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def being_cancelled() -> bool:
+    """Whether the current task was cancelled and has not ended yet."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run what a cancelled turn still has to do in a task that is not cancelled itself."""
+    task = asyncio.create_task(coroutine)
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not task.cancelled() and (error := task.exception()) is not None:
+        raise error
+
+
+async def to_its_end(awaitable: Awaitable[Any]) -> None:
+    """Wait until *awaitable* is done, even if the waiting is cancelled; the cancellation comes after."""
+    waiting = asyncio.ensure_future(awaitable)
+    cancelled: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.wait((waiting,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

@@ -1,0 +1,95 @@
+"""Says what lies in the project: in the working directory or below it, and is not the interpreter's own.
+
+A cloned repository is not a source of plugins, so discovery and loading both ask here. Imports nothing
+that Python has not imported at its start. `/` as working directory makes nothing part of a project.
+"""
+
+# As discovery.py: every start pays for this file, and pathlib costs 4 ms to import:
+# ruff: noqa: PTH120, PTH123
+
+import os
+import site
+import sys
+from collections.abc import Sequence
+
+
+def roots(project: str | None = None) -> tuple[str, ...]:
+    """Return the working directory and *project* as real paths; the root of the file system is not a project."""
+    places = dict.fromkeys((real(""), real(project) if project else ""))
+    return tuple(place for place in places if place and place != os.path.dirname(place))
+
+
+def real(path: str) -> str:
+    """Return *path* without links, the working directory for ``""``, and ``""`` for what cannot be a path."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # the working directory was deleted; a null character
+        return ""
+
+
+def below(path: str, folder: str) -> bool:
+    """Say whether *path* is *folder* or lies below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def in_project(place: str, roots: Sequence[str]) -> bool:
+    """Say whether *place*, a real path, lies below one of *roots* and does not belong to the interpreter."""
+    return any(below(place, root) for root in roots) and not is_own(place, roots)
+
+
+def is_own(place: str, roots: Sequence[str]) -> bool:
+    """Say whether *place* belongs to the running interpreter, which may be ./.venv.
+
+    So does the folder that the host itself was imported from (``pip install --target ./lib``): what
+    could be planted there could be planted into the host. A project may itself lie below a prefix
+    such as /usr or /opt/conda; that makes nothing in it ours. sysconfig's purelib and platlib are
+    among these places; importing it costs 1.5 ms.
+    """
+    host = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    for own in map(os.path.realpath, (*site.getsitepackages(), site.getusersitepackages(), host)):
+        if place == own or (below(place, own) and not any(below(root, own) for root in roots)):
+            return True
+    prefixes = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.exec_prefix)}
+    return any(below(place, prefix) and not any(below(root, prefix) for root in roots) for prefix in prefixes)
+
+
+def python_path() -> tuple[str, ...]:
+    """Return the elements of ``PYTHONPATH`` as they are written; none if Python was started to ignore it."""
+    given = os.environ.get("PYTHONPATH", "")
+    return tuple(given.split(os.pathsep)) if given and not sys.flags.ignore_environment else ()
+
+
+def is_editable(location: str, place: str) -> bool:
+    """Say whether the dist-info folder *location* is an editable installation of a folder around *place*."""
+    try:
+        with open(f"{location}/direct_url.json", "rb") as file:
+            data = file.read()
+    except OSError:
+        return False
+    import json  # 1.5 ms, and only for what is found twice or in the project
+    from urllib.parse import unquote  # the same
+
+    try:
+        origin = json.loads(data)
+        folder = unquote(str(origin["url"]).removeprefix("file://"))
+        return bool(origin["dir_info"]["editable"]) and below(place, os.path.realpath(folder))
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def is_foreign(origin: str, module: str, location: str, roots: Sequence[str]) -> bool:
+    """Say whether a file of the project stands in for the *module* of a distribution that lies elsewhere.
+
+    *origin* is the file that would be imported, *location* the distribution's dist-info folder.
+    """
+    place = real(origin)
+    if not in_project(place, roots):
+        return False
+    top, base = module.partition(".")[0], os.path.dirname(location)
+    return not (_holds(base, top, origin) or _holds(real(base), top, place) or is_editable(location, place))
+
+
+def _holds(base: str, top: str, file: str) -> bool:
+    """Say whether *file* is, or is a part of, the module *top* in the folder *base*."""
+    first = file.removeprefix(f"{base.rstrip('/')}/").partition("/")[0]
+    return below(file, base) and first.partition(".")[0] == top

@@ -1,0 +1,99 @@
+"""Which calls may have happened although no result of theirs is known. Pure.
+
+A session that is open and a transcript that is read keep one of these each, by the same entries (see
+``transcript.follow``), so that both doubt the same calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pluggent_hookspecs.errors import ToolErrorKind
+
+UNSURE = frozenset({str(ToolErrorKind.OUTCOME_UNKNOWN), str(ToolErrorKind.TIMEOUT), str(ToolErrorKind.CANCELLED)})
+"""Outcomes after which a dispatched call may have happened or not."""
+SURE = frozenset({"", str(ToolErrorKind.FAILED), str(ToolErrorKind.RESULT), str(ToolErrorKind.WITHHELD)})
+"""Outcomes of a call that ran to its end."""
+
+
+class Doubts:
+    """The doubtful calls of one session, by fingerprint, and the calls that are running now, by id.
+
+    A doubt ends with the result of a call that was dispatched while the doubt was known: a person has agreed to that
+    one (``host:doubt`` asks). No denial, no refusal, and no result of a twin dispatched before ends it.
+    """
+
+    def __init__(self) -> None:
+        self._doubtful: set[str] = set()
+        self._running: dict[str, tuple[str, bool]] = {}
+        """Fingerprint by call id, and whether that was doubtful when the call was dispatched."""
+        self._allowed: set[str] = set()
+        self._interrupted: dict[str, str] = {}
+
+    def __contains__(self, fingerprint: str) -> bool:
+        return fingerprint in self._doubtful
+
+    @property
+    def fingerprints(self) -> frozenset[str]:
+        """The calls in doubt: of each what it is, not who made it."""
+        return frozenset(self._doubtful)
+
+    @property
+    def running(self) -> frozenset[str]:
+        """The fingerprints of the calls that were dispatched and have no result yet."""
+        return frozenset(fingerprint for fingerprint, _ in self._running.values())
+
+    def fingerprint(self, call_id: str) -> str:
+        """Return the fingerprint of a running call, empty if it is not running."""
+        return self._running.get(call_id, ("", False))[0]
+
+    def interrupted(self, call_id: str) -> str | None:
+        """Return the fingerprint of an open call that the end of a process interrupted; None if none did.
+
+        Empty for a call that was allowed and not dispatched: it has no effects of its own, and may have run in part.
+        """
+        return self._interrupted.get(call_id)
+
+    def add(self, fingerprints: Iterable[str]) -> None:
+        """Doubt these calls from now on."""
+        self._doubtful.update(fingerprints)
+
+    def allow(self, call_id: str) -> None:
+        """The call may be run from now on."""
+        self._allowed.add(call_id)
+
+    def dispatch(self, calls: Iterable[tuple[str, str, str]]) -> None:
+        """These calls, as in ``Dispatched``, are about to run."""
+        for call_id, _, fingerprint in calls:
+            self._running[call_id] = (fingerprint, fingerprint in self._doubtful)
+
+    def settle(self, call_id: str, outcome: str) -> None:
+        """The call has ended with *outcome*, a ToolErrorKind or empty for a result of its own."""
+        fingerprint, known = self._running.pop(call_id, ("", False))
+        self._allowed.discard(call_id)
+        self._interrupted.pop(call_id, None)
+        if fingerprint and outcome in UNSURE:
+            self._doubtful.add(fingerprint)
+        elif known and outcome in SURE:
+            self._doubtful.discard(fingerprint)
+
+    def wait(self, call_ids: Iterable[str]) -> None:
+        """These calls do not run: they wait for a person."""
+        self._allowed.difference_update(call_ids)
+
+    def interrupt(self) -> None:
+        """The process that ran the calls has ended: what has no result may have happened."""
+        self._interrupted |= {call_id: fingerprint for call_id, (fingerprint, _) in self._running.items()}
+        for call_id in self._allowed:  # allowed again after it was dispatched, it stays one that was dispatched
+            self._interrupted.setdefault(call_id, "")
+        self._end()
+
+    def close(self) -> None:
+        """No call is open any more; what was dispatched and never heard of again may have happened."""
+        self._end()
+        self._interrupted.clear()
+
+    def _end(self) -> None:
+        self._doubtful |= self.running
+        self._running.clear()
+        self._allowed.clear()
