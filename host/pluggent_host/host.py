@@ -39,9 +39,10 @@ from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import GivenLimits, HostSettings, check_limits, limited
 from pluggent_host.tools.selection import ToolChoice
 from pluggent_host.tools.workspace_guard import Protected
-from pluggent_host.transcript.entries import Given, SessionBegan, Transcript, rebuild
+from pluggent_host.transcript.entries import Given, SessionBegan, Transcript
 from pluggent_host.transcript.logs import MemoryTranscript, StoredTranscript
 from pluggent_host.transcript.owners import adopted, refusal, scoped
+from pluggent_host.transcript.rebuild import rebuild
 from pluggent_host.turns.meter import check_names
 from pluggent_host.turns.options import check, checked_metadata
 from pluggent_host.turns.record import Agent, Conversation

@@ -19,7 +19,8 @@ from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Role
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
-from pluggent_host.transcript.entries import Dispatched, Settled, rebuild
+from pluggent_host.transcript.entries import Dispatched, Settled
+from pluggent_host.transcript.rebuild import rebuild
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking

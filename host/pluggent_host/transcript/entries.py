@@ -1,23 +1,20 @@
-"""What of a session is durable, and how a conversation is rebuilt from it.
+"""The entries of a transcript: what of a session is durable. They are appended and never changed.
 
-Entries are appended and never changed; logs.py has them as the lines of a log.
+logs.py keeps them as the lines of a log, rebuild.py makes a conversation of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import attrs
-from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
+from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_host.approvals.pending import Paused, Resolved, Resumed, Waiting
+from pluggent_host.approvals.pending import Paused, Resolved, Resumed
 from pluggent_host.approvals.standing import Standing
 from pluggent_host.tools.outcome import Outcome
-from pluggent_host.transcript.codec import from_json
-from pluggent_host.transcript.doubts import Doubts
 
 FORMAT = 1
 BY_HOST = "host"
@@ -170,35 +167,6 @@ Entry: TypeAlias = (
 )
 
 
-@attrs.frozen
-class Rebuilt:
-    """A conversation as its entries tell it.
-
-    ``closing`` are the entries that give every call left open by a crash its one result;
-    ``waiting`` is the turn that waits for a person, if one does: its calls stay open. ``void`` says
-    why one that waited does not any more: its pause does not count, so it is closed, too.
-    ``standing`` are approvals for the rest of the session, ``unsure`` the fingerprints of calls
-    that may or may not have happened; ``doubts`` says so of those that come, too. ``principal`` is
-    whose the session is, empty if it has no owner.
-    """
-
-    began: bool = False
-    messages: tuple[Message, ...] = ()
-    turns: int = 0
-    usage: Usage = Usage()
-    model: str = ""
-    system: str = ""
-    metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    closing: tuple[Entry, ...] = ()
-    unsure: frozenset[str] = frozenset()
-    waiting: Waiting | None = None
-    standing: tuple[Standing, ...] = ()
-    void: str = ""
-    principal: str = ""
-    claimed: bool = False
-    doubts: Doubts = attrs.field(factory=Doubts, eq=False)
-
-
 class Transcript(Protocol):
     """Where entries go."""
 
@@ -221,239 +189,3 @@ class Transcript(Protocol):
     async def aclose(self) -> None:
         """Write what is not written yet and give up the writer's lease. Safe twice."""
         ...
-
-
-def rebuild(entries: Iterable[Entry]) -> Rebuilt:
-    """Return the conversation that *entries* tell. Pure; every call has exactly one result."""
-    book = _Book()
-    for entry in entries:
-        book.read(entry)
-    return book.rebuilt()
-
-
-_GO = frozenset({"allow", "approved"})
-
-
-class _Book:
-    """Reads entries in order; knows which calls of the last reply are open."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.turns = 0
-        self.usage = Usage()
-        self.model = self.system = self.turn_id = ""
-        self.metadata: Mapping[str, str] = {}
-        self.principal, self.claimed = "", False
-        self.open: tuple[ToolCall, ...] = ()
-        self.results: dict[str, Message] = {}
-        self.doubts = Doubts()
-        self.told: dict[str, Outcome] = {}
-        self.below: set[str] = set()
-        """Fingerprints of effects below calls of the last reply, since it was paused."""
-        self.over = True
-        self.began = False
-        self.began_s = 0.0
-        self.paused: Paused | None = None
-        self.void = ""
-        """Why the pause that was read last does not count; what was before it is not waited for again either."""
-        self.said: Message | None = None
-        self.resolved: dict[str, Resolved] = {}
-        self.used: set[str] = set()
-        """What was approved in this pause and has run: the same approval once more is none."""
-        self.standing: list[Standing] = []
-        self.stood: dict[str, int] = {}
-        """How many approvals for the session there were when a turn began: undoing it takes back the others."""
-        self.starts: dict[str, int] = {}
-        """Where in the messages those of a turn begin."""
-
-    def read(self, entry: Entry) -> None:
-        self._read(entry)
-        follow(self.doubts, entry)
-
-    def _read(self, entry: Entry) -> None:  # noqa: C901, PLR0912, PLR0915 (a case an entry)
-        match entry:
-            case SessionBegan(created_s=created_s, model=model, system=system, metadata=metadata):
-                self.began, self.model, self.system, self.metadata = True, model, system, metadata
-                self.began_s = created_s
-                self.principal, self.claimed = entry.principal, entry.claimed
-            case SessionAdopted(principal=principal):
-                self.principal = self.principal or principal
-            case Given(messages):
-                self.messages += messages
-            case TurnBegan(turn_id):
-                self._flush()
-                self.turn_id, self.over, self.turns, self.said = turn_id, False, self.turns + 1, None
-            case Said(message=message) if message.tool_call_id in {call.id for call in self.open}:
-                self.results[message.tool_call_id or ""] = message
-            case Said(turn_id, message, by) if by != WARNING:
-                self._flush()
-                self.starts.setdefault(turn_id, len(self.messages))
-                self.stood.setdefault(turn_id, len(self.standing))
-                self.said = self.said or message
-                self.messages.append(message)
-                self.open = message.tool_calls if message.role is Role.ASSISTANT else ()
-            case Dispatched(calls=calls):
-                self._use_up({call_id for call_id, _, _ in calls})
-            case Settled():
-                self._settle(entry)
-            case Spending(usage=usage):
-                self.usage += usage
-            case TurnOver():
-                self._flush()
-                self.over = True
-            case Paused():
-                self._pause(entry)
-            case Resolved(digest=digest):
-                used = {digest, f"{digest} {entry.at_s}"} & self.used
-                if self.paused is not None and entry.asked_at_s == self.paused.at_s and not used:
-                    self.resolved[digest] = entry
-            case Standing(turn_id=turn_id, at_s=at_s):  # else copied from another turn, or from before this session
-                if turn_id == self.turn_id and at_s >= self.began_s:
-                    self.standing.append(entry)
-            case ModelChosen(model):
-                self.model = model
-            case Undone(turn_id):
-                self._flush()
-                del self.messages[self.starts.get(turn_id, len(self.messages)) :]
-                del self.standing[self.stood.get(turn_id, len(self.standing)) :]
-                self.turn_id = ""  # what stands behind it belongs to no turn
-                self.starts = {turn: start for turn, start in self.starts.items() if start < len(self.messages)}
-            case Decided(decision):
-                # An earlier version did not write whose the session is, but who acted in it.
-                self.principal = self.principal or decision.scope.principal
-                if decision.operation == "model_call" and decision.verdict == "approved":
-                    # It may have been sent from here on: the same answer once more is none, a later one is.
-                    given = self.resolved.pop(decision.digest, None)
-                    self.used |= set() if given is None else {f"{decision.digest} {given.at_s}"}
-            case Said() | Resumed():
-                pass
-
-    def _pause(self, entry: Paused) -> None:
-        if self.paused is None or self.paused.at_s != entry.at_s:
-            self.resolved, self.used = {}, set()
-            self.below.clear()
-            self.told.clear()
-        if entry.stage == "model_call" and not entry.void:
-            self._flush()  # all calls before it have their results
-        self.paused, self.void = None if entry.void else entry, entry.void
-
-    def _settle(self, entry: Settled) -> None:
-        self.results[entry.call_id] = entry.message
-        self.told |= {} if entry.told is None else {entry.call_id: entry.told}
-        fingerprint = self.doubts.fingerprint(entry.call_id)
-        if fingerprint and entry.call_id not in {call.id for call in self.open}:
-            self.below.add(fingerprint)
-
-    def _use_up(self, calls: Collection[str]) -> None:
-        """An approval is good for one run of its call, whatever becomes of that."""
-        for each in self.paused.pending if self.paused is not None else ():
-            if each.call_id in calls:
-                self.used.add(each.digest)
-                self.resolved.pop(each.digest, None)
-
-    def _waiting(self) -> Waiting | None:
-        said = self.said or (None if self.paused is None else message_of(self.paused))
-        if self.paused is None or said is None or self.paused.turn_id != self.turn_id:
-            return None
-        # What was about to run when the process ended may have happened, and what had happened below a
-        # call that has no result must not happen again when that call is run anew.
-        self.doubts.interrupt()
-        self.doubts.add(self.below)
-        return Waiting(self.paused, said, dict(self.results), dict(self.resolved), dict(self.told))
-
-    def _flush(self) -> list[Settled]:
-        void, self.void, self.paused = self.void, "", None
-        closing: list[Settled] = []
-        self.doubts.interrupt()
-        for call in self.open:
-            result = self.results.pop(call.id, None)
-            if result is None:
-                entry = close_call(self.turn_id, call, self.doubts.interrupted(call.id), void=bool(void))
-                closing.append(entry)
-                result = entry.message
-            self.messages.append(result)
-        self.doubts.close()
-        self.open = ()
-        return closing
-
-    def rebuilt(self) -> Rebuilt:
-        waiting, void = self._waiting(), "" if self.over else self.void
-        closing: list[Entry] = [] if waiting is not None else list(self._flush())
-        if not self.over and waiting is None:
-            why, detail = ("denied", void) if void else ("interrupted", "the process ended in the middle of this turn")
-            closing.append(TurnOver(self.turn_id, why, detail))
-        return Rebuilt(
-            self.began, tuple(self.messages), self.turns, self.usage, self.model, self.system, self.metadata,
-            tuple(closing), self.doubts.fingerprints, waiting, tuple(self.standing), void,
-            self.principal, self.claimed, self.doubts,
-        )  # fmt: skip
-
-
-def follow(doubts: Doubts, entry: Entry) -> None:
-    """Let *doubts* know of *entry*, which has just been written or read."""
-    note = _NOTES.get(type(entry))  # a match statement takes three times as long, for every entry of a call
-    if note is not None:
-        note(doubts, entry)
-
-
-def _note_decided(doubts: Doubts, entry: Decided) -> None:
-    decision = entry.decision
-    if decision.call_id and decision.verdict in _GO:
-        doubts.allow(decision.call_id)
-
-
-def _note_said(doubts: Doubts, entry: Said) -> None:
-    if entry.message.role is not Role.TOOL and entry.by != WARNING:
-        doubts.close()
-
-
-_NOTES: Mapping[type[Any], Callable[[Doubts, Any], None]] = {
-    Decided: _note_decided,
-    Dispatched: lambda doubts, entry: doubts.dispatch(entry.calls),
-    Settled: lambda doubts, entry: doubts.settle(entry.call_id, entry.outcome),
-    Paused: lambda doubts, entry: doubts.wait([each.call_id for each in entry.pending]),
-    Resumed: lambda doubts, _: doubts.interrupt(),
-    Said: _note_said,
-    TurnBegan: lambda doubts, _: doubts.close(),
-    TurnOver: lambda doubts, _: doubts.close(),
-    Undone: lambda doubts, _: doubts.close(),
-}
-
-
-INTERRUPTED = "This call was interrupted while it ran. Whether it took effect is unknown; it was not repeated."
-BEGUN = "This call was interrupted. It may have run in part."
-
-
-def close_call(turn_id: str, call: ToolCall, interrupted: str | None = None, *, void: bool = False) -> Settled:
-    """Return the one result of a call that will never have a proper one.
-
-    ``interrupted``: its fingerprint where it was dispatched, so that it may have taken effect; empty where it had only
-    been allowed, so that what it called may have happened; None where it had not begun. ``void``: it waited in a pause
-    that does not count.
-    """
-    kind = ToolErrorKind.CANCELLED
-    if interrupted:
-        kind, text = ToolErrorKind.OUTCOME_UNKNOWN, INTERRUPTED
-    elif interrupted is not None:
-        text = BEGUN
-    elif void:
-        kind = ToolErrorKind.DENIED
-        text = (
-            "Denied: this call waited for an approval, and what waited was not as pluggent had written it."
-            " It was not run; if it is still wanted, make it again."
-        )
-    else:
-        kind = ToolErrorKind.NOT_RUN
-        text = "This call was not run: the turn ended before."
-    return Settled(turn_id, call.id, Message.tool(call, text, is_error=True), str(kind))
-
-
-def message_of(paused: Paused) -> Message | None:
-    """Return what somebody wants to say, where that is what waits."""
-    for each in paused.pending:
-        if each.kind == "input":
-            try:
-                return from_json(each.arguments_json, Message)
-            except ValueError:
-                return None
-    return None

@@ -29,9 +29,10 @@ _ENTRIES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Entry)}
 
 def encode(entry: Entry, encoder: Encoder) -> Line:
     """Return the line of *entry*; *encoder* is that of the whole log."""
-    if isinstance(entry, SEALED):
-        return Line(type(entry).__name__, line_of(plain_entry(entry)), sealed=True)
-    return Line(type(entry).__name__, encoder.of(entry))
+    kind = type(entry)
+    if kind in SEALED:
+        return Line(kind.__name__, line_of(plain_entry(entry)), sealed=True)
+    return Line(kind.__name__, encoder.of(entry))
 
 
 def decode(lines: Iterable[Line], place: str) -> Iterator[Entry]:

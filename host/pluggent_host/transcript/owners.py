@@ -8,7 +8,8 @@ from time import time
 from pluggent_hookspecs.errors import SessionOwnerError
 
 from pluggent_host.settings import Grants
-from pluggent_host.transcript.entries import Rebuilt, SessionAdopted
+from pluggent_host.transcript.entries import SessionAdopted
+from pluggent_host.transcript.rebuild import Rebuilt
 
 CLAIMED = "claimed:"
 """How a principal begins that only a client itself names: no rule about a proven one fits it."""

@@ -30,7 +30,8 @@ from pluggent_host.operations.operation import Journal
 from pluggent_host.operations.outcomes import Answered, Asked, Denied, Ready, Settled, unanswered
 from pluggent_host.operations.services import Services
 from pluggent_host.tools.toolset import Toolset
-from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, Spending, TurnOver, close_call
+from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, Spending, TurnOver
+from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Hold, Waits, pending_of
 from pluggent_host.turns.parts import TurnParts, turn_parts
 from pluggent_host.turns.record import Agent, Conversation, began

@@ -25,15 +25,8 @@ from pluggent_host.settings import Limits
 from pluggent_host.tools.toolset import Tools, Toolset
 from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.doubts import Doubts
-from pluggent_host.transcript.entries import (
-    Decided as DecidedEntry,
-    Entry,
-    Transcript,
-    TurnBegan,
-    TurnOver,
-    close_call,
-    follow,
-)
+from pluggent_host.transcript.entries import Decided as DecidedEntry, Entry, Transcript, TurnBegan, TurnOver
+from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.result import Feed
 from pluggent_host.turns.structured_output import OutputForm
 
@@ -95,7 +88,7 @@ class Conversation:
         if entries:
             self.transcript.append(*entries)
             for entry in entries:
-                follow(self.doubtful, entry)
+                self.doubtful.follow(entry)
 
     def flush(self) -> Awaitable[None] | None:
         """Return what to wait for until everything kept outlives this process; None if it does."""

@@ -31,7 +31,8 @@ from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.outcome import Outcome
 from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import BoundTool, Toolset, by_effect
-from pluggent_host.transcript.entries import Dispatched, Settled, close_call
+from pluggent_host.transcript.entries import Dispatched, Settled
+from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Waits
 from pluggent_host.turns.parts import TurnParts
 from pluggent_host.turns.step import Spent, ToolsSettled

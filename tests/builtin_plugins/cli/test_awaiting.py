@@ -10,7 +10,8 @@ from pluggent_cli.sessions.transcript_file import FileTranscript, read
 from pluggent_hookspecs import Message, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Host, HostSettings, Why
-from pluggent_host.transcript.entries import WARNING, Said, rebuild
+from pluggent_host.transcript.entries import WARNING, Said
+from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel, call
 
 

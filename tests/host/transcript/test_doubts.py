@@ -24,7 +24,7 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Host, HostSettings
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.session import Session
-from pluggent_host.transcript.entries import rebuild
+from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import Reply, ScriptedModel, call
 from talking import assert_whole
 

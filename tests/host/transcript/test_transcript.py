@@ -19,10 +19,9 @@ from pluggent_host.transcript.entries import (
     Spending,
     TurnBegan,
     TurnOver,
-    close_call,
-    rebuild,
 )
 from pluggent_host.transcript.logs import MemoryTranscript
+from pluggent_host.transcript.rebuild import close_call, rebuild
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import call
 from recorded import LIMITS, SCRIPTS, TOOLS, play

@@ -14,7 +14,8 @@ from hypothesis import given, strategies as st
 from pluggent_cli.sessions.transcript_file import FileTranscript, read
 from pluggent_hookspecs import Message, ModelResponse, SessionError, Usage
 from pluggent_hookspecs.messages import Image, Reasoning, Refusal, Text, ToolCall
-from pluggent_host.transcript.entries import Said, SessionBegan, TurnBegan, TurnOver, rebuild
+from pluggent_host.transcript.entries import Said, SessionBegan, TurnBegan, TurnOver
+from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel
 from recorded import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, hosting, shape

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from nested_calls import run, using
 from pluggent_hookspecs import LimitReached, Message, ToolCall, ToolContext, tool
-from pluggent_host.transcript.entries import Dispatched, Said, SessionBegan, TurnBegan, rebuild
+from pluggent_host.transcript.entries import Dispatched, Said, SessionBegan, TurnBegan
+from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import call
 from policy_stage import Danger, stage
 

@@ -19,7 +19,7 @@ from pluggent_hookspecs import Image, Text
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Why
 from pluggent_host.approvals.pending import Pending
-from pluggent_host.transcript.entries import rebuild
+from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import call
 from talking import assert_whole
 

@@ -139,8 +139,8 @@ def _rebuilt(folder: Path, id: str) -> Waiting | None:
     """Return what session *id* waits with, as it says itself when it is opened."""
     # Here and not above: where nothing waits none of it is needed.
     from pluggent_host.approvals.pending import Paused
-    from pluggent_host.transcript.entries import rebuild
     from pluggent_host.transcript.lines import decode
+    from pluggent_host.transcript.rebuild import rebuild
     from pluggent_state_files.session_log import read_lines
 
     entries = tuple(decode(read_lines(folder, id), str(folder / f"{id}{SUFFIX}")))
