@@ -16,7 +16,7 @@ from pluggent_host import Host
 from pluggent_host.assembly import assemble, look_around, take_apart
 from pluggent_host.common.deadline import Deadline
 from pluggent_host.hooks.chains import Chains
-from pluggent_host.operations.outcomes import Ready
+from pluggent_host.operations.operation import Ready
 from pluggent_host.operations.services import Services
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.settings import HostSettings

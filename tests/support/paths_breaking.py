@@ -18,7 +18,7 @@ from pluggent_host.hooks.votes import ballot
 from pluggent_host.operations import pipeline
 from pluggent_host.operations.around import Attempting
 from pluggent_host.operations.memory import Memory
-from pluggent_host.operations.outcomes import MADE_BY_DECIDE, Ready
+from pluggent_host.operations.operation import MADE_BY_DECIDE, Ready
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.turns import loop as turn, nested
 from pluggent_host.turns.loop import select_tools

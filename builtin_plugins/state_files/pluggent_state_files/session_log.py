@@ -117,7 +117,10 @@ class FileLog:
 
     def append(self, *lines: Line) -> None:
         """Hand *lines* to the operating system, all or none."""
-        data = b"".join([self._sealed(line.data) if line.sealed else line.data for line in lines])
+        if len(lines) == 1 and not lines[0].sealed:  # most are
+            data = lines[0].data
+        else:
+            data = b"".join([self._sealed(line.data) if line.sealed else line.data for line in lines])
         if self._fd < 0:
             raise SessionError(f"session '{self._id}' is closed")
         try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from pluggent_hookspecs.decisions import Approval, Deny
 from pluggent_hookspecs.events import ApprovalEvent
-from pluggent_hookspecs.observations import DecisionMade, HookFailed, Observation
+from pluggent_hookspecs.observations import HookFailed, Observation
 
 from pluggent_host.approvals.standing import capped, limits, may_approve, narrowest
 from pluggent_host.common.escape import escape_all
@@ -16,11 +16,18 @@ from pluggent_host.common.ids import APP, HOST
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chains, Impl
 from pluggent_host.hooks.votes import Verdict
-from pluggent_host.operations.operation import Recorded, record_of
-from pluggent_host.operations.outcomes import Answer
+from pluggent_host.operations.operation import Answer, Recorded
 from pluggent_host.settings import HostSettings
 
 HOOK = "resolve_approval"
+
+
+class RecordDecision(Protocol):
+    """Makes a decision about an event durable; returns why it may not be acted on if that fails."""
+
+    def __call__(
+        self, what: Recorded, event: Any, outcome: str, by: str, reason: str, started: float
+    ) -> Deny | None: ...
 
 
 class Approvers:
@@ -32,7 +39,7 @@ class Approvers:
         caller: Caller,
         settings: HostSettings,
         tell: Callable[[Observation], None],
-        write: Callable[[Recorded, DecisionMade], Deny | None],
+        record: RecordDecision,
     ) -> None:
         self._chain = tuple(
             impl for impl in chains[HOOK] if impl.plugin.startswith(APP) or impl.plugin in settings.grants.approvers
@@ -40,7 +47,7 @@ class Approvers:
         self._caller = caller
         self._program_s = settings.timeouts.approver_s
         self._tell = tell
-        self._write = write
+        self._record = record
 
     async def answer(self, what: Recorded, event: Any, verdict: Verdict) -> Answer | None:
         """Return the first answer, recorded. None: nobody was there, or may, or would answer."""
@@ -48,8 +55,8 @@ class Approvers:
             return None
         most = narrowest(what.scope, verdict.asks)
         question = ApprovalEvent(
-            what.scope, what.name, what.digest(event), what.rendered(event),
-            tuple((plugin, escape_all(ask.tell_user)) for plugin, ask in verdict.asks), what.capability(), most,
+            what.scope, what.name, event.digest, what.rendered(event),
+            tuple((plugin, escape_all(ask.tell_user)) for plugin, ask in verdict.asks), what.capability, most,
             limits(verdict.asks),
         )  # fmt: skip
         started = perf_counter()
@@ -86,7 +93,7 @@ class Approvers:
     ) -> Answer:
         outcome = "approved" if approval.agreed else "refused"
         reason = "; ".join(filter(None, (verdict.reason, approval.reason)))
-        unrecorded = self._write(what, record_of(what, event, outcome, by, reason, (), (), started))
+        unrecorded = self._record(what, event, outcome, by, reason, started)
         if unrecorded is not None:
             return Answer(HOST, approval, unrecorded)
         if approval.agreed:

@@ -12,9 +12,8 @@ from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.observations import Change
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.operations.digests import asked_by, with_digest
 from pluggent_host.operations.model_call import message_digest
-from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 
 R = TypeVar("R")
 
@@ -46,6 +45,7 @@ class InputOperation(_Edge, Generic[R]):
     """A message that starts a turn; executing it is the turn itself."""
 
     name = "input"
+    capability = "turn"
     hooks = Hooks("transform_input", "decide_input", "around_turn")
 
     def __init__(
@@ -61,9 +61,6 @@ class InputOperation(_Edge, Generic[R]):
         self.event = InputEvent(scope, message, resumed=resumed)
         self._run = run
         self._begun = False
-
-    def capability(self) -> str:
-        return "turn"
 
     def rendered(self, event: InputEvent) -> str:
         others = [type(part).__name__.lower() for part in event.message.content if not isinstance(part, Text)]
@@ -94,14 +91,11 @@ class OutputOperation(_Edge):
 
     def __init__(self, journal: Journal, scope: Scope, message: Message, source: str, id: str) -> None:
         super().__init__(journal, scope, id)
-        self.source = source
+        self.capability = source
         self.event = OutputEvent(scope, message, source)
 
-    def capability(self) -> str:
-        return self.source
-
     def rendered(self, event: OutputEvent) -> str:
-        return f"show ({escape_all(self.source)}): {escape_all(event.message.text)}"
+        return f"show ({escape_all(self.capability)}): {escape_all(event.message.text)}"
 
     async def execute(self, event: OutputEvent, attempt: Attempt) -> Message:
         return event.message

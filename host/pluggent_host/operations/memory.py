@@ -15,8 +15,17 @@ from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQ
 from pluggent_hookspecs.observations import Change
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
-from pluggent_host.operations.outcomes import Answered, Decided, Denied, Ready, Settled
+from pluggent_host.operations.operation import (
+    Answered,
+    Attempt,
+    Decided,
+    Denied,
+    Hooks,
+    Journal,
+    Operation,
+    Ready,
+    Settled,
+)
 from pluggent_host.operations.pipeline import Operations
 
 T = TypeVar("T")
@@ -36,15 +45,12 @@ class _MemoryOperation(Operation[Any, Any]):
         self.scope = scope
         self.event = event
         self.id = id
-        self._capability = capability
+        self.capability = capability
         self._run = run
 
     def freeze(self, event: Any) -> Any:
-        text = f"{self.scope.session_id}\n{self.id}\n{self._capability}\n{attrs.evolve(event, digest='')!r}"
+        text = f"{self.scope.session_id}\n{self.id}\n{self.capability}\n{attrs.evolve(event, digest='')!r}"
         return attrs.evolve(event, digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
-
-    def capability(self) -> str:
-        return self._capability
 
     @property
     def limit_s(self) -> float:
@@ -59,7 +65,7 @@ class _MemoryOperation(Operation[Any, Any]):
                 return await self._run(event)
         except TimeoutError as error:
             raise MemoryStoreError(
-                MemoryStoreErrorKind.UNAVAILABLE, f"{self._capability} did not answer within {OPERATION_S:g} s"
+                MemoryStoreErrorKind.UNAVAILABLE, f"{self.capability} did not answer within {OPERATION_S:g} s"
             ) from error
 
 
@@ -222,6 +228,6 @@ class Memory:
         decided = await self.__settle(await self.__operations.decide(operation))
         match decided:
             case Denied(by=by, deny=deny):
-                raise errors.Denied(by, deny.tell_user, operation.digest(decided.event))
+                raise errors.Denied(by, deny.tell_user, decided.event.digest)
             case Ready() | Answered():
                 return await self.__operations.perform(decided)

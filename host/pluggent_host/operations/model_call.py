@@ -34,8 +34,7 @@ from pluggent_host.common.escape import escape_all
 from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.common.sanitize import clean_message
 from pluggent_host.hooks.ledgers import Cost
-from pluggent_host.operations.digests import asked_by, with_digest
-from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 from pluggent_host.operations.token_estimate import input_tokens, used_so_far
 from pluggent_host.plugins.lookup import Model
 from pluggent_host.tools.function_tool import definition_digest
@@ -126,7 +125,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         self.id = id or f"{scope.turn_id}.{round}"
         self.spent = self.used = Usage()
         self._provider = provider
-        self._capability = capability
+        self.capability = capability
         self._attempt_s = attempt_s
         self._deltas = deltas
         self._find = find
@@ -179,9 +178,6 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         digest.update(asked_by(event.scope))
         return with_digest(event, digest.hexdigest())
 
-    def capability(self) -> str:
-        return self._capability
-
     @property
     def limit_s(self) -> float:
         return self._attempt_s()
@@ -202,7 +198,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
             offered = self.offered
         finally:
             self.offered = own
-        provider, capability = self._provider, self._capability
+        provider, capability = self._provider, self.capability
         if model:
             found = await self._find(model)
             provider, capability, request = found.provider, found.capability, attrs.evolve(request, model=found.name)
@@ -223,7 +219,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         sent = input_tokens(request)
         name = f"{self._provider.name}/{request.model}"
         most = request.parameters.max_output_tokens
-        return Cost(ReserveEvent(self.scope, self.name, self.id, attempt, self._capability, name, sent, most), self)
+        return Cost(ReserveEvent(self.scope, self.name, self.id, attempt, self.capability, name, sent, most), self)
 
     async def settle(self, decided: Any) -> Any:
         return await self._settle(decided)

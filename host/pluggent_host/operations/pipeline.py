@@ -23,7 +23,6 @@ from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
 
 from pluggent_host.common.ids import APP, HOST
-from pluggent_host.common.running import being_cancelled
 from pluggent_host.hooks.caller import NOTHING, Caller
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import Sinks
@@ -31,18 +30,20 @@ from pluggent_host.hooks.ledgers import Ledgers, RefusedError
 from pluggent_host.hooks.votes import Verdict, ballot, combine
 from pluggent_host.operations.approvers import Approvers
 from pluggent_host.operations.around import Around, Attempting, Attempts, Layer
-from pluggent_host.operations.digests import with_digest
-from pluggent_host.operations.operation import Attempt, Operation, Recorded, record_of
-from pluggent_host.operations.outcomes import (
+from pluggent_host.operations.operation import (
     MADE_BY_DECIDE,
     Answered,
     Asked,
+    Attempt,
     Decided,
     Denied,
+    Operation,
     Ready,
+    Recorded,
     Release,
     Settled,
     unanswered,
+    with_digest,
 )
 from pluggent_host.settings import HostSettings
 
@@ -71,7 +72,7 @@ class Operations:
         self._grants = settings.grants
         self._hook_s = settings.timeouts.hook_s
         self._sinks = sinks
-        self._approvers = Approvers(chains, caller, settings, tell, self._write)
+        self._approvers = Approvers(chains, caller, settings, tell, self._record)
         self._ledgers = Ledgers(chains, caller, self._hook_s, tell) if chains["reserve"] else None
 
     # ---- the first half ------------------------------------------------------------------
@@ -90,8 +91,7 @@ class Operations:
     def approved(self, asked: Asked[E, R], by: str, reason: str) -> Settled[E, R]:
         """Record a stored approval and return the decision that it grants."""
         operation, event = asked.operation, asked.event
-        record = record_of(operation, event, "approved", by, reason, (), (), perf_counter())
-        if (unrecorded := self._write(operation, record)) is not None:
+        if (unrecorded := self._record(operation, event, "approved", by, reason, perf_counter())) is not None:
             return Denied(operation, event, HOST, unrecorded)
         if asked.verdict.respond is not None:
             return Answered(operation, event, by, asked.verdict.respond.value)
@@ -103,7 +103,7 @@ class Operations:
 
     def refused(self, operation: Operation[E, R], event: E, by: str, reason: str) -> Denied[E, R]:
         """Record a stored refusal and return the denial that it means."""
-        self._write(operation, record_of(operation, event, "refused", by, reason, (), (), perf_counter()))
+        self._record(operation, event, "refused", by, reason, perf_counter())
         why = f"{': ' if reason else ''}{reason}"
         return Denied(operation, event, by, Deny(f"a person refused this{why}", tell_user=f"refused by {by}{why}"))
 
@@ -145,10 +145,9 @@ class Operations:
         hook = operation.hooks.decide
         ballots = await self._ballots(operation, hook, event, started + self._hook_s, responding=True)
         verdict = _usable(operation, combine(ballots, operation.host_vote(event), self._grants, operation.doubt(event)))
-        record = record_of(
-            operation, event, verdict.outcome, verdict.by, verdict.reason, verdict.votes, changes, started
+        unrecorded = self._record(
+            operation, event, verdict.outcome, verdict.by, verdict.reason, started, verdict.votes, changes
         )
-        unrecorded = self._write(operation, record)
         if unrecorded is not None:
             return Denied(operation, event, HOST, unrecorded)
         match verdict.outcome:
@@ -181,7 +180,26 @@ class Operations:
                 self._tell(HookFailed(operation.scope, impl.plugin, hook, answer.problem))
         return ballots
 
-    def _write(self, what: Recorded, record: DecisionMade) -> Deny | None:
+    def _record(
+        self, what: Recorded, event: Any, outcome: str, by: str, reason: str, started: float,
+        votes: tuple[Vote, ...] = (), changes: tuple[Change, ...] = (),
+    ) -> Deny | None:  # fmt: skip
+        """Make a decision about *event* durable; return why it may not be acted on if that fails."""
+        record = DecisionMade(
+            what.scope,
+            what.name,
+            what.id,
+            event.digest,
+            outcome,
+            by,
+            reason,
+            what.capability,
+            getattr(event, "call_id", ""),
+            getattr(event, "arguments_json", b""),
+            votes,
+            changes,
+            round((perf_counter() - started) * 1e6, 1),
+        )
         try:
             what.journal.record(record)
         except Exception as error:  # noqa: BLE001 (whatever the sink raises: unrecorded means not done)
@@ -232,7 +250,7 @@ class Operations:
 
     async def perform(self, ready: Ready[E, R] | Answered[E, R]) -> R:
         """Execute what was decided, and let the result hooks see what came of it."""
-        if being_cancelled():
+        if (task := asyncio.current_task()) is not None and task.cancelling():
             # A hook swallowed the cancellation: that is no consent.
             raise asyncio.CancelledError
         operation, event = ready.operation, ready.event
@@ -281,8 +299,8 @@ class Operations:
         ballots = await self._ballots(operation, hook, seen, started + self._hook_s, responding=False)
         verdict = combine(ballots, None, self._grants)
         release = Release(operation, event)
-        record = record_of(release, seen, verdict.outcome, verdict.by, verdict.reason, verdict.votes, (), started)
-        deny = self._write(release, record) or verdict.deny
+        unrecorded = self._record(release, seen, verdict.outcome, verdict.by, verdict.reason, started, verdict.votes)
+        deny = unrecorded or verdict.deny
         if deny is None and verdict.outcome == "ask":
             answer = await self._approvers.answer(release, seen, verdict)
             nobody = Deny("a person would have to release this, and nobody was there", tell_user=verdict.reason)
@@ -315,7 +333,7 @@ class Operations:
         settled = self.settle_unasked(await operation.settle(await self.decide(child)))
         match settled:
             case Denied(by=by, deny=deny):
-                raise errors.Denied(by, deny.tell_user, child.digest(settled.event))
+                raise errors.Denied(by, deny.tell_user, _digest(settled.event))
             case Answered(value=value):
                 return child.response(value)
             case Ready():
@@ -339,11 +357,11 @@ class Operations:
         )  # fmt: skip
 
         def answered(plugin: str) -> None:
-            record = record_of(
-                operation, event, "respond", plugin, "answered without call_next()", (), (), perf_counter()
+            unrecorded = self._record(
+                operation, event, "respond", plugin, "answered without call_next()", perf_counter()
             )
-            if (unrecorded := self._write(operation, record)) is not None:
-                raise errors.Denied(HOST, unrecorded.tell_user, operation.digest(event))
+            if unrecorded is not None:
+                raise errors.Denied(HOST, unrecorded.tell_user, _digest(event))
 
         if not layers:
             return await execute()
@@ -358,9 +376,8 @@ class Operations:
 
     def _unpaid(self, operation: Operation[E, R], event: E, refused: RefusedError) -> errors.Denied:
         deny = refused.deny
-        record = record_of(operation, event, "deny", refused.by, deny.tell_user, (), (), perf_counter())
-        self._write(operation, record)
-        return errors.Denied(refused.by, deny.tell_user, operation.digest(event), tell_model=deny.tell_model)
+        self._record(operation, event, "deny", refused.by, deny.tell_user, perf_counter())
+        return errors.Denied(refused.by, deny.tell_user, _digest(event), tell_model=deny.tell_model)
 
     def _may_answer(self, operation: Operation[Any, Any], plugin: str) -> bool:
         return plugin in self._grants.may_respond or plugin.startswith(APP) or operation.may_respond(plugin)
@@ -369,7 +386,7 @@ class Operations:
         if perf_counter() - ready.decided_at <= STALE_S:
             return
         if not isinstance(await self.confirm(ready), Ready):
-            raise errors.Denied(HOST, "a policy no longer allows this request", ready.operation.digest(ready.event))
+            raise errors.Denied(HOST, "a policy no longer allows this request", _digest(ready.event))
         ready.decided_at = perf_counter()
 
     def _failed(self, operation: Operation[Any, Any], plugin: str, hook: str, problem: str) -> errors.HookError:
@@ -387,3 +404,7 @@ def _usable(operation: Operation[Any, Any], verdict: Verdict) -> Verdict:
         deny = Deny("a policy failed, so this was not done", tell_user=f"policy '{verdict.by}' {error}")
         return attrs.evolve(verdict, outcome="deny", reason=deny.tell_user, deny=deny, asks=(), respond=None)
     return verdict
+
+
+def _digest(event: Any) -> str:
+    return str(event.digest)

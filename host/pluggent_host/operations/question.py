@@ -16,9 +16,8 @@ from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.ids import APP
 from pluggent_host.common.sanitize import clean, clean_json
-from pluggent_host.operations.digests import asked_by, framed
 from pluggent_host.operations.forms import MOST_BYTES, Form, form_of, plain_object
-from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, framed
 from pluggent_host.operations.services import Services
 from pluggent_host.tools.arguments import ArgumentProblems, canonical
 
@@ -62,7 +61,7 @@ class QuestionOperation(Operation[QuestionEvent, Elicited]):
         self.by = ""
         self._services = services
         self._question = question
-        self._capability = capability
+        self.capability = capability
         event = QuestionEvent(scope, capability, question.source, question.message, question.schema)
         self.event = attrs.evolve(event, rendered=self.rendered(event))
 
@@ -70,9 +69,6 @@ class QuestionOperation(Operation[QuestionEvent, Elicited]):
         parts = (self.scope.session_id, self.id, event.capability, event.source, event.message)
         asked = framed(*map(str.encode, parts)) + canonical(thaw(event.schema)) + asked_by(event.scope)
         return attrs.evolve(event, digest=hashlib.sha256(asked).hexdigest())
-
-    def capability(self) -> str:
-        return self._capability
 
     def rendered(self, event: QuestionEvent) -> str:
         """Return all that a person is told: who asks, what, and for which data; everything of theirs is marked."""

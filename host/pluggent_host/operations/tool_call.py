@@ -28,8 +28,7 @@ from pluggent_host.common.sanitize import clean
 from pluggent_host.common.threads import Threads
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.ledgers import Cost
-from pluggent_host.operations.digests import asked_by, framed, with_digest
-from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, framed, with_digest
 from pluggent_host.tools.arguments import ArgumentProblems
 from pluggent_host.tools.function_tool import FunctionTool
 from pluggent_host.tools.results import as_output
@@ -90,9 +89,11 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         self.journal = journal
         self.scope = scope
         self.tool = tool
+        self.capability = tool.capability
         self.timeout_s = min(timeout_s, tool.spec.timeout_s or timeout_s)
         self.id = id or f"{scope.turn_id}.{round}.{index}"
         self._frozen = arguments_json
+        self._printed = (b"", "")
         self.kind: ToolErrorKind | None = None
         self.unsure = False
         self.ends_turn = False
@@ -133,16 +134,16 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         self._frozen = event.arguments_json
         return with_digest(event, hashlib.sha256(parts + asked_by(event.scope)).hexdigest())
 
-    def capability(self) -> str:
-        return self.tool.capability
-
     @property
     def limit_s(self) -> float:
         return self.timeout_s
 
     def fingerprint(self, event: ToolCallEvent) -> str:
         """What this call is, whichever call it is below: capability and arguments."""
-        return hashlib.sha256(event.capability.encode() + b"\0" + event.arguments_json).hexdigest()
+        if self._printed[0] is not event.arguments_json:  # asked for several times, in the way of every call
+            said = hashlib.sha256(event.capability.encode() + b"\0" + event.arguments_json).hexdigest()
+            self._printed = (event.arguments_json, said)
+        return self._printed[1]
 
     def host_vote(self, event: ToolCallEvent) -> Decision | None:
         where, parameters = self.scope.workspace, event.tool.parameters
@@ -278,7 +279,7 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         if told.for_user or told.media:
             told = attrs.evolve(told, for_user=None, media=())
         return ToolFinished(
-            self.scope, self.event.call_id, name, self.capability(), told, self.elapsed_s, self.ran, self.outcome,
+            self.scope, self.event.call_id, name, self.capability, told, self.elapsed_s, self.ran, self.outcome,
             withheld=seen is None,
         )  # fmt: skip
 

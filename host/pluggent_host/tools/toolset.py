@@ -41,30 +41,37 @@ class BoundTool:
     still: Callable[[], Awaitable[bool]] | None = None
     results: Checker | None = None
 
-    @property
-    def repeatable(self) -> bool:
-        """Whether a call may be repeated without asking: it changes nothing, or says so."""
-        return self.spec.idempotent or not self.changes
+    # Read several times in every call, so worked out once.
+    changes: bool = attrs.field(init=False)
+    """Whether a call may change something outside, as far as anybody has said."""
+    repeatable: bool = attrs.field(init=False)
+    """Whether a call may be repeated without asking: it changes nothing, or says so."""
+    serial: bool = attrs.field(init=False)
+    """Whether calls wait for each other."""
+    knows_files: bool = attrs.field(init=False)
+    """Whether a call may read or write files, as far as anybody has said."""
+    writes_files_only: bool = attrs.field(init=False)
+    """Whether the default asks about nothing but writing files, which a workspace can confine."""
 
-    @property
-    def changes(self) -> bool:
-        """Whether a call may change something outside, as far as anybody has said."""
+    @changes.default
+    def _changes(self) -> bool:
         return self.effects is None or not self.effects <= HARMLESS
 
-    @property
-    def knows_files(self) -> bool:
-        """Whether a call may read or write files, as far as anybody has said."""
+    @repeatable.default
+    def _repeatable(self) -> bool:
+        return self.spec.idempotent or not self.changes
+
+    @serial.default
+    def _serial(self) -> bool:
+        return self.changes and not self.spec.concurrent
+
+    @knows_files.default
+    def _knows_files(self) -> bool:
         return self.effects is None or not FILES.isdisjoint(self.effects)
 
-    @property
-    def writes_files_only(self) -> bool:
-        """Whether the default asks about nothing but writing files, which a workspace can confine."""
+    @writes_files_only.default
+    def _writes_files_only(self) -> bool:
         return isinstance(self.default, Ask) and self.effects is not None and self.effects - HARMLESS == WRITING_FILES
-
-    @property
-    def serial(self) -> bool:
-        """Whether calls wait for each other."""
-        return self.changes and not self.spec.concurrent
 
     def misfits(self, output: ToolOutput) -> str:
         """Validate the data of *output* against the tool's result schema; "" if it is valid, or none is declared."""

@@ -18,6 +18,7 @@ from unicodedata import normalize
 from urllib.parse import unquote
 
 import attrs
+import msgspec
 from pluggent_hookspecs._frozen import EMPTY, Json
 
 OWN_NAMES = frozenset({"pluggent.toml", ".mcp.json", ".git"})
@@ -53,7 +54,7 @@ class Protected:
             return ""
         properties = parameters.get("properties")
         declared = properties if isinstance(properties, Mapping) else EMPTY
-        given: dict[str, Any] = json.loads(arguments_json)
+        given = _decoded(arguments_json)
         texts = [name for name in given if name not in declared]
         texts += [text for value in given.values() for text in _texts(value)]
         # In the way of every call: most have no path, and the folder is looked for once for all.
@@ -63,6 +64,14 @@ class Protected:
                 places = zip(self.private, self._really, strict=True)
                 return next(place for place, kept in places if found.startswith(kept))
         return ""
+
+
+def _decoded(arguments_json: bytes) -> dict[str, Any]:
+    try:
+        given: dict[str, Any] = msgspec.json.decode(arguments_json)
+    except msgspec.DecodeError:  # a number or a lone surrogate that the standard library takes
+        given = json.loads(arguments_json)
+    return given
 
 
 def _folders(places: Iterable[str]) -> tuple[str, ...]:

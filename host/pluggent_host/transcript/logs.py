@@ -70,7 +70,8 @@ class StoredTranscript:
     def append(self, *entries: Entry) -> None:
         if self._failed is not None:
             raise self._failed
-        lines = [encode(entry, self._encoder) for entry in entries]
+        encoder = self._encoder
+        lines = [encode(entry, encoder) for entry in entries]
         if self._kept is not None:
             self._kept += entries
         if self._sending is not None or self._queue:

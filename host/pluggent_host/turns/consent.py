@@ -21,8 +21,7 @@ from pluggent_host.approvals.pending import Agreed, Kind, Paused, Pending, Resol
 from pluggent_host.approvals.standing import asked_by, limits, may_approve
 from pluggent_host.common.ids import HOST
 from pluggent_host.operations.model_call import ModelCallOperation
-from pluggent_host.operations.operation import Operation
-from pluggent_host.operations.outcomes import Asked, Decided, Denied, Ready, Settled, Unanswered, unanswered
+from pluggent_host.operations.operation import Asked, Decided, Denied, Operation, Ready, Settled, Unanswered, unanswered
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.transcript.codec import from_json, to_json
 from pluggent_host.turns.meter import Meter
@@ -44,25 +43,24 @@ class Waits(Generic[E, R]):
     asked: Asked[E, R]
 
 
+@attrs.define(eq=False)
 class Consent:
     """What persons have agreed to and refused in one turn. ``may_wait``: an ask without an answer pauses the turn."""
 
-    def __init__(
-        self, operations: Operations, conversation: Conversation, meter: Meter, *, may_wait: bool,
-        waiting: Waiting | None = None, principal: str = "",
-    ) -> None:  # fmt: skip
-        """Begin a turn; with *waiting* go on with one as it paused, for *principal*."""
-        self.refused: set[str] = set()
-        self.agreed: Agreed | None = None
-        self.may_wait = may_wait
-        self._operations = operations
-        self._conversation = conversation
-        self._meter = meter
+    _operations: Operations
+    _conversation: Conversation
+    _meter: Meter
+    may_wait: bool
+    refused: set[str] = attrs.field(factory=set[str])
+    agreed: Agreed | None = None
+    _waiting: Waiting | None = None
+
+    def restore(self, waiting: Waiting, principal: str) -> None:
+        """Continue the turn that is *waiting*, for *principal*."""
         self._waiting = waiting
-        if waiting is not None:
-            self.refused |= set(waiting.paused.refused)
-            same = all(each.principal == principal for each in waiting.paused.pending)
-            self.agreed = waiting.paused.terms.agreed if same else None
+        self.refused |= set(waiting.paused.refused)
+        same = all(each.principal == principal for each in waiting.paused.pending)
+        self.agreed = waiting.paused.terms.agreed if same else None
 
     # ---- settling ------------------------------------------------------------------------
 
@@ -131,7 +129,7 @@ class Consent:
             return None
         if not given.agreed:
             return self.refuse(operation, event, given)
-        request = (operation.digest(event), operation.scope.principal)
+        request = (_digest(event), operation.scope.principal)
         pending = self._waiting.paused.pending
         known = {ask for each in pending if (each.digest, each.principal) == request for ask in each.asked}
         if not self._covered(asked, known, given.by):
@@ -143,7 +141,7 @@ class Consent:
 
     def _agreed_before(self, asked: Asked[E, R]) -> Settled[E, R] | None:
         agreed = self.agreed
-        if agreed is None or agreed.digest != asked.operation.digest(asked.event):
+        if agreed is None or agreed.digest != _digest(asked.event):
             return None
         if not self._covered(asked, frozenset(agreed.asked), agreed.by):
             return None
@@ -158,7 +156,7 @@ class Consent:
         return self._operations.approved(asked, stands.by, f"approved before, {stands.how}")
 
     def _stored(self, operation: Operation[Any, Any], event: object) -> Resolved | None:
-        return None if self._waiting is None else self._waiting.resolved.get(operation.digest(event))
+        return None if self._waiting is None else self._waiting.resolved.get(_digest(event))
 
     def _covered(self, asked: Asked[Any, Any], known: AbstractSet[tuple[str, str, str]], by: str) -> bool:
         """Say whether *by*, who has agreed to what is *known*, may have agreed to all that is *asked* now."""
@@ -170,6 +168,10 @@ class Consent:
         if isinstance(asked.event, InputEvent):
             identities = self._operations.identities(asked.asks)
             self.agreed = Agreed(asked.event.digest, tuple(sorted(asked_by(asked.asks, identities))), by)
+
+
+def _digest(event: Any) -> str:
+    return str(event.digest)
 
 
 @attrs.frozen
@@ -194,7 +196,7 @@ def pending_of(asked: Asked[Any, Any], identities: tuple[str, ...], id: str = ""
     if again.digest != event.digest:
         return None
     return Pending(
-        id or operation.id, name, operation.capability(), "", kept, event.digest,
+        id or operation.id, name, operation.capability, "", kept, event.digest,
         tuple((plugin, ask.tell_user) for plugin, ask in asked.asks), operation.rendered(event),
         event.scope.workspace, event.scope.principal, "once", limits(asked.asks), identities, kind,
     )  # fmt: skip

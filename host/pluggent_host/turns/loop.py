@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter, time
 from typing import Any, assert_never
 
@@ -26,13 +27,13 @@ from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
-from pluggent_host.operations.operation import Journal
-from pluggent_host.operations.outcomes import Answered, Asked, Denied, Ready, Settled, unanswered
+from pluggent_host.operations.operation import Answered, Asked, Denied, Journal, Ready, Settled, unanswered
 from pluggent_host.operations.services import Services
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, Spending, TurnOver
 from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Hold, Waits, pending_of
+from pluggent_host.turns.nested import call_runner
 from pluggent_host.turns.parts import TurnParts, turn_parts
 from pluggent_host.turns.record import Agent, Conversation, began
 from pluggent_host.turns.result import TurnResult, broken_by
@@ -53,7 +54,6 @@ from pluggent_host.turns.step import (
 )
 from pluggent_host.turns.streaming import thoughts, visible
 from pluggent_host.turns.tool_batch import BatchRun, run_batch
-from pluggent_host.turns.tool_context import call_runner
 
 WITHHELD = "The result of this call was withheld: {}"
 
@@ -71,7 +71,7 @@ class Turn:
         self.consent = parts.consent
         self.gate = parts.gate
         self.runner = call_runner(parts)
-        self.offered = parts.agent.tools
+        self.offered = parts.agent.offer.current
         self.said = Message.user("")
         self.reply: Message | None = None
         self.round = 0
@@ -265,7 +265,7 @@ class Turn:
     async def request(self, round: int, warning: str) -> ModelCallOperation:
         """Return the request of *round*, with the tools that are offered now."""
         agent, services = self.parts.agent, self.parts.services
-        chain, hook_s = services.chains["select_tools"], services.settings.timeouts.hook_s
+        chain, hook_s = services.chains.by_hook.get("select_tools", ()), services.settings.timeouts.hook_s
         tools = await agent.offer.latest()
         offered = await select_tools(chain, services.caller, hook_s, self.record, self.scope, tools)
         system = (agent.system,) if agent.system is not None else ()
@@ -275,7 +275,7 @@ class Turn:
         )
         return ModelCallOperation(
             self.record, self.scope, agent.model.provider, agent.model.capability, request, offered, round,
-            lambda: self.meter.left_s(services.settings.timeouts.model_s), self.parts.deltas,
+            partial(self.meter.left_s, services.settings.timeouts.model_s), self.parts.deltas,
             services.model, self.consent.settle_now,
         )  # fmt: skip
 

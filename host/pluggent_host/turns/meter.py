@@ -18,20 +18,20 @@ from pluggent_host.tools.toolset import BoundTool, Toolset
 from pluggent_host.turns.step import Spent
 
 
+@attrs.define(eq=False)
 class Meter:
     """What one turn has used. ``effects`` counts the calls that may have changed something, nested ones included.
 
     ``asks`` counts the questions put to a person; while one thinks, the turn's clock stands still.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.quota = Quota(limits)
-        self.usage = Usage()
-        self.asks = 0
-        self.effects = 0
-        self._started = perf_counter()
-        self._thinking_s = 0.0
+    limits: Limits
+    quota: Quota
+    usage: Usage = Usage()
+    asks: int = 0
+    effects: int = 0
+    _started: float = attrs.field(factory=perf_counter)
+    _thinking_s: float = 0.0
 
     def restore(self, elapsed_s: float, usage: Usage, asks: int, counted: Mapping[str, int]) -> None:
         """Go on from what the turn had used before it paused."""
@@ -77,12 +77,12 @@ class Taken:
     note: str = ""
 
 
+@attrs.define(eq=False)
 class Quota:
     """The limits of single tools in one turn, calls below other tools included."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._calls: Counter[str] = Counter()
+    _limits: Limits
+    _calls: Counter[str] = attrs.field(factory=Counter[str])
 
     def take(self, tool: BoundTool) -> Taken:
         """Count one call of *tool*."""

@@ -1,4 +1,6 @@
-"""Operations below a running tool call: another tool, the model, a person, memory. All under policy.
+"""What a tool is given for one call: facts, and operations below it (a tool, the model, a person, memory).
+
+All of them are under the policies of the turn.
 
 An ask down here goes to somebody who can answer now; nobody there is a denial, never a pause.
 """
@@ -10,21 +12,22 @@ import contextlib
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs._frozen import Json, freeze, thaw
 from pluggent_hookspecs.decisions import Ask
-from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, Scope, ToolCallEvent
-from pluggent_hookspecs.memory import MemoryAccess
+from pluggent_hookspecs.memory import MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery
 from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelResponse
-from pluggent_hookspecs.observations import QuestionAnswered, ToolLogged, ToolProgressed, ToolStarted
+from pluggent_hookspecs.observations import LOG_LEVELS, QuestionAnswered, ToolLogged, ToolProgressed, ToolStarted
 from pluggent_hookspecs.questions import Accepted, Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
@@ -33,9 +36,9 @@ from pluggent_host.common.escape import escape_all
 from pluggent_host.common.sanitize import clean, clean_json, clean_message, finite
 from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
-from pluggent_host.operations.outcomes import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
-from pluggent_host.operations.question import Question, QuestionOperation
-from pluggent_host.operations.tool_call import CallContext, CallRunner, ToolCallOperation
+from pluggent_host.operations.operation import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
+from pluggent_host.operations.question import Question, QuestionOperation, question_of
+from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems, canonical
 from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import Toolset
@@ -244,30 +247,157 @@ async def ask_person(nesting: Nesting, outer: ToolCallOperation, question: Quest
     return answer
 
 
-# ---- all of it ----------------------------------------------------------------------------
+# ---- what a call is given ------------------------------------------------------------------
 
 
-MakeContext = Callable[["NestedCalls", ToolCallOperation, Deadline, Path | None, int], CallContext]
-"""Makes the ToolContext of a call, at a depth below the reply."""
+class _WhileAlive(Protocol):
+    """Runs an operation, unless the call is over, and no longer than it."""
+
+    def __call__(self, operate: Callable[[], Awaitable[R]]) -> Awaitable[R]: ...
+
+
+class _LentMemory:
+    """A memory store for as long as a call lasts."""
+
+    __slots__ = ("__memory", "__while_alive")
+
+    def __init__(self, memory: MemoryAccess, while_alive: _WhileAlive) -> None:
+        self.__memory = memory
+        self.__while_alive = while_alive
+
+    async def save(self, items: Sequence[MemoryItem]) -> tuple[MemoryItem, ...]:
+        return await self.__while_alive(lambda: self.__memory.save(items))
+
+    async def get(self, namespace: str, key: str) -> MemoryItem | None:
+        return await self.__while_alive(lambda: self.__memory.get(namespace, key))
+
+    async def delete(self, namespace: str, key: str) -> bool:
+        return await self.__while_alive(lambda: self.__memory.delete(namespace, key))
+
+    async def list(self, query: MemoryQuery) -> MemoryPage:
+        return await self.__while_alive(lambda: self.__memory.list(query))
+
+    async def search(self, namespace: str, text: str, limit: int = 10) -> tuple[MemoryHit, ...]:
+        return await self.__while_alive(lambda: self.__memory.search(namespace, text, limit))
+
+
+class CallContext:
+    """A ToolContext. It hands out no provider, tool or store, only what it says."""
+
+    __slots__ = ("__below", "__call", "__clock", "__depth", "__lender", "__over", "channel", "chat_id", "workspace")
+
+    def __init__(
+        self, lender: NestedCalls, call: ToolCallOperation, clock: Deadline, workspace: Path | None, depth: int
+    ) -> None:
+        self.__lender = lender
+        self.__call = call
+        self.__clock = clock
+        self.__depth = depth
+        self.__over = False
+        self.__below: set[asyncio.Task[Any]] = set()
+        self.workspace = workspace
+        self.channel = call.scope.channel
+        self.chat_id = call.scope.chat_id
+
+    @property
+    def session_id(self) -> str:
+        return self.__call.scope.session_id
+
+    @property
+    def turn_id(self) -> str:
+        return self.__call.scope.turn_id
+
+    @property
+    def call_id(self) -> str:
+        return self.__call.event.call_id
+
+    @property
+    def idempotency_key(self) -> str:
+        return f"{self.session_id}.{self.__call.id}"
+
+    @property
+    def cancelled(self) -> bool:
+        return self.__over or self.__clock.left() <= 0
+
+    def end(self) -> None:
+        """Nobody waits for this call any more: what it has begun below itself ends too."""
+        self.__over = True
+        for task in self.__below - {asyncio.current_task()}:
+            task.cancel()
+
+    def remaining_s(self) -> float:
+        return self.__clock.left()
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        if not self.__over:
+            self.__lender.progressed(self.__call, done, total, message)
+
+    def log(self, level: str, message: str, *, logger: str = "", data: Json = None) -> None:
+        if level not in LOG_LEVELS:
+            raise ValueError(f"{level!r} is no level of a log; there are {', '.join(LOG_LEVELS)}")
+        if not self.__over:
+            self.__lender.logged(self.__call, level, message, logger, data)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> ToolOutput:
+        return await self.__while_alive(
+            lambda: self.__lender.nested_tool(self.__call, self.__depth + 1, name, arguments)
+        )
+
+    async def call_model(
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        system: str = "",
+        parameters: ModelParameters | None = None,
+        ask: str = "",
+    ) -> ModelResponse:
+        asked = prompt_of(prompt, system, parameters, ask)
+        return await self.__while_alive(lambda: self.__lender.nested_model(self.__call, asked))
+
+    async def elicit(self, message: str, schema: Mapping[str, Json], *, source: str = "") -> Elicited:
+        self.__alive()
+        try:
+            question = question_of(message, schema, source)
+        except ArgumentProblems as error:
+            raise ToolError("; ".join(error.problems), kind=ToolErrorKind.ARGUMENTS) from error
+        return await self.__while_alive(lambda: self.__lender.nested_question(self.__call, question))
+
+    def memory(self, store: str = "") -> MemoryAccess:
+        self.__alive()
+        return _LentMemory(self.__lender.nested_memory(self.__call, store), self.__while_alive)
+
+    async def __while_alive(self, operate: Callable[[], Awaitable[R]]) -> R:
+        """Run one operation below the call, no longer than the call itself."""
+        self.__alive()
+        task = asyncio.current_task()
+        assert task is not None
+        first = task not in self.__below
+        self.__below.add(task)
+        try:
+            return await operate()
+        finally:
+            if first:
+                self.__below.discard(task)
+
+    def __alive(self) -> None:
+        if self.__over:
+            raise LimitReached("tool_timeout_s", self.__call.timeout_s)
 
 
 class NestedCalls:
     """Makes contexts for the calls of one turn and runs what tools ask for through them."""
 
-    def __init__(self, turn: TurnParts, context: MakeContext) -> None:
+    def __init__(self, turn: TurnParts) -> None:
         services, agent = turn.services, turn.agent
         self._turn = turn
         self._agent = agent
         self._nesting = Nesting(turn)
         self._loop = asyncio.get_running_loop()
-        self._context = context
-        self.runner = CallRunner(services.caller, services.threads, agent.protected, self._begun, self._doubts)
+        doubts = partial(turn.conversation.doubts, services.threads)
+        self.runner = CallRunner(services.caller, services.threads, agent.protected, self._begun, doubts)
 
     def _begun(self, call: ToolCallOperation, clock: Deadline) -> CallContext:
-        return self._context(self, call, clock, self._agent.workspace, len(self._nesting.above(call)))
-
-    def _doubts(self, call: ToolCallOperation, event: ToolCallEvent) -> str:
-        return self._turn.conversation.doubts(call, event, self._turn.services.threads.running())
+        return CallContext(self, call, clock, self._agent.workspace, len(self._nesting.above(call)))
 
     @property
     def _filtered(self) -> bool:
@@ -405,3 +535,8 @@ def _facts(data: Json) -> Json:
         return freeze(clean_json(json.loads(json.dumps(thaw(data), allow_nan=False))))
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def call_runner(turn: TurnParts) -> CallRunner:
+    """Return what the tool calls of *turn* run with; their contexts lead to operations of the same turn."""
+    return NestedCalls(turn).runner

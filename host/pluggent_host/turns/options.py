@@ -56,10 +56,11 @@ class How:
 
     def agent(self, agent: Agent) -> Agent:
         """Return *agent* for this turn. Raises TypeError, ConfigError and SessionError for what cannot be."""
-        check_limits(self.limits)
         check("parameters", self.parameters, ModelParameters)
-        limits = limited(agent.limits, self.limits)
+        limits = agent.limits
         if self.limits is not None:
+            check_limits(self.limits)
+            limits = limited(limits, self.limits)
             check_names(limits.per_tool, agent.tools)
         parameters = self.parameters or agent.parameters
         form = None if self.output is None else output_form(self.output)

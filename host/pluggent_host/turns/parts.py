@@ -9,10 +9,10 @@ from pluggent_host.approvals.pending import Waiting
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.operations.services import Services
 from pluggent_host.turns.consent import Consent
-from pluggent_host.turns.meter import Meter
+from pluggent_host.turns.meter import Meter, Quota
 from pluggent_host.turns.record import Agent, Conversation, TurnRecord
 from pluggent_host.turns.result import Feed
-from pluggent_host.turns.streaming import Deltas, OutputGate, follow
+from pluggent_host.turns.streaming import Deltas, OutputGate
 
 
 @attrs.frozen(eq=False)
@@ -29,10 +29,8 @@ class TurnParts:
     consent: Consent
     deltas: Deltas | None
     gate: OutputGate
-
-    def may_serve(self, capability: str) -> bool:
-        """Say whether the operator lets this tool be ``silent`` or ``handled``."""
-        return capability in self.services.settings.grants.handled
+    serving: tuple[str, ...]
+    """The capabilities of the tools that the operator lets be ``silent`` or ``handled``."""
 
 
 def turn_parts(
@@ -41,16 +39,19 @@ def turn_parts(
 ) -> TurnParts:  # fmt: skip
     """Return the parts of a new turn, or of the one that is *waiting*; *direct*: of one call without a model."""
     operations, settings = services.operations, services.settings
-    record = TurnRecord(services, conversation, feed, joins=not direct)
-    meter = Meter(agent.limits)
+    record = TurnRecord(
+        services, conversation, services.tell if feed is None else feed.after(services.tell), not direct
+    )
+    meter = Meter(agent.limits, Quota(agent.limits))
+    # The caller of a direct call is there to be asked at once, or the call is denied.
+    consent = Consent(operations, conversation, meter, settings.on_ask == "pause" and not direct)
     if waiting is not None:
         paused = waiting.paused
         meter.restore(paused.elapsed_s, paused.usage, paused.asks, paused.counted)
-    # The caller of a direct call is there to be asked at once, or nobody is.
-    may_wait = settings.on_ask == "pause" and not direct
-    consent = Consent(
-        operations, conversation, meter, may_wait=may_wait, waiting=waiting, principal=scope.principal
-    )  # fmt: skip
-    deltas = follow(record, scope, feed, services.chains, services.caller, settings.stream)
+        consent.restore(waiting, scope.principal)
+    deltas = None if feed is None else Deltas(record, scope, feed, services, settings.stream == "provisional")
     gate = OutputGate(record, scope, operations, services.chains, deltas, consent, direct)
-    return TurnParts(services, operations, conversation, agent, scope, record, meter, consent, deltas, gate)
+    return TurnParts(
+        services, operations, conversation, agent, scope, record, meter, consent, deltas, gate,
+        settings.grants.handled,
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from time import time
 from typing import Any
@@ -17,7 +17,8 @@ from pluggent_hookspecs.observations import DecisionMade, Observation
 
 from pluggent_host.approvals.pending import Paused, Resolved, Terms, Waiting, plain_limits
 from pluggent_host.approvals.standing import Approvals, Standing, standing_of
-from pluggent_host.operations.outcomes import Asked, Decided, Ready
+from pluggent_host.common.threads import Threads
+from pluggent_host.operations.operation import Asked, Decided, Ready
 from pluggent_host.operations.services import Services
 from pluggent_host.operations.tool_call import ToolCallOperation
 from pluggent_host.plugins.lookup import Model
@@ -27,7 +28,6 @@ from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.doubts import Doubts
 from pluggent_host.transcript.entries import Decided as DecidedEntry, Entry, Transcript, TurnBegan, TurnOver
 from pluggent_host.transcript.rebuild import close_call
-from pluggent_host.turns.result import Feed
 from pluggent_host.turns.structured_output import OutputForm
 
 log = logging.getLogger("pluggent.approvals")
@@ -101,9 +101,9 @@ class Conversation:
         if messages:
             self.messages = (*self.messages, *messages)
 
-    def doubts(self, call: ToolCallOperation, event: ToolCallEvent, running: Collection[str]) -> str:
+    def doubts(self, threads: Threads, call: ToolCallOperation, event: ToolCallEvent) -> str:
         """Return why this very call must not simply run again, empty if nothing speaks against it."""
-        if event.capability in running:
+        if event.capability in threads.running():
             return "an earlier call of it was given up but is still running"
         if not call.tool.repeatable and call.fingerprint(event) in self.doubtful:
             return "the same call was interrupted before and may already have taken effect"
@@ -180,30 +180,23 @@ async def _both(first: Awaitable[None], second: Awaitable[None] | None) -> None:
         await second
 
 
+@attrs.frozen(eq=False)
 class TurnRecord:
-    """Where one turn leaves its traces: the transcript, the conversation, observers and the stream.
+    """Where one turn leaves its traces: the transcript, the conversation, observers and the stream. A Journal.
 
-    A Journal. With ``joins=False`` no message of the turn joins the conversation.
+    With ``joins=False`` no message of the turn joins the conversation.
     """
 
-    def __init__(
-        self, services: Services, conversation: Conversation, feed: Feed | None, *, joins: bool = True
-    ) -> None:
-        self._services = services
-        self._conversation = conversation
-        self._feed = feed
-        self._joins = joins
+    _services: Services
+    _conversation: Conversation
+    tell: Callable[[Observation], None]
+    _joins: bool
 
     def record(self, decision: DecisionMade) -> None:
         self._conversation.append(DecidedEntry(decision))
 
     def flush(self) -> Awaitable[None] | None:
         return self._conversation.flush()
-
-    def tell(self, event: Observation) -> None:
-        self._services.tell(event)
-        if self._feed is not None:
-            self._feed.put(event)
 
     def append(self, *entries: Entry) -> None:
         self._conversation.append(*entries)

@@ -65,6 +65,15 @@ class Feed(EventQueue[Observation]):
     def __init__(self) -> None:
         super().__init__(WAITING_EVENTS, expendable=(ToolProgressed, ToolLogged))
 
+    def after(self, emit: Callable[[Observation], None]) -> Callable[[Observation], None]:
+        """Return what emits an event by *emit*, then takes it."""
+
+        def both(event: Observation) -> None:
+            emit(event)
+            self.put(event)
+
+        return both
+
 
 class TurnStream(Generic[T]):
     """A running turn: enter it, iterate over its events, read ``result`` afterwards.

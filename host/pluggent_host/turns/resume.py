@@ -13,7 +13,7 @@ from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.approvals.pending import Pending, Resolved, Resumed, Waiting
 from pluggent_host.operations.input_output import InputOperation
-from pluggent_host.operations.outcomes import Asked, Denied, Ready, Settled, unanswered
+from pluggent_host.operations.operation import Asked, Denied, Ready, Settled, unanswered
 from pluggent_host.operations.tool_call import ToolCallOperation
 from pluggent_host.turns.consent import Waits, frozen_again, pending_of
 from pluggent_host.turns.loop import Turn

@@ -17,9 +17,9 @@ from pluggent_hookspecs.tools import ToolOutput
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chains, Impl
 from pluggent_host.operations.input_output import OutputOperation
-from pluggent_host.operations.operation import Journal
-from pluggent_host.operations.outcomes import Denied, Ready
+from pluggent_host.operations.operation import Denied, Journal, Ready
 from pluggent_host.operations.pipeline import Operations
+from pluggent_host.operations.services import Services
 from pluggent_host.operations.tool_call import ToolCallOperation
 from pluggent_host.plugins.validation import HOLDING
 from pluggent_host.turns.consent import Consent
@@ -29,19 +29,11 @@ SHOWING_S = 0.5
 """How long transform_delta may take for one batch."""
 
 
-def follow(
-    journal: Journal, scope: Scope, feed: Feed | None, chains: Chains, caller: Caller, stream: str
-) -> Deltas | None:
-    """Return what shows the streams of one turn to *feed*, None if nobody follows them."""
-    return None if feed is None else Deltas(journal, scope, feed, chains, caller, provisional=stream == "provisional")
-
-
 class Deltas:
     """Shows a stream as it comes; holds back what transform_delta keeps, or all while a result hook wants it whole."""
 
-    def __init__(
-        self, journal: Journal, scope: Scope, feed: Feed, chains: Chains, caller: Caller, *, provisional: bool
-    ) -> None:
+    def __init__(self, journal: Journal, scope: Scope, feed: Feed, services: Services, provisional: bool) -> None:  # noqa: FBT001 (one caller)
+        chains = services.chains
         self._journal = journal
         self._scope = scope
         self._feed = feed
@@ -51,7 +43,7 @@ class Deltas:
         for impl in holding:
             windows[impl.plugin] = max(windows.get(impl.plugin, 0), impl.incremental or 0)
         self._filters = [(impl, windows.get(impl.plugin, 0)) for impl in chains["transform_delta"]]
-        self._caller = caller
+        self._caller = services.caller
         self._held = self._whole
         self._shown: list[str] = []
         self._thought: list[str] = []
@@ -243,7 +235,7 @@ class OutputGate:
     async def seen(self, output: ToolOutput, call: ToolCallOperation) -> ToolOutput | None:
         """Return what may be seen of *output*, the result of *call*; None for nothing."""
         ask = self.direct and call.scope is self.scope  # not what runs below it
-        seen = await self.result(output, call.capability(), call.scope, ask=ask)
+        seen = await self.result(output, call.capability, call.scope, ask=ask)
         if ask:
             self.passed = None if seen is output else seen
         return None if isinstance(seen, Deny) else seen

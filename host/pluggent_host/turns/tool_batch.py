@@ -25,7 +25,7 @@ from pluggent_host.approvals.pending import Pending
 from pluggent_host.approvals.standing import limits, narrowest
 from pluggent_host.common.sanitize import clean, clean_message
 from pluggent_host.common.suggest import did_you_mean
-from pluggent_host.operations.outcomes import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
+from pluggent_host.operations.operation import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.outcome import Outcome
@@ -236,7 +236,7 @@ class Batch:
         messages = tuple(slot.message for slot in self._slots if slot.message is not None)
         settled = ToolsSettled(
             tuple(
-                outcome_of(slot, served=self._turn.may_serve(slot.operation.capability()))
+                outcome_of(slot, served=slot.operation.capability in self._turn.serving)
                 for slot in self._slots
                 if slot.message is not None
             ),
@@ -488,7 +488,7 @@ class Batch:
         message = clean_message(Message.tool(slot.call, content, is_error=output.is_error))
         outcome = operation.outcome
         slot.output = output
-        told = notable(slot, served=turn.may_serve(operation.capability()))
+        told = notable(slot, served=operation.capability in turn.serving)
         turn.record.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole, told))
         slot.message = message  # not before it is durable
         seen: ToolOutput | None = None
@@ -497,6 +497,6 @@ class Batch:
         finally:
             turn.record.tell(operation.finished(slot.call.name, output, seen))
         shown = (*((Text(output.for_user),) if output.for_user else ()), *output.media)
-        if shown and not (output.silent and turn.may_serve(operation.capability())):
-            out = await turn.gate.show(Message.assistant(shown), operation.capability())
+        if shown and not (output.silent and operation.capability in turn.serving):
+            out = await turn.gate.show(Message.assistant(shown), operation.capability)
             slot.output = with_shown(output, out)

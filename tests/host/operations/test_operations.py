@@ -21,7 +21,7 @@ from pluggent_hookspecs import (
     ToolStarted,
     hookimpl,
 )
-from pluggent_host.operations.outcomes import Ready
+from pluggent_host.operations.operation import Ready
 from pluggent_host.settings import HostSettings, Limits, Timeouts
 from pluggent_testing.fakes import call
 from policy_stage import NAMES, Danger, in_order, reach, results, stage
