@@ -25,9 +25,8 @@ from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import Entry, ModelChosen, Undone
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_host.transcript.undo import Exchange, last_exchange, unsaid
-from pluggent_host.turns.loop import Turn, call_directly
+from pluggent_host.turns.loop import Turn, call_directly, turn_parts
 from pluggent_host.turns.options import Content, How, TurnOptions, check, going_on, user_message
-from pluggent_host.turns.parts import turn_parts
 from pluggent_host.turns.record import Agent, Conversation
 from pluggent_host.turns.result import Feed, TurnResult, TurnStream
 from pluggent_host.turns.resume import ResumedTurn

@@ -37,6 +37,8 @@ class Threads:
         self._idle = 0  # threads that wait and have not been promised a call
         self._waiting = 0  # calls that no thread has been promised to
         self._abandoned: dict[_Call, str] = {}
+        self.abandoned = frozenset[str]()
+        """The labels of abandoned calls that still run."""
         self._closed = False
 
     async def run(self, function: Callable[..., T], *args: object, label: str = "") -> T:
@@ -109,6 +111,7 @@ class Threads:
                 call.state = _DROPPED
             elif call.state == _RUNS:
                 self._abandoned[call] = label
+                self.abandoned = frozenset(self._abandoned.values())
                 if self._waiting and len(self._alive) < self._limit():
                     self._start()
                     self._waiting -= 1
@@ -139,7 +142,8 @@ class Threads:
         with self._lock:
             call.state = _DONE
             self._busy.discard(me)
-            self._abandoned.pop(call, None)
+            if self._abandoned.pop(call, None) is not None:
+                self.abandoned = frozenset(self._abandoned.values())
             if len(self._alive) > self._limit():
                 self._alive.discard(me)
                 return False

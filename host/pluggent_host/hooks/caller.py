@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar, cast
 
+import attrs
+
 from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.common.threads import Threads
 from pluggent_host.hooks.chains import Impl
@@ -26,6 +28,31 @@ T = TypeVar("T")
 HELD_LOOP_S = 0.05
 _LONGEST_S = 1.0
 """How long a limit that stands still is believed before it is asked again."""
+
+
+@attrs.define(eq=False)
+class Deadline:
+    """A number of seconds from now on, which can be stopped and started again. Never negative."""
+
+    _seconds: float
+    _began: float = attrs.field(factory=perf_counter, init=False)
+    _stops: int = attrs.field(default=0, init=False)
+
+    def left(self) -> float:
+        """Return the seconds left; infinity while it is stopped."""
+        return float("inf") if self._stops else max(0.0, self._seconds - (perf_counter() - self._began))
+
+    def stop(self) -> None:
+        """Stop until ``start`` has been called as often."""
+        if self._stops == 0:
+            self._seconds = self.left()
+        self._stops += 1
+
+    def start(self) -> None:
+        """Continue."""
+        self._stops -= 1
+        if self._stops == 0:
+            self._began = perf_counter()
 
 
 class Late(Exception):  # noqa: N818 (a state, told apart from a plugin's own TimeoutError)

@@ -54,8 +54,9 @@ class Journal(Protocol):
         """Make *decision* durable. Raises if that is impossible; then nothing is executed."""
         ...
 
-    def flush(self) -> Awaitable[None] | None:
-        """Return what to wait for until every record is durable; None if it is. Nothing is executed before."""
+    @property
+    def flush(self) -> Callable[[], Awaitable[None] | None]:
+        """Returns what to wait for until every record is durable; None if it is. Nothing is executed before."""
         ...
 
     @property
@@ -92,11 +93,17 @@ class Operation(ABC, Generic[E, R]):
 
     name: str
     hooks: Hooks
+    votes: ClassVar[bool] = False
+    """Whether this kind overrides ``host_vote`` or ``doubt``; worked out from that."""
     journal: Journal
     scope: Scope
     id: str
     capability: str
     event: E
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.votes = cls.host_vote is not Operation.host_vote or cls.doubt is not Operation.doubt
 
     # ---- the request ---------------------------------------------------------------------
 
@@ -200,28 +207,18 @@ class Answer:
 
 
 @final
+@attrs.define(eq=False)
 class Ready(Generic[E, R]):
-    """The right to execute one frozen request once. Made by ``Operations`` alone."""
+    """The right to execute one frozen request once. ``Operations`` makes it and takes no other."""
 
-    __slots__ = ("approval", "approved", "decided_at", "event", "operation", "used")
+    made_by: object = attrs.field(repr=False)
+    operation: Operation[E, R]
+    event: E
+    approved: Asks = ()
+    approval: Answer | None = None
+    decided_at: float = attrs.field(factory=perf_counter, init=False)
+    used: bool = attrs.field(default=False, init=False)
     asks: ClassVar[Asks] = ()
-
-    def __init__(
-        self,
-        key: object,
-        operation: Operation[E, R],
-        event: E,
-        approved: tuple[tuple[str, Ask], ...] = (),
-        approval: Answer | None = None,
-    ) -> None:
-        if key is not MADE_BY_DECIDE:
-            raise TypeError("a Ready comes from Operations.decide, nowhere else")
-        self.operation = operation
-        self.event = event
-        self.approved = approved
-        self.approval = approval
-        self.decided_at = perf_counter()
-        self.used = False
 
 
 @attrs.frozen

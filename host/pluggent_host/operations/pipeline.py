@@ -144,7 +144,8 @@ class Operations:
     ) -> Decided[E, R]:
         hook = operation.hooks.decide
         ballots = await self._ballots(operation, hook, event, started + self._hook_s, responding=True)
-        verdict = _usable(operation, combine(ballots, operation.host_vote(event), self._grants, operation.doubt(event)))
+        vote, doubt = (operation.host_vote(event), operation.doubt(event)) if operation.votes else (None, None)
+        verdict = _usable(operation, combine(ballots, vote, self._grants, doubt))
         unrecorded = self._record(
             operation, event, verdict.outcome, verdict.by, verdict.reason, started, verdict.votes, changes
         )
@@ -259,6 +260,8 @@ class Operations:
         if isinstance(ready, Answered):
             result = operation.response(ready.value)
         else:
+            if ready.made_by is not MADE_BY_DECIDE:
+                raise TypeError("a Ready comes from Operations.decide, nowhere else")
             if ready.used:
                 raise RuntimeError("a Ready was used twice")
             ready.used = True

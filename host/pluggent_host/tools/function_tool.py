@@ -101,7 +101,13 @@ class FunctionTool:
         if self._signature.bounded and (problems := self._checker.problems(value)):
             raise ArgumentProblems(problems)
         try:
-            data = self._restructured(given, value)
+            try:
+                data = sorted_json(self._decode(given))
+            except msgspec.ValidationError as error:
+                if "got `float`" not in str(error):
+                    raise
+                # JSON knows one kind of number, and models write 2.0.
+                data = sorted_json(self._decode(canonical(_integral(value))))
         except Exception as error:  # noqa: BLE001 (the author's own classes check too, and raise what they like)
             raise ArgumentProblems(self._checker.problems(value) or [_told(error)]) from None
         if data != given and (lost := list(_lost(value, msgspec.json.decode(data), "$"))):
@@ -132,15 +138,6 @@ class FunctionTool:
         """Run with *arguments*; see Tool. A blocking function blocks here: hosts use bind()."""
         result = self.bind(self.normalise(arguments), context)()
         return await result if inspect.isawaitable(result) else result
-
-    def _restructured(self, given: bytes, value: Mapping[str, Json]) -> bytes:
-        try:
-            return sorted_json(self._decode(given))
-        except msgspec.ValidationError as error:
-            if "got `float`" not in str(error):
-                raise
-            # JSON knows one kind of number, and models write 2.0.
-            return sorted_json(self._decode(canonical(_integral(value))))
 
 
 # ---- calls -----------------------------------------------------------------------------

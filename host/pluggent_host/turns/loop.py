@@ -32,11 +32,12 @@ from pluggent_host.operations.services import Services
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, Spending, TurnOver
 from pluggent_host.transcript.rebuild import close_call
-from pluggent_host.turns.consent import Hold, Waits, pending_of
+from pluggent_host.turns.consent import Consent, Hold, Waits, pending_of
+from pluggent_host.turns.meter import Meter, Quota
 from pluggent_host.turns.nested import call_runner
-from pluggent_host.turns.parts import TurnParts, turn_parts
-from pluggent_host.turns.record import Agent, Conversation, began
-from pluggent_host.turns.result import TurnResult, broken_by
+from pluggent_host.turns.parts import TurnParts
+from pluggent_host.turns.record import Agent, Conversation, TurnRecord, began
+from pluggent_host.turns.result import Feed, TurnResult, broken_by
 from pluggent_host.turns.step import (
     EVENTS,
     AskModel,
@@ -52,7 +53,7 @@ from pluggent_host.turns.step import (
     Why,
     step,
 )
-from pluggent_host.turns.streaming import thoughts, visible
+from pluggent_host.turns.streaming import Deltas, OutputGate, thoughts, visible
 from pluggent_host.turns.tool_batch import BatchRun, run_batch
 
 WITHHELD = "The result of this call was withheld: {}"
@@ -194,18 +195,17 @@ class Turn:
 
     def _begin(self, message: Message) -> None:
         self.said = message
-        self.record.append(Said(self.scope.turn_id, message))
-        self.conversation.add(message)
+        self.conversation.say(Said(self.scope.turn_id, message))
         self.record.tell(TurnStarted(self.scope, message))
 
     async def _do(self, effect: AskModel | RunTools) -> Event:
         match effect:
             case AskModel(round, notice, warning):
                 told = Message.user(notice or warning)
-                if notice or warning:
-                    self.record.append(Said(self.scope.turn_id, told, BY_HOST if notice else WARNING))
                 if notice:
-                    self.record.add(told)
+                    self.conversation.say(Said(self.scope.turn_id, told, BY_HOST))
+                elif warning:
+                    self.record.append(Said(self.scope.turn_id, told, WARNING))
                 return await self._ask_model(round, "" if notice else warning)
             case RunTools(_, round):
                 assert self.reply is not None
@@ -221,7 +221,9 @@ class Turn:
         return attrs.evolve(run.settled, spent=self.meter.spent())
 
     def _close(self, done: Done) -> None:
-        calls = self.reply.tool_calls if self.reply is not None and done.close else ()
+        if self.reply is None or not done.close:
+            return
+        calls = self.reply.tool_calls
         closing = [close_call(self.scope.turn_id, call) for call in calls if call.id in done.close]
         self.record.add(*(entry.message for entry in closing))
         self.record.append(*closing)
@@ -359,9 +361,10 @@ class Turn:
             raise
         finally:
             for each in operation.calls(perf_counter() - started, finish, error):
-                self.meter.spend(each.usage)
+                called = each.event(self.scope, decided.event.round)
+                self.meter.usage += each.usage
                 self.record.append(Spending(self.scope.turn_id, each.model, each.usage, each.error))
-                self.record.tell(each.event(self.scope, decided.event.round))
+                self.record.tell(called)
 
     def _no_time(self) -> Stopped:
         return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.meter.limits.wall_s:g})", "wall_s")
@@ -392,10 +395,33 @@ class Turn:
             self.parts.deltas.settle(visible(seen), thoughts(seen))
         elif visible(seen):
             self.record.tell(TextShown(self.scope, visible(seen)))
-        self.record.append(Said(self.scope.turn_id, seen))
-        self.conversation.add(seen)
+        self.conversation.say(Said(self.scope.turn_id, seen))
         self.reply = seen
         return True
+
+
+def turn_parts(
+    services: Services, conversation: Conversation, agent: Agent, scope: Scope, feed: Feed | None = None,
+    *, waiting: Waiting | None = None, direct: bool = False,
+) -> TurnParts:  # fmt: skip
+    """Return the parts of a new turn, or of the one that is *waiting*; *direct*: of one call without a model."""
+    operations, settings = services.operations, services.settings
+    record = TurnRecord(
+        services, conversation, services.tell if feed is None else feed.after(services.tell), not direct
+    )
+    meter = Meter(agent.limits, Quota(agent.limits))
+    # The caller of a direct call is there to be asked at once, or the call is denied.
+    consent = Consent(operations, conversation, meter, settings.on_ask == "pause" and not direct)
+    if waiting is not None:
+        paused = waiting.paused
+        meter.restore(paused.elapsed_s, paused.usage, paused.asks, paused.counted)
+        consent.restore(waiting, scope.principal)
+    deltas = None if feed is None else Deltas(record, scope, feed, services, settings.stream == "provisional")
+    gate = OutputGate(record, scope, operations, services.chains, deltas, consent, direct)
+    return TurnParts(
+        services, operations, conversation, agent, scope, record, meter, consent, deltas, gate,
+        settings.grants.handled,
+    )  # fmt: skip
 
 
 # ---- one call without a model --------------------------------------------------------------

@@ -39,9 +39,6 @@ class Meter:
         self.usage, self.asks = usage, asks
         self.quota.restore(counted)
 
-    def spend(self, usage: Usage) -> None:
-        self.usage += usage
-
     def spent(self) -> Spent:
         return Spent(perf_counter() - self._started - self._thinking_s, self.usage)
 

@@ -31,10 +31,10 @@ from pluggent_hookspecs.observations import LOG_LEVELS, QuestionAnswered, ToolLo
 from pluggent_hookspecs.questions import Accepted, Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.common.deadline import Deadline
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.sanitize import clean, clean_json, clean_message, finite
 from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.hooks.caller import Deadline
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
 from pluggent_host.operations.operation import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
 from pluggent_host.operations.question import Question, QuestionOperation, question_of
@@ -209,7 +209,7 @@ async def _performed(
     finally:
         outer.ends_turn = outer.ends_turn or call.ends_turn
         for each in call.calls(perf_counter() - started, finish, failure):
-            turn.meter.spend(each.usage)
+            turn.meter.usage += each.usage
             turn.record.append(Spending(call.scope.turn_id, each.model, each.usage, each.error))
             turn.record.tell(each.event(call.scope, outer.event.round))
 

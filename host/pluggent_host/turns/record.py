@@ -26,7 +26,7 @@ from pluggent_host.settings import Limits
 from pluggent_host.tools.toolset import Tools, Toolset
 from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.doubts import Doubts
-from pluggent_host.transcript.entries import Decided as DecidedEntry, Entry, Transcript, TurnBegan, TurnOver
+from pluggent_host.transcript.entries import Decided as DecidedEntry, Entry, Said, Transcript, TurnBegan, TurnOver
 from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.structured_output import OutputForm
 
@@ -76,6 +76,8 @@ class Conversation:
         self.waiting = waiting
         self.standing = standing
         self.approvals = approvals
+        self.flush = transcript.flush if approvals is None else self._flush_both
+        """Returns what to wait for until everything kept outlives this process; None if it does."""
         self.waiting_form: OutputForm[Any] | None = None
         """The form of the reply of the turn that waits, if this process began that turn."""
         self.void = void
@@ -90,11 +92,16 @@ class Conversation:
             for entry in entries:
                 self.doubtful.follow(entry)
 
-    def flush(self) -> Awaitable[None] | None:
-        """Return what to wait for until everything kept outlives this process; None if it does."""
-        kept = None if self.approvals is None else self.approvals.flush()
-        written = self.transcript.flush()
+    def _flush_both(self) -> Awaitable[None] | None:
+        assert self.approvals is not None
+        kept, written = self.approvals.flush(), self.transcript.flush()
         return written if kept is None else _both(kept, written)
+
+    def say(self, said: Said) -> None:
+        """Make *said* durable and take its message into the conversation."""
+        self.transcript.append(said)
+        self.messages = (*self.messages, said.message)
+        self.doubtful.follow(said)
 
     def add(self, *messages: Message) -> None:
         """Take *messages* into the conversation."""
@@ -103,7 +110,7 @@ class Conversation:
 
     def doubts(self, threads: Threads, call: ToolCallOperation, event: ToolCallEvent) -> str:
         """Return why this very call must not simply run again, empty if nothing speaks against it."""
-        if event.capability in threads.running():
+        if event.capability in threads.abandoned:
             return "an earlier call of it was given up but is still running"
         if not call.tool.repeatable and call.fingerprint(event) in self.doubtful:
             return "the same call was interrupted before and may already have taken effect"
@@ -191,12 +198,14 @@ class TurnRecord:
     _conversation: Conversation
     tell: Callable[[Observation], None]
     _joins: bool
+    flush: Callable[[], Awaitable[None] | None] = attrs.field(init=False)
+
+    @flush.default
+    def _flush(self) -> Callable[[], Awaitable[None] | None]:
+        return self._conversation.flush
 
     def record(self, decision: DecisionMade) -> None:
         self._conversation.append(DecidedEntry(decision))
-
-    def flush(self) -> Awaitable[None] | None:
-        return self._conversation.flush()
 
     def append(self, *entries: Entry) -> None:
         self._conversation.append(*entries)
