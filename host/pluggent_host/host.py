@@ -242,15 +242,18 @@ class Host:
         principal, claimed = scoped(principal, claimed=claimed)
         parts, settings = self._parts, self._parts.services.settings
         offer = await parts.toolbox.tools(self._defaults.tools if tools is None else tuple(tools))
-        own = limited(settings.limits, limits)
-        check_names(own.per_tool, offer.current)
-        check_names([name for name in settings.stops_batch if "*" not in name], offer.current, "stops_batch")
+        own = settings.limits if limits is None else limited(settings.limits, limits)
+        if own.per_tool:
+            check_names(own.per_tool, offer.current)
+        if settings.stops_batch:
+            check_names([name for name in settings.stops_batch if "*" not in name], offer.current, "stops_batch")
         id = id or f"s{int(time()):x}-{secrets.token_hex(4)}"
         transcript = await self._transcript(id)
         try:
             past = rebuild(transcript.entries())
             if (refused := refusal(id, past, principal, settings.grants, claimed=claimed)) is not None:
                 raise refused  # noqa: TRY301 (the transcript is given up below like after every other failure)
+            adopting = adopted(id, past, principal)
             name = model or past.model or settings.model or DEFAULT_MODEL
             found = await parts.capabilities.model(name)
             text = system if system is not None else past.system or settings.system
@@ -261,7 +264,7 @@ class Host:
                 else (SessionBegan(id, time(), name, text, metadata=about, principal=principal, claimed=claimed),)
             )
             given = () if past.began else _whole(history)
-            transcript.append(*began, *adopted(id, past, principal), *((Given(given),) if given else ()), *past.closing)
+            transcript.append(*began, *adopting, *((Given(given),) if given else ()), *past.closing)
             if (written := transcript.flush()) is not None:
                 await written
         except BaseException:
@@ -387,7 +390,8 @@ def _check_types(*, tools: object, limits: object, config: object, settings: obj
     """Raise TypeError for the mistakes of a caller without a type checker that would else be told late or oddly."""
     if isinstance(tools, str):
         raise TypeError(f"tools: expected several, got the text {tools!r}; write tools=[{tools!r}]")
-    check_limits(limits)
+    if limits is not None:
+        check_limits(limits)
     if config is not None and not isinstance(config, HostSettings):
         raise TypeError(f"config: expected HostSettings(…), got {type(config).__name__}")
     if settings is not None and not isinstance(settings, Mapping):

@@ -39,19 +39,12 @@ class Doubts:
     """
 
     def __init__(self) -> None:
-        self._doubtful: set[str] = set()
+        self.calls: set[str] = set()
+        """The fingerprints of the calls in doubt: of each what it is, not who made it."""
         self._running: dict[str, tuple[str, bool]] = {}
         """Fingerprint by call id, and whether that was doubtful when the call was dispatched."""
         self._allowed: set[str] = set()
         self._interrupted: dict[str, str] = {}
-
-    def __contains__(self, fingerprint: str) -> bool:
-        return fingerprint in self._doubtful
-
-    @property
-    def fingerprints(self) -> frozenset[str]:
-        """The calls in doubt: of each what it is, not who made it."""
-        return frozenset(self._doubtful)
 
     @property
     def running(self) -> frozenset[str]:
@@ -77,7 +70,7 @@ class Doubts:
 
     def add(self, fingerprints: Iterable[str]) -> None:
         """Doubt these calls from now on."""
-        self._doubtful.update(fingerprints)
+        self.calls.update(fingerprints)
 
     def allow(self, call_id: str) -> None:
         """The call may be run from now on."""
@@ -86,7 +79,7 @@ class Doubts:
     def dispatch(self, calls: Iterable[tuple[str, str, str]]) -> None:
         """These calls, as in ``Dispatched``, are about to run."""
         for call_id, _, fingerprint in calls:
-            self._running[call_id] = (fingerprint, fingerprint in self._doubtful)
+            self._running[call_id] = (fingerprint, fingerprint in self.calls)
 
     def settle(self, call_id: str, outcome: str) -> None:
         """The call has ended with *outcome*, a ToolErrorKind or empty for a result of its own."""
@@ -94,9 +87,9 @@ class Doubts:
         self._allowed.discard(call_id)
         self._interrupted.pop(call_id, None)
         if fingerprint and outcome in UNSURE:
-            self._doubtful.add(fingerprint)
+            self.calls.add(fingerprint)
         elif known and outcome in SURE:
-            self._doubtful.discard(fingerprint)
+            self.calls.discard(fingerprint)
 
     def wait(self, call_ids: Iterable[str]) -> None:
         """These calls do not run: they wait for a person."""
@@ -116,7 +109,7 @@ class Doubts:
 
     def _end(self) -> None:
         if self._running:
-            self._doubtful |= self.running
+            self.calls |= self.running
         self._running.clear()
         self._allowed.clear()
 

@@ -11,8 +11,7 @@ from pluggent_hookspecs.errors import SessionError, SessionLeaseLost
 from pluggent_hookspecs.sessions import Line, SessionLog
 
 from pluggent_host.transcript.entries import Entry
-from pluggent_host.transcript.fast_encoder import Lines as Encoder
-from pluggent_host.transcript.lines import decode, encode
+from pluggent_host.transcript.lines import Encoder, decode, encode
 
 T = TypeVar("T")
 
@@ -65,7 +64,7 @@ class StoredTranscript:
         found = self._log.read()
         if isinstance(found, AsyncIterable):
             self._at_once = False
-            self._kept = list(decode([line async for line in found], self._log.place))
+            self._kept = decode([line async for line in found], self._log.place)
 
     def append(self, *entries: Entry) -> None:
         if self._failed is not None:

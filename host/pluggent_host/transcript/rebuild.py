@@ -218,7 +218,7 @@ class _Rebuilder:
             closing.append(TurnOver(self.turn_id, why, detail))
         return Rebuilt(
             self.began, tuple(self.messages), self.turns, self.usage, self.model, self.system, self.metadata,
-            tuple(closing), self.doubts.fingerprints, waiting, tuple(self.standing), void,
+            tuple(closing), frozenset(self.doubts.calls), waiting, tuple(self.standing), void,
             self.principal, self.claimed, self.doubts,
         )  # fmt: skip
 

@@ -406,9 +406,8 @@ def turn_parts(
 ) -> TurnParts:  # fmt: skip
     """Return the parts of a new turn, or of the one that is *waiting*; *direct*: of one call without a model."""
     operations, settings = services.operations, services.settings
-    record = TurnRecord(
-        services, conversation, services.tell if feed is None else feed.after(services.tell), not direct
-    )
+    tell = services.tell if feed is None else feed.after(services.tell)
+    record = TurnRecord(services, conversation, tell, conversation.flush, not direct)
     meter = Meter(agent.limits, Quota(agent.limits))
     # The caller of a direct call is there to be asked at once, or the call is denied.
     consent = Consent(operations, conversation, meter, settings.on_ask == "pause" and not direct)

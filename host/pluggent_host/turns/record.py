@@ -112,7 +112,7 @@ class Conversation:
         """Return why this very call must not simply run again, empty if nothing speaks against it."""
         if event.capability in threads.abandoned:
             return "an earlier call of it was given up but is still running"
-        if not call.tool.repeatable and call.fingerprint(event) in self.doubtful:
+        if not call.tool.repeatable and call.fingerprint(event) in self.doubtful.calls:
             return "the same call was interrupted before and may already have taken effect"
         return ""
 
@@ -197,12 +197,8 @@ class TurnRecord:
     _services: Services
     _conversation: Conversation
     tell: Callable[[Observation], None]
+    flush: Callable[[], Awaitable[None] | None]
     _joins: bool
-    flush: Callable[[], Awaitable[None] | None] = attrs.field(init=False)
-
-    @flush.default
-    def _flush(self) -> Callable[[], Awaitable[None] | None]:
-        return self._conversation.flush
 
     def record(self, decision: DecisionMade) -> None:
         self._conversation.append(DecidedEntry(decision))

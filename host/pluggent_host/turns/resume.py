@@ -34,6 +34,7 @@ class ResumedTurn:
         """Go on with *turn*, made from the same *waiting*."""
         self._turn = turn
         self._waiting = waiting
+        self._stage = waiting.paused.stage
 
     def used_since(self, before: Usage) -> Usage:
         """Return what this part of the turn has used."""
@@ -50,7 +51,7 @@ class ResumedTurn:
         )
         try:
             decided = await self._decide_input(operation, operation.freeze(operation.event))
-            if self._waiting.paused.stage == "input":
+            if self._stage == "input":
                 return await self._turn.begun(decided)
             if isinstance(decided, Waits):
                 return self._wait_longer(decided.asked)
@@ -95,11 +96,11 @@ class ResumedTurn:
 
     async def _go_on(self, event: InputEvent) -> TurnResult[Any]:
         paused = self._waiting.paused
-        if paused.stage == "input":
+        if self._stage == "input":
             self._turn.conversation.waiting = None
             return await self._turn.start(event)
         state = State.resumed(self._turn.meter.limits, paused.progress)
-        return await self._turn.drive(state, self._settle() if paused.stage == "tool_call" else self._ask_again())
+        return await self._turn.drive(state, self._settle() if self._stage == "tool_call" else self._ask_again())
 
     async def _ask_again(self) -> Event:
         paused = self._waiting.paused
@@ -151,7 +152,7 @@ class ResumedBatch(Batch):
         pending = {each.call_id: each for each in waiting.paused.pending}
         outcomes = {**{outcome.call_id: outcome for outcome in waiting.paused.outcomes}, **waiting.told}
         # All of them first, so that a cancellation finds every call where it is.
-        self._slots += [self._found(call, index, waiting) for index, call in enumerate(calls)]
+        self._slots += [self._found(call, index, waiting, pending.get(call.id)) for index, call in enumerate(calls)]
         for index, slot in enumerate(self._slots):
             if slot.message is not None:
                 slot.outcome = outcomes.get(slot.call.id)
@@ -160,32 +161,28 @@ class ResumedBatch(Batch):
                 self._slots[index] = await self._decided(slot.call, index)
             else:
                 given = waiting.resolved.get(known.digest)
-                self._slots[index] = await self._decided_again(slot.call, index, known, given)
+                await self._decide_again(slot, known, given)
         return await self._go_on()
 
-    def _found(self, call: ToolCall, index: int, waiting: Waiting) -> Slot:
-        operation = self._operation(call, index, b"{}")
+    def _found(self, call: ToolCall, index: int, waiting: Waiting, pending: Pending | None) -> Slot:
+        operation = self._operation(call, index, b"{}" if pending is None else pending.arguments_json)
         slot = self._slot(call, operation, message=waiting.results.get(call.id))
         if slot.message is not None:
             slot.output = ToolOutput(slot.message.content, is_error=slot.message.is_error)
         return slot
 
-    async def _decided_again(self, call: ToolCall, index: int, pending: Pending, given: Resolved | None) -> Slot:
-        turn = self._turn
-        operation = self._operation(call, index, pending.arguments_json)
+    async def _decide_again(self, slot: Slot, pending: Pending, given: Resolved | None) -> None:
+        turn, operation, tool = self._turn, slot.operation, slot.operation.tool
         event = operation.freeze(operation.event)
-        slot = self._slot(call, operation)
-        tool = operation.tool
         same = pending.capability == tool.capability and pending.definition == tool.definition
         if not same or (pending.digest and event.digest != pending.digest and not self._is_new(operation, pending)):
             operation.kind = ToolErrorKind.DENIED
             await self._settle(slot, ToolOutput.error(CHANGED))
-            return slot
+            return
         if given is not None and not given.agreed:  # that is final, whatever policies say by now
             await self._note(slot, turn.consent.refuse(operation, event, given))
-            return slot
+            return
         await self._note(slot, await turn.operations.decide_frozen(operation, event))
-        return slot
 
     def _is_new(self, operation: ToolCallOperation, pending: Pending) -> bool:
         """Say whether this is a request that nobody has answered: of another folder or principal, or unnamed so far."""

@@ -12,7 +12,7 @@ from pluggent_hookspecs.messages import Refusal, Text, ToolCall
 from pluggent_host.tools.outcome import Outcome
 from pluggent_host.transcript.codec import from_plain, line_of
 from pluggent_host.transcript.entries import Decided, Dispatched, Settled, Spending
-from pluggent_host.transcript.fast_encoder import Lines, plain_entry
+from pluggent_host.transcript.lines import Encoder as Lines, plain_entry
 
 
 class Word(str):

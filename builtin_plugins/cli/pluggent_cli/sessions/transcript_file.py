@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from pluggent_host.approvals.standing import KIND, Approvals
@@ -50,8 +49,8 @@ class FileStanding(Approvals):
         return self._file.problems()
 
 
-def read(path: Path) -> Iterator[Entry]:
-    """Yield the entries of the session in *path* without its lock; a torn last line is left out.
+def read(path: Path) -> list[Entry]:
+    """Return the entries of the session in *path* without its lock; a torn last line is left out.
 
     Raises SessionError, naming the line, for anything that is not an entry. Looks at no seal: for
     showing what happened, not for going on with it.
