@@ -18,13 +18,13 @@ from pluggent_host.hooks.chains import build
 from pluggent_host.hooks.event_bus import EventBus
 from pluggent_host.operations.memory import Memory
 from pluggent_host.operations.pipeline import Operations
-from pluggent_host.operations.services import Services
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
 from pluggent_host.plugins.discovery import Discovery, discover, normalised
 from pluggent_host.plugins.lookup import Capabilities
 from pluggent_host.plugins.registry import PluginSet
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.tools.selection import Toolbox
+from pluggent_host.turns.record import Services
 from pluggent_host.version import VERSION
 
 

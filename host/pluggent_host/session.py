@@ -20,14 +20,13 @@ from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 from pluggent_host.approvals.pending import Pending, Waiting, answered, approval_of, refusal
 from pluggent_host.common.running import to_its_end
 from pluggent_host.hooks.event_bus import EventStream
-from pluggent_host.operations.services import Services
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import Entry, ModelChosen, Undone
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_host.transcript.undo import Exchange, last_exchange, unsaid
 from pluggent_host.turns.loop import Turn, call_directly, turn_parts
 from pluggent_host.turns.options import Content, How, TurnOptions, check, going_on, user_message
-from pluggent_host.turns.record import Agent, Conversation
+from pluggent_host.turns.record import Agent, Conversation, Services
 from pluggent_host.turns.result import Feed, TurnResult, TurnStream
 from pluggent_host.turns.resume import ResumedTurn
 

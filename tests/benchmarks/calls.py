@@ -17,7 +17,6 @@ from pluggent_host.assembly import assemble, look_around, take_apart
 from pluggent_host.hooks.caller import Deadline
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.operations.operation import Ready
-from pluggent_host.operations.services import Services
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.settings import HostSettings
 from pluggent_host.tools.function_tool import function_tool
@@ -25,6 +24,7 @@ from pluggent_host.tools.toolset import BoundTool, bind
 from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.entries import Decided, Transcript
 from pluggent_host.transcript.logs import MemoryTranscript
+from pluggent_host.turns.record import Services
 
 ROUNDS = 60
 CALLS = 200

@@ -65,7 +65,7 @@ class Asks:
 async def test_what_would_be_an_approval_elsewhere_answers_no_question(answer: Any):
     outcome, _ = await run(lambda context: context.elicit("x?", TEXT), Danger(), "done", plugins=[Answers(answer)])
 
-    assert outcome == [Cancelled("nobody was there to answer")]
+    assert outcome == [Cancelled("no one who may answer did")]
 
 
 @pytest.mark.parametrize("schema_of", ["approval", "digest"])

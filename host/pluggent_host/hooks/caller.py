@@ -27,7 +27,7 @@ log = logging.getLogger("pluggent.hooks")
 T = TypeVar("T")
 HELD_LOOP_S = 0.05
 _LONGEST_S = 1.0
-"""How long a limit that stands still is believed before it is asked again."""
+"""How long the answer of a stopped deadline is used before it is asked again."""
 
 
 @attrs.define(eq=False)
@@ -77,7 +77,7 @@ LATE = "was too late"
 
 
 def _raised(error: BaseException, started: float) -> Answer:
-    although = " although nobody cancelled" if isinstance(error, asyncio.CancelledError) else ""
+    although = " although it was not cancelled" if isinstance(error, asyncio.CancelledError) else ""
     return Answer(None, f"raised {said(error)}{although}", perf_counter() - started)
 
 

@@ -49,7 +49,7 @@ OBSERVER_EVENTS = 1000
 """How many events wait for an asynchronous observer before newer ones are dropped."""
 STREAM_EVENTS = 10_000
 """How many events wait for the reader of a stream before newer ones are dropped."""
-OFF = " and is no longer told"
+OFF = " and gets no more events"
 
 RECORDED = (
     DecisionMade, HookFailed, ModelCalled, ModelRetried, PluginStateChanged, QuestionAnswered, SessionClosed,

@@ -43,7 +43,7 @@ def ballot(hook: str, plugin: str, answer: Answer, *, may_respond: bool) -> tupl
     elif kind is Respond and not may_respond:
         fault = _fault(plugin, hook, "answered Respond without the operator's grant [grants] may_respond")
     elif odd := [type(text).__name__ for text in _texts(cast("Decision", decision)) if not isinstance(text, str)]:
-        fault = _fault(plugin, hook, f"answered {kind.__name__} with words that are no text but {odd[0]}")
+        fault = _fault(plugin, hook, f"answered {kind.__name__} with words that are {odd[0]}, not text")
     else:
         legal = cast("Decision", decision)
         return legal, Vote(plugin, _name(legal), _reason(legal), elapsed_us)

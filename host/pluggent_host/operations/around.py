@@ -88,7 +88,7 @@ class Around(Generic[E, R]):
             except asyncio.CancelledError as error:
                 if being_cancelled():
                     raise
-                raise self._blame(layer, f"raised {error!r} although nobody cancelled") from error
+                raise self._blame(layer, f"raised {error!r} although it was not cancelled") from error
             except BaseException as error:
                 raise self._blame(layer, f"raised {said(error)}") from error
             finally:
@@ -105,7 +105,7 @@ class Around(Generic[E, R]):
         if rest.calls and result is rest.last:
             return cast("R", result)
         if self.attempts.denied is not None:
-            raise self.attempts.denied  # nobody answers what was denied, whoever has hidden it
+            raise self.attempts.denied  # what was denied stays denied, even if a layer has hidden it
         if rest.calls == 0 and not layer.answers:
             raise self._blame(layer, "did not call call_next(), which needs the operator's grant [grants] may_respond")
         try:
@@ -204,7 +204,7 @@ class Rest(Generic[R]):
         if self.running is not None:
             raise RuntimeError("call_next() while one is running: one attempt at a time")
         if being_cancelled():
-            # The hook swallowed its cancellation: that is no consent.
+            # The hook swallowed its cancellation: that is not consent.
             raise asyncio.CancelledError
         self.calls += 1
         self.running = asyncio.current_task()
@@ -234,7 +234,7 @@ class Rest(Generic[R]):
 
     @property
     def shown(self) -> bool:
-        """Whether somebody has seen some of the last attempt."""
+        """Whether some of the last attempt was shown."""
         return self._attempts.latest is not None and self._attempts.latest.shown
 
     def discard(self, why: str = "") -> None:
@@ -282,7 +282,7 @@ class Attempting(Generic[E, R]):
         if attempt.number > 1:
             await self.confirm()
         if being_cancelled():
-            # A layer swallowed the cancellation: that is no consent.
+            # A layer swallowed the cancellation: that is not consent.
             raise asyncio.CancelledError
         operation, ledgers = self.operation, self.ledgers
         cost = None if ledgers is None else operation.cost(self.event, attempt.number)

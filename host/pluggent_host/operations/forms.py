@@ -118,7 +118,7 @@ def plain_object(value: object) -> dict[str, Any]:
     try:
         return parse(canonical(clean_json(thaw(cast("Json", value)))).decode())
     except (AttributeError, TypeError, RecursionError) as error:
-        raise ArgumentProblems(["$: is no JSON object"]) from error
+        raise ArgumentProblems(["$: is not a JSON object"]) from error
 
 
 def form_of(schema: Mapping[str, Json]) -> Form:
@@ -146,7 +146,7 @@ def form_of(schema: Mapping[str, Json]) -> Form:
 
 def _field(name: str, given: object, *, required: bool) -> Field:
     if not isinstance(given, Mapping):
-        raise ValueError("is no schema")
+        raise ValueError("is not a schema")
     schema = cast("Mapping[str, Json]", given)
     options, several = _options(schema)
     if several:
@@ -222,7 +222,7 @@ def _ill_formed(field: Field, value: Mapping[str, Any]) -> Iterator[str]:
     import jsonschema_rs
 
     if not jsonschema_rs.Draft202012Validator({"format": wanted}, validate_formats=True).is_valid(given):
-        yield f"$.{field.name}: is no {wanted}"
+        yield f"$.{field.name}: is not a valid {wanted}"
 
 
 def _properties(schema: Mapping[str, Json]) -> Mapping[str, Json]:

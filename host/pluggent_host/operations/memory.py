@@ -30,7 +30,7 @@ from pluggent_host.operations.pipeline import Operations
 
 T = TypeVar("T")
 Settle = Callable[[Decided[Any, Any]], Awaitable[Settled[Any, Any]]]
-"""Returns a decision, or what comes of it where a person has to agree."""
+"""Settles a decision: asks a person where one has to agree."""
 OPERATION_S = 30.0
 """How long a store may take for one call."""
 

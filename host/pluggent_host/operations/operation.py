@@ -1,4 +1,4 @@
-"""What an operation is, with the defaults of all kinds, and what comes of deciding about one.
+"""What an operation is, with the defaults of all kinds, and the outcomes of deciding about one.
 
 Only Operations in pipeline.py makes a Ready, and without one nothing is executed.
 """
@@ -164,7 +164,7 @@ class Operation(ABC, Generic[E, R]):
         """Take over what *child*, which was reissued for this one, has used."""
 
     async def settle(self, decided: Any) -> Any:
-        """Return *decided*, about what was reissued for this, or what comes of it if a person has to agree."""
+        """Return the settled decision about what was reissued for this; a person may have to agree."""
         return decided
 
     # ---- the result ----------------------------------------------------------------------
@@ -189,10 +189,10 @@ class Operation(ABC, Generic[E, R]):
         raise error
 
 
-# ---- what comes of deciding -------------------------------------------------------------
+# ---- outcomes of deciding -------------------------------------------------------------
 
 MADE_BY_DECIDE: Final = object()
-UNANSWERED: Final = "this needs a person's approval, and nobody was there to give it"
+UNANSWERED: Final = "this needs a person's approval, and no approver answered"
 Asks = tuple[tuple[str, Ask], ...]
 """Who asks, and what; empty for a decision without an ask."""
 
@@ -268,7 +268,7 @@ class Answered(Generic[E, R]):
 
 
 Settled = Ready[E, R] | Denied[E, R] | Answered[E, R]
-"""A decision in which nobody has to be asked any more."""
+"""A decision that needs no person any more."""
 Decided = Settled[E, R] | Asked[E, R]
 
 
@@ -301,13 +301,13 @@ def framed(*parts: bytes) -> bytes:
 
 
 def asked_by(scope: Scope) -> bytes:
-    """Return who asks in *scope* as the last part of a digest; nothing where that is nobody in particular.
+    """Return the principal of *scope* as the last part of a digest; empty if there is none.
 
     >>> asked_by(Scope()), asked_by(Scope(principal="alice")), asked_by(Scope(principal="alice", claimed=True))
     (b'', b'5:alice', b'5:alice7:claimed')
     """
     if not scope.principal and not scope.claimed:
-        return b""  # as before digests said who asks, so that what waits since then goes on
+        return b""  # as in digests of earlier versions, so that what they left paused can resume
     name = scope.principal.encode("utf-8", "surrogatepass")
     return framed(name, b"claimed") if scope.claimed else framed(name)
 

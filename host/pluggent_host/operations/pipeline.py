@@ -15,23 +15,26 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Ask, Decision, Deny
+from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny
+from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
 
+from pluggent_host.approvals.standing import capped, limits, may_approve, narrowest
+from pluggent_host.common.escape import escape_all
 from pluggent_host.common.ids import APP, HOST
 from pluggent_host.hooks.caller import NOTHING, Caller
-from pluggent_host.hooks.chains import Chains
+from pluggent_host.hooks.chains import Chains, Impl
 from pluggent_host.hooks.event_bus import Sinks
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError
 from pluggent_host.hooks.votes import Verdict, ballot, combine
-from pluggent_host.operations.approvers import Approvers
 from pluggent_host.operations.around import Around, Attempting, Attempts, Layer
 from pluggent_host.operations.operation import (
     MADE_BY_DECIDE,
+    Answer,
     Answered,
     Asked,
     Attempt,
@@ -53,6 +56,8 @@ STALE_S: Final = 5.0
 """A decision older than this is made again before another attempt."""
 
 UNRECORDED: Final = "the decision could not be recorded, so this was not done"
+
+APPROVAL_HOOK: Final = "resolve_approval"
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -222,11 +227,11 @@ class Operations:
         return decided if not isinstance(decided, Asked) else await self.ask(decided) or unanswered(decided)
 
     def settle_unasked(self, decided: Decided[E, R]) -> Settled[E, R]:
-        """Return *decided*, denied if a person would have to agree: nobody is asked about this."""
+        """Return *decided*, denied if a person would have to agree: no person is asked about this."""
         return unanswered(decided) if isinstance(decided, Asked) else decided
 
     async def ask(self, asked: Asked[E, R]) -> Settled[E, R] | None:
-        """Put *asked* to the approvers in order. None: nobody was there to answer."""
+        """Put *asked* to the approvers in order; None if none of them answers."""
         operation, event = asked.operation, asked.event
         started = perf_counter()
         answer = await self._approvers.answer(operation, event, asked.verdict)
@@ -250,9 +255,9 @@ class Operations:
     # ---- the second half -----------------------------------------------------------------
 
     async def perform(self, ready: Ready[E, R] | Answered[E, R]) -> R:
-        """Execute what was decided, and let the result hooks see what came of it."""
+        """Execute what was decided, and pass the result through the result hooks."""
         if (task := asyncio.current_task()) is not None and task.cancelling():
-            # A hook swallowed the cancellation: that is no consent.
+            # A hook swallowed the cancellation: that is not consent.
             raise asyncio.CancelledError
         operation, event = ready.operation, ready.event
         if (written := operation.journal.flush()) is not None:
@@ -268,7 +273,7 @@ class Operations:
             layers = self._layers(operation)
             if layers or self._ledgers is not None:
                 result = await self._around(ready, layers, Attempts())
-            else:  # nothing is around it and nobody is paid: there is this one attempt
+            else:  # no layer and no ledger: there is this one attempt
                 result = await operation.execute(event, Attempt(1))
         return await self.finish(operation, event, result)
 
@@ -306,8 +311,8 @@ class Operations:
         deny = unrecorded or verdict.deny
         if deny is None and verdict.outcome == "ask":
             answer = await self._approvers.answer(release, seen, verdict)
-            nobody = Deny("a person would have to release this, and nobody was there", tell_user=verdict.reason)
-            deny = nobody if answer is None else answer.deny
+            unreleased = Deny("a person would have to release this, and no approver answered", tell_user=verdict.reason)
+            deny = unreleased if answer is None else answer.deny
         return operation.withheld(event, deny) if deny is not None else operation.result(seen)
 
     def _layers(self, operation: Operation[E, R]) -> tuple[Layer, ...]:
@@ -398,7 +403,7 @@ class Operations:
 
 
 def _usable(operation: Operation[Any, Any], verdict: Verdict) -> Verdict:
-    """Return *verdict*, or a deny if what a policy responds with is no answer to *operation*."""
+    """Return *verdict*, or a denial if a policy responds with something that is not an answer to *operation*."""
     if verdict.respond is None:
         return verdict
     try:
@@ -411,3 +416,88 @@ def _usable(operation: Operation[Any, Any], verdict: Verdict) -> Verdict:
 
 def _digest(event: Any) -> str:
     return str(event.digest)
+
+
+# ---- approvers --------------------------------------------------------------------------
+
+
+class RecordDecision(Protocol):
+    """Makes a decision about an event durable; returns why it may not be acted on if that fails."""
+
+    def __call__(
+        self, what: Recorded, event: Any, outcome: str, by: str, reason: str, started: float
+    ) -> Deny | None: ...
+
+
+class Approvers:
+    """The approvers of one host: the application's own, and the plugins that the operator lists."""
+
+    def __init__(
+        self,
+        chains: Chains,
+        caller: Caller,
+        settings: HostSettings,
+        tell: Callable[[Observation], None],
+        record: RecordDecision,
+    ) -> None:
+        self._chain = tuple(
+            impl
+            for impl in chains[APPROVAL_HOOK]
+            if impl.plugin.startswith(APP) or impl.plugin in settings.grants.approvers
+        )
+        self._caller = caller
+        self._program_s = settings.timeouts.approver_s
+        self._tell = tell
+        self._record = record
+
+    async def answer(self, what: Recorded, event: Any, verdict: Verdict) -> Answer | None:
+        """Return the first answer, recorded; None if no approver may answer, or none does."""
+        if what.scope.dry_run or not self._chain:
+            return None
+        most = narrowest(what.scope, verdict.asks)
+        question = ApprovalEvent(
+            what.scope, what.name, event.digest, what.rendered(event),
+            tuple((plugin, escape_all(ask.tell_user)) for plugin, ask in verdict.asks), what.capability, most,
+            limits(verdict.asks),
+        )  # fmt: skip
+        started = perf_counter()
+        for impl in self._chain:
+            said = await self._asked(impl, question, started)
+            if said is not None:
+                by, approval = said
+                return self._recorded(what, event, verdict, by, capped(approval, most), started)
+        return None
+
+    async def _asked(self, impl: Impl, question: ApprovalEvent, started: float) -> tuple[str, Approval] | None:
+        in_code = impl.plugin.startswith(APP)
+        if not in_code and not may_approve(question.approvers, impl.plugin):
+            return None
+        # A person has no deadline; a program that the operator listed has one.
+        limit = float("inf") if in_code else started + self._program_s
+        answer = await self._caller.call(impl, question, limit)
+        value = Approval(answer.value) if isinstance(answer.value, bool) else answer.value
+        problem = answer.problem
+        if not problem and value is None:
+            return None
+        if not problem and not isinstance(value, Approval):
+            problem = f"answered {type(value).__name__}, not True, False, an Approval or None"
+        if isinstance(value, Approval) and not problem:
+            by = (in_code and value.by) or impl.plugin
+            if not value.agreed or may_approve(question.approvers, by):
+                return by, value
+            problem = f"approved as {by}, which the ask is not limited to"
+        self._tell(HookFailed(question.scope, impl.plugin, APPROVAL_HOOK, problem))
+        return None
+
+    def _recorded(
+        self, what: Recorded, event: Any, verdict: Verdict, by: str, approval: Approval, started: float
+    ) -> Answer:
+        outcome = "approved" if approval.agreed else "refused"
+        reason = "; ".join(filter(None, (verdict.reason, approval.reason)))
+        unrecorded = self._record(what, event, outcome, by, reason, started)
+        if unrecorded is not None:
+            return Answer(HOST, approval, unrecorded)
+        if approval.agreed:
+            return Answer(by, approval)
+        why = f": {approval.reason}" if approval.reason else ""
+        return Answer(by, approval, Deny(f"a person refused this{why}", tell_user=f"refused by {by}{why}"))

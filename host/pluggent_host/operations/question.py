@@ -1,27 +1,31 @@
-"""A question to a person as an operation: decided, put to whoever may answer, and told. It approves nothing."""
+"""A question to a person as an operation: policies decide, then it is put to those who may answer. It approves nothing."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import cast
 
 import attrs
 from pluggent_hookspecs._frozen import Json, thaw
 from pluggent_hookspecs.events import QuestionEvent, Scope
-from pluggent_hookspecs.observations import HookFailed
+from pluggent_hookspecs.observations import HookFailed, Observation
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
 
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.ids import APP
 from pluggent_host.common.sanitize import clean, clean_json
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.forms import MOST_BYTES, Form, form_of, plain_object
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, framed
-from pluggent_host.operations.services import Services
+from pluggent_host.settings import HostSettings
 from pluggent_host.tools.arguments import ArgumentProblems, canonical
 
 HOOK = "answer_question"
+Given = tuple[Elicited, str]
+"""An answer, and who gave it."""
 
 
 @attrs.frozen
@@ -35,7 +39,7 @@ class Question:
 
 
 def question_of(message: object, schema: object, source: object) -> Question:
-    """Return the question that a tool asks. Raises ArgumentProblems if nobody can be asked so."""
+    """Return the question that a tool asks. Raises ArgumentProblems if a person cannot be asked that way."""
     if not isinstance(message, str) or not isinstance(source, str):
         raise ArgumentProblems(["a question is a text, a schema and a source"])
     plain_object(schema)  # refused here if it is none; as it was given, its fields are in order
@@ -46,6 +50,33 @@ def question_of(message: object, schema: object, source: object) -> Question:
     return Question(clean(message), clean(source), given, form_of(given))
 
 
+@attrs.frozen(eq=False)
+class Answerers:
+    """Who may answer questions: the application's own hooks, and the plugins that the operator lists."""
+
+    chain: Chain
+    caller: Caller
+    settings: HostSettings
+    tell: Callable[[Observation], None]
+
+    async def answer(self, event: QuestionEvent, read: Callable[[object], tuple[Elicited | None, str]]) -> Given | None:
+        """Return the first answer that *read* can read, and who gave it; None if there is none."""
+        started = perf_counter()
+        for impl in self.chain:
+            in_code = impl.plugin.startswith(APP)
+            if not in_code and impl.plugin not in self.settings.grants.approvers:
+                continue
+            # A person has no deadline; a program that the operator listed has one.
+            limit = float("inf") if in_code else started + self.settings.timeouts.approver_s
+            answer = await self.caller.call(impl, event, limit)
+            given, problem = (None, answer.problem) if answer.problem else read(answer.value)
+            if problem:
+                self.tell(HookFailed(event.scope, impl.plugin, HOOK, problem))
+            elif given is not None:
+                return given, impl.plugin
+        return None
+
+
 class QuestionOperation(Operation[QuestionEvent, Elicited]):
     """One question. ``by`` is who answered it."""
 
@@ -53,13 +84,13 @@ class QuestionOperation(Operation[QuestionEvent, Elicited]):
     hooks = Hooks("", "decide_question")
 
     def __init__(
-        self, journal: Journal, scope: Scope, services: Services, capability: str, question: Question, id: str
+        self, journal: Journal, scope: Scope, answerers: Answerers, capability: str, question: Question, id: str
     ) -> None:
         self.journal = journal
         self.scope = scope
         self.id = id
         self.by = ""
-        self._services = services
+        self._answerers = answerers
         self._question = question
         self.capability = capability
         event = QuestionEvent(scope, capability, question.source, question.message, question.schema)
@@ -85,22 +116,12 @@ class QuestionOperation(Operation[QuestionEvent, Elicited]):
 
     async def execute(self, event: QuestionEvent, attempt: Attempt) -> Elicited:
         if self.scope.dry_run:
-            return Cancelled("in a dry run nobody is asked")
-        settings, started = self._services.settings, perf_counter()
-        for impl in self._services.chains[HOOK]:
-            in_code = impl.plugin.startswith(APP)
-            if not in_code and impl.plugin not in settings.grants.approvers:
-                continue
-            # A person has no deadline; a program that the operator listed has one.
-            limit = float("inf") if in_code else started + settings.timeouts.approver_s
-            answer = await self._services.caller.call(impl, event, limit)
-            read, problem = (None, answer.problem) if answer.problem else self._read(answer.value)
-            if problem:
-                self._services.tell(HookFailed(self.scope, impl.plugin, HOOK, problem))
-            elif read is not None:
-                self.by = impl.plugin
-                return read
-        return Cancelled("nobody was there to answer")
+            return Cancelled("no person is asked in a dry run")
+        given = await self._answerers.answer(event, self._read)
+        if given is not None:
+            answer, self.by = given
+            return answer
+        return Cancelled("no person was there to answer")
 
     def _read(self, value: object) -> tuple[Elicited | None, str]:
         """Return the answer that *value* is, or what is wrong with it; nothing of what a person typed."""

@@ -324,5 +324,5 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
 
 
 def _failed(text: str) -> ToolOutput:
-    """Return that a tool has failed; *text* is its own, and may hold the name of a file that is no text."""
+    """Return that a tool has failed; *text* is its own, and may hold a file name that is not valid text."""
     return ToolOutput.error(clean(f"Error: {text}"))

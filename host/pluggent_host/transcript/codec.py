@@ -64,14 +64,14 @@ def to_plain(value: object) -> Any:
 
 
 def line_of(plain: object) -> bytes:
-    r"""Return what to_plain() made as one line of JSON; half characters and NaN are written too.
+    r"""Return what to_plain() made as one line of JSON; lone surrogates and NaN are written too.
 
     >>> line_of({"b": 1, "a": "é"})
     b'{"b":1,"a":"\xc3\xa9"}\n'
     """
     try:
         line = _encode(plain)
-    except (UnicodeEncodeError, TypeError):  # half a character, or a text of a class of its own
+    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a subclass of str
         line = b"null"
     # msgspec writes NaN and infinity as null: only where a null stands can one have been.
     if b"null" in line:

@@ -18,9 +18,9 @@ from pluggent_host.tools.outcome import Outcome
 
 FORMAT = 1
 BY_HOST = "host"
-"""Who said what nobody else did: requests for an answer of the right form."""
+"""``Said.by`` of what the host says itself: requests for an answer of the right form."""
 WARNING = "host's warning"
-"""Who said what one request ended with, and what is no part of the conversation: warnings before limits."""
+"""``Said.by`` of warnings before limits: they end one request and are not part of the conversation."""
 
 
 @attrs.frozen
@@ -39,7 +39,7 @@ class SessionBegan:
 
 @attrs.frozen
 class SessionAdopted:
-    """The session, which belonged to nobody, belongs to ``principal`` from here on."""
+    """The session, which had no owner, belongs to ``principal`` from here on."""
 
     principal: str
     at_s: float

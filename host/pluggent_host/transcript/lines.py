@@ -82,7 +82,7 @@ def _void_pause(place: str, line: int, *, sealed: bool) -> str:
         "the seal of the pause does not fit: it was changed, or copied from another session, folder or computer,"
         " or the key that seals was made anew"
         if sealed
-        else "the pause has no seal: an older pluggent wrote it, or somebody else"
+        else "the pause has no seal: an older pluggent wrote it, or another program"
     )
     return f"{place}, line {line}: {why}. Nothing of it runs; say again what is still wanted"
 
@@ -111,7 +111,7 @@ class Encoder:
         try:
             line = self._by_the_short_way(entry)
         except (ValueError, TypeError, OverflowError):
-            # Half a character, a text of a class of its own, a number that is no time.
+            # A lone surrogate, a subclass of str, a number that is not a time.
             line = b""
         return line or line_of(plain_entry(entry))
 

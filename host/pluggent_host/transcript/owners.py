@@ -32,7 +32,7 @@ def scoped(principal: str | None, *, claimed: bool) -> tuple[str, bool]:
 def refusal(
     session_id: str, past: Rebuilt, principal: str, grants: Grants, *, claimed: bool
 ) -> SessionOwnerError | None:
-    """Return why *principal* may not open the session that *past* tells of; None if it may."""
+    """Return why *principal* may not open the session of *past*; None if it may."""
     if not past.began:
         return None
     own = not past.claimed and past.principal in ("", principal)
@@ -43,8 +43,8 @@ def refusal(
 
 
 def adopted(session_id: str, past: Rebuilt, principal: str) -> tuple[SessionAdopted, ...]:
-    """Return the entry by which a session that is nobody's becomes that of *principal*; none for another session."""
+    """Return the entry that gives a session without an owner to *principal*; none for other sessions."""
     if not past.began or past.principal or past.claimed or not principal:
         return ()
-    log.warning("session '%s' belonged to nobody and belongs to '%s' from now on", session_id, principal)
+    log.warning("session '%s' had no owner and belongs to '%s' from now on", session_id, principal)
     return (SessionAdopted(principal, time()),)

@@ -252,7 +252,7 @@ def close_call(turn_id: str, call: ToolCall, interrupted: str | None = None, *, 
 
 
 def message_of(paused: Paused) -> Message | None:
-    """Return what somebody wants to say, where that is what waits."""
+    """Return the message that waits for an approval, None if something else does."""
     for each in paused.pending:
         if each.kind == "input":
             try:

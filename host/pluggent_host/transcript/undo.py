@@ -16,7 +16,7 @@ _NOT_RUN = frozenset({str(ToolErrorKind.NOT_RUN), str(ToolErrorKind.SKIPPED), st
 
 @attrs.frozen
 class Exchange:
-    """What somebody said and everything that came of it.
+    """A message and everything that followed it.
 
     ``effects`` are the capability ids of calls that did, or may have done, something to the
     world, in order; taking the exchange back does not undo them.

@@ -65,7 +65,7 @@ class Consent:
     # ---- settling ------------------------------------------------------------------------
 
     async def settle(self, decided: Decided[E, R]) -> Settled[E, R] | Waits[E, R]:
-        """Return *decided*, or what comes of it if a person has to agree: it may have to wait."""
+        """Return *decided* settled: a person is asked where one has to agree. The result may be Waits."""
         settled = await self.settle_now(decided)
         waits = isinstance(settled, Unanswered) and self.may_wait and not settled.operation.scope.dry_run
         return Waits(decided) if waits and isinstance(decided, Asked) else settled
@@ -73,7 +73,7 @@ class Consent:
     async def settle_now(
         self, decided: Decided[E, R], clocks: AbstractContextManager[None] = _AT_ONCE
     ) -> Settled[E, R]:
-        """Return *decided*, or what comes of it at once; *clocks* stand still while a person is asked."""
+        """Return *decided* settled at once; *clocks* are stopped while a person is asked."""
         if isinstance(decided, Denied):
             return decided
         operation, event = decided.operation, decided.event

@@ -28,7 +28,6 @@ from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Answered, Asked, Denied, Journal, Ready, Settled, unanswered
-from pluggent_host.operations.services import Services
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, Spending, TurnOver
 from pluggent_host.transcript.rebuild import close_call
@@ -36,7 +35,7 @@ from pluggent_host.turns.consent import Consent, Hold, Waits, pending_of
 from pluggent_host.turns.meter import Meter, Quota
 from pluggent_host.turns.nested import call_runner
 from pluggent_host.turns.parts import TurnParts
-from pluggent_host.turns.record import Agent, Conversation, TurnRecord, began
+from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord, began
 from pluggent_host.turns.result import Feed, TurnResult, broken_by
 from pluggent_host.turns.step import (
     EVENTS,
@@ -91,7 +90,7 @@ class Turn:
 
     async def run(self, message: Message) -> TurnResult[Any]:
         """Run the whole turn. Raises ProviderError and HookError; policies and limits are results."""
-        # Its number is taken from here on, whatever comes of it: keys of effects are made of it.
+        # Its number is used up from here on: idempotency keys are made of it.
         self.record.append(began(self.scope, self.parts.services))
         operation: InputOperation[TurnResult[Any] | Message] = InputOperation(
             self.record, self.scope, clean_message(message), self.start
@@ -165,7 +164,7 @@ class Turn:
         self, state: State, pending: tuple[Pending, ...], results: Sequence[Message] = (), *, now: int = 1, **more: Any
     ) -> TurnResult[Any]:
         terms = attrs.evolve(self.parts.agent.terms(self.scope), agreed=self.consent.agreed)
-        # Asked again when the turn goes on, the questions of *now* count then.
+        # Asked again when the turn resumes, the questions of *now* count then.
         paused = Paused(
             self.scope.turn_id, time(), self.round, pending, state.progress(), usage=self.meter.usage,
             elapsed_s=self.meter.spent().elapsed_s, refused=tuple(self.consent.refused),

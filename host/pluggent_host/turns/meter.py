@@ -22,7 +22,7 @@ from pluggent_host.turns.step import Spent
 class Meter:
     """What one turn has used. ``effects`` counts the calls that may have changed something, nested ones included.
 
-    ``asks`` counts the questions put to a person; while one thinks, the turn's clock stands still.
+    ``asks`` counts the questions put to a person; while one is asked, the turn's clock is stopped.
     """
 
     limits: Limits
@@ -68,7 +68,7 @@ class Meter:
 
 @attrs.frozen
 class Taken:
-    """One call, counted. ``refusal`` says why it must not run; ``note`` what the model reads beside its result."""
+    """One call, counted. ``refusal`` says why it must not run; ``note`` is added to its result for the model."""
 
     refusal: str = ""
     note: str = ""
@@ -122,7 +122,7 @@ class Quota:
         if not per_tool:
             return _NONE
         both = (per_tool.get(tool.capability, _NONE), per_tool.get(tool.spec.name, _NONE))
-        # The system's file may know it by one name, and whoever would like more by the other.
+        # The system's file may name it one way, and a user who wants more the other way.
         least = (min((each for each in given if each is not None), default=None) for given in zip(*both, strict=True))
         return ToolLimits(*cast("Any", least))
 
@@ -136,5 +136,5 @@ def check_names(names: Iterable[str], tools: Toolset, setting: str = "limits.per
     known = [*tools, *capabilities]
     missed = [name for name in names if ":tool/" not in name and name not in tools]
     if missed:
-        problems = [f"'{name}' is no tool of this session{did_you_mean(name, known)}" for name in missed]
+        problems = [f"'{name}' is not a tool of this session{did_you_mean(name, known)}" for name in missed]
         raise ConfigError(setting, problems)

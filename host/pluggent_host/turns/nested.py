@@ -2,7 +2,7 @@
 
 All of them are under the policies of the turn.
 
-An ask down here goes to somebody who can answer now; nobody there is a denial, never a pause.
+An ask below a call goes to an approver who can answer now; without an answer it is a denial, never a pause.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.hooks.caller import Deadline
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
 from pluggent_host.operations.operation import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
-from pluggent_host.operations.question import Question, QuestionOperation, question_of
+from pluggent_host.operations.question import HOOK, Answerers, Question, QuestionOperation, question_of
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems, canonical
 from pluggent_host.tools.results import fit
@@ -100,7 +100,7 @@ class Nesting:
                 clock.start()
 
     async def settle(self, decided: Decided[E, R], outer: ToolCallOperation) -> SettledCall[E, R]:
-        """Return *decided*, or what comes of it at once; the clocks above stop while a person is asked."""
+        """Return *decided* settled at once; the clocks above are stopped while a person is asked."""
         return await self.turn.consent.settle_now(decided, self.standing_still(outer))
 
 
@@ -146,7 +146,7 @@ class NestedModelCall(ModelCallOperation):
 
 
 def prompt_of(prompt: str | Sequence[Message], system: str, parameters: ModelParameters | None, why: str) -> Prompt:
-    """Return the request that a tool makes. Raises ValueError and TypeError for what is no conversation."""
+    """Return the request that a tool makes. Raises ValueError and TypeError for what is not a conversation."""
     given: Sequence[object] = (Message.user(prompt),) if isinstance(prompt, str) else tuple(prompt)
     if not given:
         raise ValueError("prompt: there is no message in it")
@@ -223,12 +223,13 @@ def _lines(message: Message) -> list[str]:
 
 
 async def ask_person(nesting: Nesting, outer: ToolCallOperation, question: Question) -> Elicited:
-    """Return what came of asking. Raises Denied and LimitReached."""
+    """Return the answer. Raises Denied and LimitReached."""
     turn, services = nesting.turn, nesting.turn.services
     if not turn.meter.may_ask():
         raise errors.LimitReached("asks", turn.meter.limits.asks)
+    answerers = Answerers(services.chains[HOOK], services.caller, services.settings, services.tell)
     operation = QuestionOperation(
-        turn.record, nesting.scope(outer), services, outer.tool.capability, question, nesting.next_id(outer)
+        turn.record, nesting.scope(outer), answerers, outer.tool.capability, question, nesting.next_id(outer)
     )
     decided = await turn.operations.decide(operation)
     if isinstance(decided, Denied):
@@ -320,7 +321,7 @@ class CallContext:
         return self.__over or self.__clock.left() <= 0
 
     def end(self) -> None:
-        """Nobody waits for this call any more: what it has begun below itself ends too."""
+        """End the context: operations that the call has begun are cancelled."""
         self.__over = True
         for task in self.__below - {asyncio.current_task()}:
             task.cancel()
@@ -334,7 +335,7 @@ class CallContext:
 
     def log(self, level: str, message: str, *, logger: str = "", data: Json = None) -> None:
         if level not in LOG_LEVELS:
-            raise ValueError(f"{level!r} is no level of a log; there are {', '.join(LOG_LEVELS)}")
+            raise ValueError(f"{level!r} is not a log level; there are {', '.join(LOG_LEVELS)}")
         if not self.__over:
             self.__lender.logged(self.__call, level, message, logger, data)
 
@@ -530,7 +531,7 @@ class NestedCalls:
 
 
 def _facts(data: Json) -> Json:
-    """Return *data* as any wire can carry it. What is no JSON is left out: a log is no reason to fail."""
+    """Return *data* as any wire can carry it. What is not JSON is left out: a log must not fail a call."""
     try:
         return freeze(clean_json(json.loads(json.dumps(thaw(data), allow_nan=False))))
     except (TypeError, ValueError, RecursionError):

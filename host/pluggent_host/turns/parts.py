@@ -6,10 +6,9 @@ import attrs
 from pluggent_hookspecs.events import Scope
 
 from pluggent_host.operations.pipeline import Operations
-from pluggent_host.operations.services import Services
 from pluggent_host.turns.consent import Consent
 from pluggent_host.turns.meter import Meter
-from pluggent_host.turns.record import Agent, Conversation, TurnRecord
+from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord
 from pluggent_host.turns.streaming import Deltas, OutputGate
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import time
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.events import Scope, ToolCallEvent
+from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 from pluggent_hookspecs.observations import DecisionMade, Observation
@@ -18,11 +19,15 @@ from pluggent_hookspecs.observations import DecisionMade, Observation
 from pluggent_host.approvals.pending import Paused, Resolved, Terms, Waiting, plain_limits
 from pluggent_host.approvals.standing import Approvals, Standing, standing_of
 from pluggent_host.common.threads import Threads
-from pluggent_host.operations.operation import Asked, Decided, Ready
-from pluggent_host.operations.services import Services
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.hooks.chains import Chains
+from pluggent_host.hooks.event_bus import EventStreams
+from pluggent_host.operations.memory import Settle
+from pluggent_host.operations.operation import Asked, Decided, Journal, Ready
+from pluggent_host.operations.pipeline import Operations
 from pluggent_host.operations.tool_call import ToolCallOperation
 from pluggent_host.plugins.lookup import Model
-from pluggent_host.settings import Limits
+from pluggent_host.settings import HostSettings, Limits
 from pluggent_host.tools.toolset import Tools, Toolset
 from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.doubts import Doubts
@@ -31,6 +36,21 @@ from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.structured_output import OutputForm
 
 log = logging.getLogger("pluggent.approvals")
+
+
+@attrs.frozen(eq=False)
+class Services:
+    """What every turn of a host shares."""
+
+    operations: Operations
+    caller: Caller
+    threads: Threads
+    chains: Chains
+    settings: HostSettings
+    tell: Callable[[Observation], None]
+    memory: Callable[[str, Journal, Scope, Iterator[int], Settle], MemoryAccess]
+    watchers: EventStreams
+    model: Callable[[str], Awaitable[Model]]
 
 
 @attrs.frozen(eq=False)
@@ -48,11 +68,11 @@ class Agent:
 
     @property
     def tools(self) -> Toolset:
-        """The tools as they were when somebody looked last."""
+        """The tools as they were when they were looked up last."""
         return self.offer.current
 
     def terms(self, scope: Scope) -> Terms:
-        """Return what a turn of this agent in *scope* goes on with after a pause."""
+        """Return what a turn of this agent in *scope* is resumed with after a pause."""
         schema = None if self.form is None else self.form.schema
         return Terms(scope.metadata, self.parameters, plain_limits(self.limits), schema)
 
@@ -122,7 +142,7 @@ class Conversation:
         self.waiting_form = form
 
     def resolve(self, answer: Resolved) -> None:
-        """Keep what somebody has answered."""
+        """Keep *answer*."""
         assert self.waiting is not None
         self.append(answer)
         self.waiting = attrs.evolve(self.waiting, resolved={**self.waiting.resolved, answer.digest: answer})

@@ -1,4 +1,4 @@
-"""A paused turn goes on: from its stored bytes, decided again, with the answers that were given."""
+"""Resumes a paused turn: from its stored bytes, decided again, with the answers that were given."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ResumedTurn:
         paused = self._waiting.paused
         self._turn.conversation.waiting = None
         operation = await self._turn.request(paused.round, paused.warning)
-        # What would be sent now may be another request, that nobody has approved: it goes the usual way.
+        # What would be sent now may be another request, which is not approved: it takes the usual way.
         frozen = frozen_again(operation, paused)
         if frozen is not None and (refused := self._turn.consent.stored_refusal(operation, frozen)) is not None:
             return Stopped(Why.DENIED, refused.deny.tell_user)
@@ -185,7 +185,7 @@ class ResumedBatch(Batch):
         await self._note(slot, await turn.operations.decide_frozen(operation, event))
 
     def _is_new(self, operation: ToolCallOperation, pending: Pending) -> bool:
-        """Say whether this is a request that nobody has answered: of another folder or principal, or unnamed so far."""
+        """Say whether this request has no answer yet: another folder or principal, or one that digests did not name."""
         scope, event = self._turn.scope, operation.event
         if (pending.workspace, pending.principal) != (scope.workspace, scope.principal):
             return True

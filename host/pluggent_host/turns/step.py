@@ -71,7 +71,7 @@ class Replied:
 
 @attrs.frozen
 class ToolsSettled:
-    """Every call of the reply has a result; ``unanswered`` are asks that nobody could answer.
+    """Every call of the reply has a result; ``unanswered`` are asks that no approver answered.
 
     ``pending`` are calls that have none yet, because a person is to be asked later.
     """
@@ -127,9 +127,9 @@ class RunTools:
 
 @attrs.frozen
 class Pause:
-    """Keep the turn as it is until these calls are answered; settling them goes on from this state.
+    """Keep the turn as it is until these calls are answered; settling them continues from this state.
 
-    Without calls it is the request to the model that waits; its reply goes on from this state.
+    Without calls it is the request to the model that waits; its reply continues from this state.
     """
 
     call_ids: tuple[str, ...]
@@ -257,7 +257,7 @@ def _settled(state: State, event: ToolsSettled) -> tuple[State, Effect]:
 
 
 def _warning(state: State, spent: Spent) -> str:
-    """Return what the model has to know of limits before it goes on."""
+    """Return what the model has to know of limits before the next request."""
     if state.tool_rounds >= state.limits.tool_rounds or state.model_calls + 1 >= state.limits.model_calls:
         return LAST_ROUND
     nearly = attrs.evolve(spent, elapsed_s=spent.elapsed_s / NEARLY, usage=_scaled(spent.usage, 1 / NEARLY))

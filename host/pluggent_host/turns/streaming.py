@@ -19,10 +19,10 @@ from pluggent_host.hooks.chains import Chains, Impl
 from pluggent_host.operations.input_output import OutputOperation
 from pluggent_host.operations.operation import Denied, Journal, Ready
 from pluggent_host.operations.pipeline import Operations
-from pluggent_host.operations.services import Services
 from pluggent_host.operations.tool_call import ToolCallOperation
 from pluggent_host.plugins.validation import HOLDING
 from pluggent_host.turns.consent import Consent
+from pluggent_host.turns.record import Services
 from pluggent_host.turns.result import Feed
 
 SHOWING_S = 0.5
@@ -172,7 +172,7 @@ def visible(message: Message) -> str:
 
 @attrs.define(eq=False)
 class OutputGate:
-    """The way out of one turn. ``notes`` are what was shown beside the model's replies, denials included.
+    """The way out of one turn. ``notes`` are what was shown in addition to the model's replies, denials included.
 
     In a ``direct`` call ``passed`` is what the output policies made of its result, or why they withhold it;
     None if they left it as it is.

@@ -26,7 +26,7 @@ _VALUE = "value"
 class OutputForm(Generic[T]):
     """A form for replies. ``schema`` is JSON Schema 2020-12 of an object.
 
-    A type that is no object (a list, a number) stands in an object of its own under ``value``:
+    A type that is not an object (a list, a number) is wrapped in an object under ``value``:
     vendors want objects.
     """
 
@@ -93,7 +93,7 @@ def output_form(wanted: Any) -> OutputForm[Any]:
     try:
         return _of_type(wanted)
     except TypeError as error:
-        raise TypeError(f"output: {wanted!r} is no type" if "unhashable" in str(error) else str(error)) from None
+        raise TypeError(f"output: {wanted!r} is not a type" if "unhashable" in str(error) else str(error)) from None
 
 
 @functools.lru_cache(maxsize=256)

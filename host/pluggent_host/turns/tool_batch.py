@@ -171,7 +171,7 @@ SKIPPED = (
 
 @attrs.frozen
 class BatchRun:
-    """What came of a batch; messages and outputs in the order of the calls. ``pending`` calls have neither yet."""
+    """The outcome of a batch; messages and outputs in the order of the calls. ``pending`` calls have neither yet."""
 
     messages: tuple[Message, ...]
     outputs: tuple[ToolOutput, ...]
@@ -184,7 +184,7 @@ async def run_batch(
 ) -> BatchRun:
     """Run *calls*; every one has exactly one result afterwards.
 
-    A cancellation reaches every running call, gives the open ones their result, and goes on.
+    A cancellation reaches every running call, gives the open ones their result, and is raised again.
     """
     batch = Batch(turn, runner, offered, round)
     try:
@@ -448,7 +448,7 @@ class Batch:
         return await self._turn.operations.confirm_approved(approved)
 
     def _wait(self, slot: Slot) -> None:
-        """Leave the call as it is: somebody is to be asked about it later."""
+        """Leave the call as it is: a person is asked about it later."""
         decided = slot.decided
         event = slot.operation.event if decided is None else decided.event
         # One that only waits for another has no ask of its own; it is decided about again then.

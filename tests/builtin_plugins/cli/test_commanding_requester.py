@@ -221,7 +221,7 @@ async def test_a_level_that_no_log_has_is_an_error_of_the_tool(level):
         done = await operations.call_tool("wrong", {}, origin="mcp")
 
     assert done.outcome is ToolErrorKind.FAILED
-    assert "is no level of a log; there are debug, info" in done.output.for_model
+    assert "is not a log level; there are debug, info" in done.output.for_model
 
 
 async def test_what_a_call_has_for_a_log_is_told_while_it_runs():

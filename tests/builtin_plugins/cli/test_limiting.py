@@ -84,7 +84,7 @@ def test_a_program_without_a_loop_gives_them_likewise() -> None:
 async def test_a_tool_that_the_session_does_not_have_cannot_be_limited() -> None:
     async with talking("x", tools=[work]) as session:
         with pytest.raises(
-            ConfigError, match=r"limits\.per_tool: 'wrok' is no tool of this session; did you mean 'work'"
+            ConfigError, match=r"limits\.per_tool: 'wrok' is not a tool of this session; did you mean 'work'"
         ):
             await session.say("go", limits={"per_tool": {"wrok": ToolLimits(calls=1)}})
 

@@ -48,7 +48,7 @@ def test_every_field_that_mcp_knows_is_understood(schema, field):
     [
         ({}, "has to be of type object"),
         ({"type": "object", "properties": [1]}, "has to be of type object"),
-        ({"type": "object", "properties": {"x": 1}}, "'x': is no schema"),
+        ({"type": "object", "properties": {"x": 1}}, "'x': is not a schema"),
         ({"type": "object", "properties": {"x": {"type": "object"}}}, "'x': a person can be asked for"),
         ({"type": "object", "properties": {"x": {"type": ["string", "null"]}}}, "'x': a person can be asked for"),
         ({"type": "object", "properties": {"x": {"$ref": "#/y"}}}, "'x': a person can be asked for"),

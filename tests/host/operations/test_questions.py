@@ -117,7 +117,7 @@ async def test_a_person_may_say_no_or_leave(answer):
 async def test_where_nobody_is_there_it_is_cancelled_at_once():
     outcome, on = await run(eliciting(), Danger(), "done")
 
-    assert outcome == [Cancelled("nobody was there to answer")]
+    assert outcome == [Cancelled("no one who may answer did")]
     assert on.recorder.of(QuestionAnswered)[0].by == ""
 
 
@@ -144,7 +144,7 @@ async def test_an_approver_is_not_asked_and_an_answer_approves_nothing():
 async def test_an_accepted_that_is_none_answers_nothing():
     outcome, on = await run(eliciting(), Danger(), "done", plugins=[Person(Accepted(NO_OBJECT))])
 
-    assert outcome == [Cancelled("nobody was there to answer")]
+    assert outcome == [Cancelled("no one who may answer did")]
     assert on.recorder.of(HookFailed)[0].problem == "answered with something that does not fit at $"
 
 
@@ -340,4 +340,4 @@ async def test_in_a_dry_run_nobody_is_asked():
     async with stage(call("user"), "done", tools=[user], plugins=[person], dry_run=True) as on:
         await on.session.say("go")
 
-    assert outcome == [Cancelled("in a dry run nobody is asked")]
+    assert outcome == [Cancelled("no person is asked in a dry run")]

@@ -76,6 +76,6 @@ class Plugin:
         listed = config._replace(grants=config.grants._replace(approvers=("acme-desk",)))
         late, later = await run(eliciting(), Danger(), "done", installed=installed, config=listed)
 
-    assert unlisted == late == [Cancelled("nobody was there to answer")]
+    assert unlisted == late == [Cancelled("no one who may answer did")]
     assert on.recorder.of(HookFailed) == []
     assert later.recorder.of(HookFailed)[0].problem == "was too late"

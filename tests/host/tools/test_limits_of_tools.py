@@ -108,7 +108,7 @@ async def test_time_and_size_of_one_tool_can_be_set():
 
 async def test_a_name_that_no_tool_has_is_an_error_where_it_is_given():
     async with hosting(tools=[search]) as host:
-        with pytest.raises(ConfigError, match="'serch' is no tool of this session; did you mean 'search'"):
+        with pytest.raises(ConfigError, match="'serch' is not a tool of this session; did you mean 'search'"):
             await host.session(limits=few(1, "serch"))
         session = await host.session()
         with pytest.raises(ConfigError, match="serch"):

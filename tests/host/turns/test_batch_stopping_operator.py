@@ -85,7 +85,7 @@ async def test_where_every_call_stops_an_unknown_tool_does_too() -> None:
 
 
 async def test_a_tool_named_by_the_operator_that_no_session_has_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="stops_batch: 'gaet' is no tool of this session"):
+    with pytest.raises(ConfigError, match="stops_batch: 'gaet' is not a tool of this session"):
         async with stage(tools=Tools().all(), config=HostSettings(stops_batch=("gaet",))):
             pass
 
