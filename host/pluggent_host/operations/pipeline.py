@@ -440,11 +440,9 @@ class Approvers:
         tell: Callable[[Observation], None],
         record: RecordDecision,
     ) -> None:
-        self._chain = tuple(
-            impl
-            for impl in chains[APPROVAL_HOOK]
-            if impl.plugin.startswith(APP) or impl.plugin in settings.grants.approvers
-        )
+        listed = settings.grants.approvers
+        chain = chains[APPROVAL_HOOK]
+        self._chain = tuple(impl for impl in chain if impl.plugin.startswith(APP) or impl.plugin in listed)
         self._caller = caller
         self._program_s = settings.timeouts.approver_s
         self._tell = tell

@@ -1,4 +1,4 @@
-"""A question to a person as an operation: policies decide, then it is put to those who may answer. It approves nothing."""
+"""A question to a person as an operation: decided by policies, then put to those who may answer."""
 
 from __future__ import annotations
 
