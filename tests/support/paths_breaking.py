@@ -141,13 +141,13 @@ def _unchanged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Operations, "_transform", broken)
 
 
-def _nothing(*given: object) -> None:
+def _nothing(*given: object, **named: object) -> None:
     """Do nothing."""
 
 
 def _unwritten(patch: pytest.MonkeyPatch) -> None:
     """Record decisions nowhere."""
-    patch.setattr(Operations, "_write", _nothing)
+    patch.setattr(Operations, "_record", _nothing)
 
 
 def _paid_once(patch: pytest.MonkeyPatch) -> None:

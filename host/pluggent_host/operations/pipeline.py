@@ -256,6 +256,8 @@ class Operations:
 
     async def perform(self, ready: Ready[E, R] | Answered[E, R]) -> R:
         """Execute what was decided, and pass the result through the result hooks."""
+        if isinstance(ready, Ready) and ready.made_by is not MADE_BY_DECIDE:
+            raise TypeError("a Ready comes from Operations.decide, nowhere else")
         if (task := asyncio.current_task()) is not None and task.cancelling():
             # A hook swallowed the cancellation: that is not consent.
             raise asyncio.CancelledError
@@ -265,8 +267,6 @@ class Operations:
         if isinstance(ready, Answered):
             result = operation.response(ready.value)
         else:
-            if ready.made_by is not MADE_BY_DECIDE:
-                raise TypeError("a Ready comes from Operations.decide, nowhere else")
             if ready.used:
                 raise RuntimeError("a Ready was used twice")
             ready.used = True
