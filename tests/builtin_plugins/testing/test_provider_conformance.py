@@ -10,7 +10,7 @@ import broken_providers
 import broken_wire_providers
 from pluggent_testing.providers_wire import WireConformance
 
-SUPPORT = Path(__file__).parents[2] / "support"
+SUPPORT = Path(__file__).parents[2] / "support" / "plugins"
 PATIENCE_S = 300.0
 MODULES = (broken_providers, broken_wire_providers)
 UNHARMED = "test_opening_and_closing_alone_is_fine"
@@ -19,7 +19,7 @@ UNHARMED = "test_opening_and_closing_alone_is_fine"
 def outcomes_of(*tests: str) -> dict[str, str]:
     """Run tests of the broken providers in a process of its own; return what became of each function."""
     named = [f"{SUPPORT / test}" for test in tests]
-    outcomes: dict[str, str] = json.loads(python(str(SUPPORT / "suite_outcomes.py"), *named))
+    outcomes: dict[str, str] = json.loads(python(str(SUPPORT / "broken_wire_providers.py"), *named))
     return outcomes
 
 

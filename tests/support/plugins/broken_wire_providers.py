@@ -1,6 +1,12 @@
 """Providers that each break one promise, seen from both ends, and the tests that have to notice.
 
 As broken_providers.py; these are around the provider of OpenAI, with a server of the suite's own.
+
+As a program it runs tests and prints the outcome of each function, as JSON:
+
+    python broken_wire_providers.py FILE::CLASS::FUNCTION …
+
+A function that runs with several parameters has failed if it failed with one of them.
 """
 
 from __future__ import annotations
@@ -8,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, redirect_stdout
 from typing import Any, ClassVar
 
 import attrs
+import pytest
 from broken_providers import Around, Passing
 from pluggent_hookspecs import (
     Delta,
@@ -279,3 +287,27 @@ class TestTakesCancellationForATimeout(OnOpenAI):
         "test_the_callers_own_time_limit_counts",
         "test_a_cancelled_call_closes_its_connection[a whole reply of which some comes]",
     )
+
+
+class Outcomes:
+    """A pytest plugin that keeps the outcome of each function."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        name = report.nodeid.partition("[")[0].rpartition("/")[2]
+        if self.told.get(name) != "failed":
+            self.told[name] = "failed" if report.failed else self.told.get(name, "") or report.outcome
+
+
+def main() -> None:
+    """Run the tests that are named on the command line."""
+    outcomes = Outcomes()
+    with redirect_stdout(sys.stderr):
+        pytest.main(["-p", "no:cacheprovider", "-W", "ignore", "--tb=line", "-q", *sys.argv[1:]], [outcomes])
+    json.dump(outcomes.told, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

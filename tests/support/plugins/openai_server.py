@@ -16,9 +16,14 @@ from odd_server import (
     Received,
     Word,
     answer,
+    deltas_of,
+    error_of,
     event,
+    failure_in,
     http_chunk,
     json_answer,
+    read_all,
+    reply_in,
     stream_answer,
 )
 from pluggent_hookspecs import (
@@ -36,7 +41,6 @@ from pluggent_openai.plugin import OpenAI
 from pluggent_openai.provider import ChatCompletions
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
-from replies_read import deltas_of, error_of, failure_in, read_all, reply_in
 
 __all__ = [
     "CLOSE",

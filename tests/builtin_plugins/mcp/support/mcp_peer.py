@@ -1,7 +1,14 @@
 """An MCP server over stdin and stdout, written by hand so that it can do what no library does.
 
 As a program: python mcp_peer.py [BEHAVIOUR...]; what it does badly at the start or in its list of
-tools is said there, what it does badly in a call is a tool.
+tools is said there, what it does badly in a call is a tool. Two of them have more behaviours:
+
+dying        it dies while it is greeted:
+deaf           it takes no more messages, answers the one that it has, and dies then
+leaves:PATH    it has started a process that leaves it and holds its pipes open; the pid is in the file PATH
+logs         it has a log:
+refuses        it answers with an error when it is told from which level on to log
+ignores        it answers that with an empty object
 """
 
 import json
@@ -12,7 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 BEHAVIOUR = set(sys.argv[1:])
 OBJECT = {"type": "object"}
@@ -385,5 +392,54 @@ def main() -> None:
             signal.pause()
 
 
+def die() -> NoReturn:
+    """Die while it is greeted, in the way that is wanted."""
+    pid = named("leaves")
+    if "deaf" in BEHAVIOUR:
+        message = json.loads(sys.stdin.readline())
+        os.close(0)
+        send({"jsonrpc": "2.0", "id": message["id"], **Peer().answer(message)})
+    if pid is not None:
+        read, told = os.pipe()
+        if os.fork() == 0:
+            leave(told)
+        pid.write_text(os.read(read, 20).decode(), "utf-8")
+    complain("cannot find the database")
+    os._exit(3)
+
+
+class LoggingPeer(Peer):
+    """Logs whatever it is told, at whatever level; keeps the level that it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.levels: list[str] = []
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return result or error of a request."""
+        if message["method"] == "logging/setLevel":
+            self.levels.append(message["params"]["level"])
+            if "ignores" in BEHAVIOUR:
+                return {}
+            return {"error": {"code": -32603, "message": "no log"}} if "refuses" in BEHAVIOUR else {"result": {}}
+        answer = super().answer(message)
+        if message["method"] == "initialize":
+            answer["result"]["capabilities"]["logging"] = {}
+        return answer
+
+    def call_say(self, id: Any, arguments: Any, params: Any) -> Any:
+        for entry in arguments["entries"]:
+            send({"jsonrpc": "2.0", "method": "notifications/message", "params": entry})
+        return text("said")
+
+    def call_levels(self, id: Any, arguments: Any, params: Any) -> Any:
+        return text(json.dumps(self.levels))
+
+
 if __name__ == "__main__":
-    main()
+    if "dying" in BEHAVIOUR:
+        die()
+    if "logs" in BEHAVIOUR:
+        LoggingPeer().run()
+    else:
+        main()

@@ -1,4 +1,4 @@
-"""Servers for tests of the MCP plugin, the plugin's sources without a host, and with one."""
+"""Servers for tests of the MCP plugin; its sources without a host, its sessions with one, and its command."""
 
 import asyncio
 import os
@@ -6,9 +6,13 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
+from pluggent_cli.main import main
 from pluggent_hookspecs import ProvideEvent, Tool, ToolOutput
+from pluggent_host import Host
+from pluggent_host.session import Session
 from pluggent_mcp.plugin import Mcp
 from pluggent_mcp.settings import Server, Settings
 
@@ -125,3 +129,60 @@ def runs(pid: int) -> bool:
 def told(*behaviour: str, **settings: Any) -> dict[str, Any]:
     """Return the settings of mcp_peer.py as a file would hold them."""
     return {"command": sys.executable, "args": [str(PEER), *behaviour], **settings}
+
+
+BLOCKED = "pluggent-audit,pluggent-budget,pluggent-office-hours,pluggent-permissions,pluggent-redact"
+
+
+class Said(NamedTuple):
+    """What came of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+class McpCommand:
+    """Runs the command; ``file`` is the user's settings file."""
+
+    def __init__(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.file = home / ".config" / "pluggent" / "pluggent.toml"
+        self._capsys = capsys
+
+    @classmethod
+    def alone(
+        cls, home: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> "McpCommand":
+        """Return the command in *folder*, with state of its own and no policies."""
+        monkeypatch.setenv("PLUGGENT_STATE_DIR", str(folder / "state"))
+        monkeypatch.setenv("PLUGGENT_BLOCK", BLOCKED)
+        monkeypatch.chdir(folder)
+        return cls(home, capsys)
+
+    def __call__(self, *words: str) -> Said:
+        code = main(["mcp", *words])
+        said = self._capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    def settings(self, text: str) -> None:
+        """Write the user's settings."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(text, encoding="utf-8")
+
+
+def server(name: str, *behaviour: str, more: str = "") -> str:
+    """Return the table of a server that behaves so, as TOML."""
+    return (
+        f"[plugins.pluggent-mcp.mcpServers.{name}]\ncommand = {sys.executable!r}\n"
+        f"args = {[str(PEER), *behaviour]!r}\n{more}\n"
+    )
+
+
+@asynccontextmanager
+async def talking(
+    servers: Mapping[str, Mapping[str, Any]], tool: str = "mcp", *, id: str = "", **options: Any
+) -> AsyncGenerator[Session]:
+    """Open a host in which the installed plugin has *servers*, and a session with their tools."""
+    settings = {"pluggent-mcp": {"mcpServers": servers}}
+    async with Host.open(settings=settings, tools=[tool], **options) as host, await host.session(id) as session:
+        yield session

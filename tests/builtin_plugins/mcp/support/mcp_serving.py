@@ -1,5 +1,6 @@
 """The real ``pluggent mcp serve`` as a process, with tools of one plugin, under policies; and clients for it."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -8,15 +9,151 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import anyio
 import httpx2
+import mcp_types
 from cli_support import COMMAND, Cli, wait_for_line
 from fake_distributions import install
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_serving_native import NATIVE
-from mcp_stdio import speaking
+from mcp.shared.message import SessionMessage
 from mcp_types import Implementation
+
+ENDS_S = 10.0
+LINE_BYTES = 1 << 26
+
+
+@asynccontextmanager
+async def speaking(process: subprocess.Popen[bytes]) -> AsyncGenerator[Any]:
+    """Yield the streams of a client; in the end close the pipe of *process* and wait for it."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    heard, for_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    from_client, to_say = anyio.create_memory_object_stream[SessionMessage](0)
+    lines = asyncio.StreamReader(LINE_BYTES)
+    loop = asyncio.get_running_loop()
+    pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), process.stdout)
+
+    async def hear() -> None:
+        async with heard:
+            async for line in lines:
+                await heard.send(SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)))
+
+    async def say() -> None:
+        assert process.stdin is not None
+        async for message in to_say:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await asyncio.to_thread(process.stdin.write, f"{text}\n".encode())
+
+    try:
+        async with heard, for_client, from_client, to_say, anyio.create_task_group() as tasks:
+            tasks.start_soon(hear)
+            tasks.start_soon(say)
+            yield for_client, from_client
+            tasks.cancel_scope.cancel()
+    finally:
+        process.stdin.close()
+        await asyncio.to_thread(process.wait, ENDS_S)
+        pipe.close()
+
+
+NATIVE = '''
+import base64, os
+from typing import Any
+from pluggent_hookspecs import File, Image, Text, ToolError, ToolOutput, tool
+
+DOT = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==")
+LISTS, READS, PROMPTS, GETS = (f"mcp:{each}" for each in
+    ("resources/list", "resources/read", "prompts/list", "prompts/get"))
+ENTRIES = [
+    {"uri": "test://static-text", "name": "text", "description": "Text.", "type": "text/plain"},
+    {"uri": "test://static-binary", "name": "binary", "description": "A dot.", "type": "image/png"},
+    {"template": "test://template/{id}/data", "name": "data", "description": "Data.", "type": "application/json"},
+]
+
+def read(uri: str, text: str, kind: str = "text/plain") -> ToolOutput:
+    return ToolOutput(text, data={"contents": [{"uri": uri, "mimeType": kind, "text": text}]})
+
+@tool(effects=(), tags=(LISTS,))
+def list_resources() -> dict[str, Any]:
+    """List."""
+    return {"entries": ENTRIES}
+
+@tool(effects=(), tags=(READS,))
+def read_resource(uri: str) -> ToolOutput:
+    """Read."""
+    if uri == "test://static-text":
+        return read(uri, "This is the content of the static text resource.")
+    if uri == "test://static-binary":
+        return ToolOutput((Image(data=DOT),), data={"contents": [{"uri": uri, "mimeType": "image/png"}]})
+    if uri == "test://template/broken":
+        raise ToolError("the disk is gone")
+    if uri.startswith("test://template/"):
+        return read(uri, '{"id":"%s"}' % uri.split("/")[3], "application/json")
+    return ToolOutput("there is no such thing", is_error=True, data={"code": -32602})
+
+@tool(effects=(), tags=(LISTS,))
+def sealed__list_resources() -> dict[str, Any]:
+    """List what nobody may read, and what is listed already."""
+    return {"entries": [{"uri": "sealed://door", "name": "door"}, {"uri": "test://static-text", "name": "other"}]}
+
+@tool(effects=(), tags=(READS,))
+def sealed__read_resource(uri: str) -> ToolOutput:
+    """Read what a policy denies."""
+    return read(uri, "open")
+
+@tool(effects=(), tags=(LISTS,))
+def many__list_resources() -> dict[str, Any]:
+    """List much."""
+    return {"entries": [{"uri": f"many://{at}", "name": str(at)} for at in range(250)]}
+
+@tool(effects=(), tags=(READS,))
+def many__read_resource(uri: str) -> ToolOutput:
+    """Read what is longer than a model may see."""
+    return read(uri, "x" * 100_000)
+
+@tool(effects=(), tags=(READS,))
+def lonely_read_resource(uri: str) -> str:
+    """Read what nobody lists."""
+    return uri
+
+def said(role: str, **content: Any) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+def given(name: str, *arguments: str) -> dict[str, Any]:
+    return {"name": name, "description": f"Says {name}.",
+            "arguments": [{"name": each, "required": True, "description": "Any."} for each in arguments]}
+
+@tool(effects=(), tags=(PROMPTS,))
+def list_prompts() -> dict[str, Any]:
+    """List."""
+    return {"entries": [
+        given("test_simple_prompt"), given("test_prompt_with_arguments", "arg1", "arg2"),
+        given("test_prompt_with_embedded_resource", "resourceUri"), given("test_prompt_with_image"), given("leak"),
+    ]}
+
+@tool(effects=(), tags=(GETS,))
+def get_prompt(name: str, arguments: dict[str, str]) -> ToolOutput:
+    """Get."""
+    text = {"test_simple_prompt": "This is a simple prompt for testing.",
+            "test_prompt_with_arguments": "with {arg1} and {arg2}",
+            "leak": "the key is " + os.environ["ACME_KEY"]}.get(name, "Please look.").format(**arguments)
+    messages = [said("user", type="text", text=text)]
+    if name == "test_prompt_with_image":
+        messages.insert(0, said("assistant", type="image", mimeType="image/png"))
+        return ToolOutput((Image(data=DOT), Text(text)), data={"messages": messages})
+    if name == "test_prompt_with_embedded_resource":
+        uri = arguments["resourceUri"]
+        inside = {"uri": uri, "mimeType": "text/plain", "text": "Embedded resource content for testing."}
+        messages.insert(0, said("user", type="resource", resource=inside))
+        return ToolOutput(f"[{uri}] {inside['text']} {text}", data={"messages": messages})
+    return ToolOutput(text, data={"messages": messages})
+
+TOOLS = [list_resources, read_resource, sealed__list_resources, sealed__read_resource, many__list_resources,
+         many__read_resource, lonely_read_resource, list_prompts, get_prompt]
+'''
+
 
 WAIT_S = 30.0
 KEY = "acme-7Hq2-zzPw-0451"
