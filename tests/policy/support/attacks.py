@@ -255,7 +255,7 @@ def installed(folder: Path) -> Generator[None]:
     """Install distributions of the names of INSTALLED, which are what ``playing`` says."""
     for name in INSTALLED:
         module = name.replace("-", "_")
-        source = f"from attack_members import made\n\ndef Plugin():\n    return made({name!r})\n"
+        source = f"from attacks import made\n\ndef Plugin():\n    return made({name!r})\n"
         install(folder, name, {f"hooks/{name}": f"{module}:Plugin"}, modules={module: source})
     with importable(folder):
         yield
