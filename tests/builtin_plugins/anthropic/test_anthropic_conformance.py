@@ -4,7 +4,7 @@ from typing import Any
 
 from odd_server import settings_for
 from pluggent_anthropic.plugin import Anthropic
-from pluggent_testing.providers_wire import AnthropicWire, Made, WireConformance, WireServer, opened
+from pluggent_testing.wires import AnthropicWire, Made, WireConformance, WireServer, opened
 
 
 def at(server: WireServer, **settings: Any) -> Made:

@@ -24,7 +24,7 @@ from pluggent_host.turns import loop as turn, nested
 from pluggent_host.turns.loop import select_tools
 from pluggent_host.turns.nested import NestedModelCall
 from pluggent_host.turns.streaming import Deltas
-from pluggent_testing.paths_probes import ANSWERED
+from pluggent_testing.paths.probes import ANSWERED
 
 REFUSES = "test_what_a_hook_refuses_has_no_effect"
 CHANGES = "test_what_a_hook_changes_is_what_counts"

@@ -30,7 +30,7 @@ from pluggent_hookspecs import (
 from pluggent_offline.grammar import Call, render
 from pluggent_offline.plugin import Offline
 from pluggent_testing.providers import Made, ProviderConformance, Wanted, opened
-from pluggent_testing.providers_wire_server import KEY
+from pluggent_testing.wires.server import KEY
 
 
 class Passing:

@@ -34,8 +34,8 @@ from pluggent_hookspecs import (
     Text,
 )
 from pluggent_openai.plugin import OpenAI
-from pluggent_testing.providers_wire import Made, OpenAIWire, WireConformance, WireServer, opened
-from pluggent_testing.providers_wire_server import KEY
+from pluggent_testing.wires import Made, OpenAIWire, WireConformance, WireServer, opened
+from pluggent_testing.wires.server import KEY
 
 
 class OnOpenAI(WireConformance):

@@ -23,7 +23,7 @@ import attrs
 import pytest
 from pluggent_hookspecs import ModelRequest, ModelResponse, Provider, ProviderError, Reply, Secret
 from pluggent_provider_http.reply_reader import ReplyReader
-from pluggent_testing.providers_wire import WireServer
+from pluggent_testing.wires import WireServer
 
 
 class Loopback:

@@ -19,7 +19,7 @@ from pluggent_host import Host, Session
 from pluggent_host.plugins.discovery import Discovery, discover
 from pluggent_mcp.serving.server import HostServer
 from pluggent_mcp.serving.settings import Serving
-from pluggent_testing.paths_stage import Log, Stage
+from pluggent_testing.paths.stage import Log, Stage
 
 Asking = Context[Any, Any]
 TOWN: dict[str, Any] = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
