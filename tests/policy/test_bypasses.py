@@ -10,11 +10,23 @@ from collections.abc import Callable
 
 import attrs
 import pytest
-from bypassing import Friendly, OddError, both_forms, both_orders, every_way, policy
 from pluggent_hookspecs import Allow, Decision, Denied, Deny, HookError, HookFailed, PluginLoadError, hookimpl
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_testing.fakes import call
-from policy_stage import Danger, either_way, in_order, reach, results, stage
+from policy_stage import (
+    Danger,
+    Friendly,
+    OddError,
+    both_forms,
+    both_orders,
+    either_way,
+    every_way,
+    in_order,
+    policy,
+    reach,
+    results,
+    stage,
+)
 
 SHORT = HostSettings(timeouts=Timeouts(hook_s=0.05, close_s=0.5))
 

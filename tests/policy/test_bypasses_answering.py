@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 import pytest
-from bypassing import Friendly, OddError, both_forms, both_orders, every_way, policy
-from naming import shown
+from each_of import shown
 from pluggent_hookspecs import Ask, Decision, Deny, Message, Respond, ToolFinished, hookimpl
-from policy_stage import either_way, reach
+from policy_stage import Friendly, OddError, both_forms, both_orders, either_way, every_way, policy, reach
 
 # ---- answering instead
 

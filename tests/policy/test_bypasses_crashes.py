@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, Asks, Workplace, write, writer
+from attacks import PAUSING, Asks, Workplace, write, writer
 from pluggent_hookspecs import Ask, Deny, ToolContext, errors, hookimpl, tool
 from pluggent_hookspecs.observations import ToolFinished
 from pluggent_host import Why

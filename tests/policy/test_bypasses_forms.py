@@ -8,10 +8,9 @@ from typing import Any
 
 import pluggy
 import pytest
-from bypassing import both_forms, both_orders, policy
 from pluggent_hookspecs import Allow, Deny, PluginLoadError, ToolCall, hookimpl, tool
 from pluggent_testing.fakes import call
-from policy_stage import reach, stage
+from policy_stage import both_forms, both_orders, policy, reach, stage
 
 # ---- forms in which a policy could be lost
 

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bypassing import both_orders, every_way, policy
 from fake_distributions import importable, install
 from pluggent_hookspecs import Deny, PluginLoadError, hookimpl
 from pluggent_host.plugins.discovery import Discovery, discover
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_testing.fakes import call
-from policy_stage import Danger, reach, results, stage
+from policy_stage import Danger, both_orders, every_way, policy, reach, results, stage
 
 # ---- installed plugins
 

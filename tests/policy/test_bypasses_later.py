@@ -5,13 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bypassing import both_forms, both_orders, policy
 from pluggent_hookspecs import Allow, Deny, ProviderError, ToolOutput, errors, hookimpl
 from pluggent_hookspecs.errors import ProviderErrorKind
 from pluggent_host import Why
 from pluggent_retry.plugin import Retry
 from pluggent_retry.settings import RetrySettings
-from policy_stage import either_way, in_order, reach, stage
+from policy_stage import both_forms, both_orders, either_way, in_order, policy, reach, stage
 from retrying import Time
 
 # ---- a policy that is taken away after the host has opened

@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 import pytest
-from bypassing import both_forms, both_orders
 from fake_distributions import importable, install
 from pluggent_hookspecs import (
     Ask,
@@ -23,7 +22,7 @@ from pluggent_host import Why
 from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_testing.fakes import ScriptedModel, call
-from policy_stage import either_way, results, stage
+from policy_stage import both_forms, both_orders, either_way, results, stage
 
 DOWN = ProviderError(ProviderErrorKind.UNAVAILABLE, "down")
 

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from bypassing import both_forms, both_orders, policy
 from pluggent_hookspecs import Allow, Ask, Decision, Deny, Respond, ToolFinished, ToolOutput, hookimpl
 from pluggent_host import Host
 from pluggent_testing.fakes import Recorder, ScriptedModel
-from policy_stage import either_way, in_order, reach, stage
+from policy_stage import both_forms, both_orders, either_way, in_order, policy, reach, stage
 
 # ---- redactors and auditors
 

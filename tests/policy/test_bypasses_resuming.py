@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, Workplace, about_write, named
-from bypassing import both_forms, both_orders
+from attacks import PAUSING, Workplace, about_write, named
 from pluggent_cli.sessions.answer import answer_stored
 from pluggent_hookspecs import Ask, Deny, Respond, ToolContext, errors, hookimpl, tool
 from pluggent_host import Approval, Why
 from pluggent_testing.fakes import call
+from policy_stage import both_forms, both_orders
 from talking import assert_whole
 
 OTHERS = {"changes-nothing": None, "denies": Deny("no longer"), "asks-too": Ask("is it Sunday?")}

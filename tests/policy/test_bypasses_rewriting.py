@@ -6,10 +6,9 @@ from typing import Any
 
 import attrs
 import pytest
-from bypassing import Friendly, both_forms, both_orders, every_way
 from pluggent_hookspecs import DecisionMade, Deny, Message, ModelParameters, Role, Text, ToolOutput, hookimpl, tool
 from pluggent_testing.fakes import call
-from policy_stage import Danger, either_way, reach, stage
+from policy_stage import Danger, Friendly, both_forms, both_orders, either_way, every_way, reach, stage
 
 
 def only(path: str, *, is_async: bool) -> object:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from approving_support import mailing, pause, requests
-from attack_place import Workplace
+from attacks import Workplace
+from cli_support import mailing, pause, requests
 from pluggent_cli.sessions.answer import answer_stored
 from pluggent_cli.sessions.pending import all_waiting
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript

@@ -5,7 +5,6 @@ from typing import Any
 
 import attrs
 import pytest
-from bypassing import both_forms, both_orders
 from pluggent_hookspecs import (
     Deny,
     Discarded,
@@ -26,7 +25,7 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.errors import ProviderErrorKind
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_testing.fakes import ScriptedModel, call
-from policy_stage import Stage, either_way, stage
+from policy_stage import Stage, both_forms, both_orders, either_way, stage
 
 SECRET = "sk-123"
 REPLY = f"the key is {SECRET} as you know"

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, Asks, Workplace, look, write, writer
+from attacks import PAUSING, Asks, Workplace, look, write, writer
 from fake_distributions import importable, install
-from memory_uses import Store
 from pluggent_hookspecs import (
     ApprovalEvent,
     Ask,
@@ -25,7 +24,7 @@ from pluggent_hookspecs import (
 from pluggent_host import Approval, Limits, Why
 from pluggent_host.plugins.discovery import discover
 from pluggent_testing.fakes import call
-from policy_stage import stage
+from policy_stage import Store, stage
 from talking import assert_whole
 
 

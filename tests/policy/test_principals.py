@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 import pytest
 from edges_asking import Edges, Shared
-from memory_uses import Store
 from pluggent_cli.sessions.answer import answer_stored
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
 from pluggent_hookspecs import (
@@ -30,6 +29,7 @@ from pluggent_host.approvals.pending import Paused, Resolved
 from pluggent_host.approvals.standing import Standing
 from pluggent_host.settings import Grants
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from policy_stage import Store
 from talking import hosting
 
 OTHERS = ["mallory", ""]

@@ -3,7 +3,7 @@
 import pytest
 from pluggent_hookspecs import Ask, Deny, tool
 from pluggent_testing.fakes import call
-from policy_rules import deciding, yes
+from policy_stage import deciding, yes
 from talking import results, talking
 
 

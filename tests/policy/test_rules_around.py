@@ -4,8 +4,8 @@ import contextlib
 from typing import Any
 
 import pytest
-from attempts import hanging_once
-from naming import shown
+from each_of import shown
+from places import hanging_once
 from pluggent_hookspecs import (
     ApprovalEvent,
     Ask,
@@ -20,8 +20,7 @@ from pluggent_hookspecs import (
     hookimpl,
 )
 from pluggent_testing.fakes import call
-from policy_rules import Twice, deciding, yes
-from policy_stage import reach, stage
+from policy_stage import Twice, deciding, reach, stage, yes
 
 # ---- rule 4: around
 

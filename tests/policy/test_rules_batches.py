@@ -8,8 +8,7 @@ import pytest
 from pluggent_hookspecs import ApprovalEvent, Ask, Decision, Deny, Respond, Role, ToolCall, hookimpl, tool
 from pluggent_host.settings import HostSettings, Limits, Timeouts
 from pluggent_testing.fakes import call
-from policy_rules import ASKS, yes
-from policy_stage import Danger, stage
+from policy_stage import ASKS, Danger, stage, yes
 
 # ---- rule 18: batches
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from each_of import shown
 from hypothesis import HealthCheck, given, settings, strategies as st
-from naming import shown
 from pluggent_hookspecs import ConfigError, Effect, Param, tool
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.tools.workspace_guard import stays_inside
-from policy_rules import ASKS, DANGER
-from policy_stage import Danger, reach, stage
+from policy_stage import ASKS, DANGER, Danger, reach, stage
 
 # ---- rule 7: defaults by effect
 

@@ -5,12 +5,11 @@ import json
 from typing import Any
 
 import pytest
+from each_of import shown
 from hypothesis import given, settings, strategies as st
-from naming import shown
 from pluggent_hookspecs import ApprovalEvent, ModelParameters, ToolCall, hookimpl, tool
 from pluggent_testing.fakes import Recorder, call
-from policy_rules import ASKS, deciding
-from policy_stage import Danger, reach, results, stage
+from policy_stage import ASKS, Danger, deciding, reach, results, stage
 
 # ---- rule 10: one reading of the arguments
 

@@ -4,11 +4,10 @@ from typing import Any
 
 import attrs
 import pytest
-from naming import shown
+from each_of import shown
 from pluggent_hookspecs import HookError, Role, ToolCall, hookimpl
 from pluggent_testing.fakes import call
-from policy_rules import both_orders
-from policy_stage import Danger, either_way, reach, stage
+from policy_stage import Danger, both_orders, either_way, reach, stage
 
 # ---- rule 9: what is offered
 

@@ -5,11 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from attempts import hanging_once
+from places import hanging_once
 from pluggent_hookspecs import ApprovalEvent, Deny, ToolContext, hookimpl, tool
 from pluggent_testing.fakes import call
-from policy_rules import Twice
-from policy_stage import stage
+from policy_stage import Twice, stage
 
 # ---- rule 21: effects once
 

@@ -28,8 +28,7 @@ from pluggent_host import Host
 from pluggent_host.session import Session
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
-from policy_rules import deciding
-from policy_stage import Danger, Stage, stage
+from policy_stage import Danger, Stage, deciding, stage
 
 # ---- rule 24: streams
 

@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from naming import shown
+from each_of import shown
 from pluggent_hookspecs import ANSWERS, ApprovalEvent, Ask, Deny, Respond, ToolOutput, hookimpl
 from pluggent_testing.fakes import call
-from policy_rules import ASKS, DANGER, both_orders, deciding, yes
-from policy_stage import Danger, either_way, in_order, reach, results, stage
+from policy_stage import ASKS, DANGER, Danger, both_orders, deciding, either_way, in_order, reach, results, stage, yes
 
 # ---- rule 2: the default is a vote
 

@@ -1,4 +1,7 @@
-"""Puts policies on a stage: a tool that remembers what ran, and every way in that can reach it."""
+"""Puts policies on a stage: a tool that remembers what ran, and every way in that can reach it.
+
+With it what tests of policies share: orders, forms, nested calls, and every use of a memory store.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -7,8 +10,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
+import pytest
 from pluggent_hookspecs import (
+    Allow,
+    ApprovalEvent,
     DecisionMade,
+    MemoryAccess,
+    MemoryHit,
+    MemoryItem,
+    MemoryPage,
+    MemoryQuery,
     Message,
     ModelRequest,
     Observation,
@@ -16,6 +27,7 @@ from pluggent_hookspecs import (
     ToolContext,
     ToolOutput,
     Vote,
+    hookimpl,
     tool,
 )
 from pluggent_host import Host
@@ -216,3 +228,185 @@ async def reach(
     listener.__class__ = type("Listener", (Recorder,), {})
     told = await WAYS[way](danger, {**options, "plugins": [*plugins, listener]})
     return Seen(tuple(danger.ran), told, tuple(listener.of(DecisionMade)), tuple(listener.events))
+
+
+both_forms = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+both_orders = pytest.mark.parametrize("turned", [False, True], ids=["policy-first", "policy-last"])
+every_way = pytest.mark.parametrize("way", WAYS)
+
+
+def policy(answer: Callable[[], object], *, is_async: bool = False) -> object:
+    """Return a policy that decides about ``danger`` by calling *answer*."""
+
+    class Policy:
+        @hookimpl
+        def decide_tool_call(self, event: Any) -> object:
+            return answer() if event.tool.name == "danger" else None
+
+    class AsyncPolicy:
+        @hookimpl
+        async def decide_tool_call(self, event: Any) -> object:
+            await asyncio.sleep(0)
+            return answer() if event.tool.name == "danger" else None
+
+    return AsyncPolicy() if is_async else Policy()
+
+
+class Friendly:
+    """Another plugin that has no objection and passes everything on."""
+
+    @hookimpl
+    def decide_tool_call(self, event: Any) -> object:
+        return Allow("fine with me")
+
+    @hookimpl
+    async def around_tool_call(self, event: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        return await call_next()
+
+
+class OddError(BaseException):
+    pass
+
+
+DANGER = "app:tools:tool/danger"
+ASKS = HostSettings(effects={DANGER: ("shell",)})
+
+
+def deciding(hook: str, *answers: object) -> object:
+    """Return a plugin whose *hook* gives *answers* one after the other, the last one for ever."""
+    waiting = list(answers)
+
+    def decide(self: object, event: object) -> object:
+        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+    decide.__name__ = hook
+    return type("Decider", (), {hook: hookimpl(decide)})()
+
+
+def yes(event: ApprovalEvent) -> bool:
+    return True
+
+
+class Twice:
+    @hookimpl
+    async def around_tool_call(self, event: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        await call_next()
+        return await call_next()
+
+
+def using(use: Callable[[ToolContext], Awaitable[object]], **more: Any) -> tuple[Any, list[Any]]:
+    """Return a tool ``user`` that calls *use*, and the list in which what came of it is kept."""
+    outcome: list[Any] = []
+
+    @tool(name="user", effects=(), **more)
+    async def user(context: ToolContext) -> str:
+        """Use the context."""
+        try:
+            outcome.append(await use(context))
+        except Exception as error:  # noqa: BLE001 (what came of it is what the test looks at)
+            outcome.append(error)
+        return "used"
+
+    return user, outcome
+
+
+async def run(
+    use: Callable[[ToolContext], Awaitable[object]], danger: Danger, *replies: Any, timeout_s: float | None = None,
+    **options: Any,
+) -> tuple[list[Any], Stage]:  # fmt: skip
+    user, outcome = using(use, timeout_s=timeout_s)
+    async with stage(call("user"), *replies, tools=[*danger.tools(), user], **options) as on:
+        await on.session.say("go")
+    return outcome, on
+
+
+class Store:
+    """A store that remembers what was asked of it."""
+
+    name = "notes"
+
+    def __init__(self, *items: MemoryItem, error: Exception | None = None) -> None:
+        self.items = {(item.namespace, item.key): item for item in items}
+        self.calls: list[str] = []
+        self.error = error
+
+    @hookimpl
+    def provide_memory(self, event: Any) -> list[object]:
+        return [self]
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if self.error is not None:
+            raise self.error
+
+    async def save(self, items: Any) -> tuple[MemoryItem, ...]:
+        self._called("save")
+        self.items.update({(item.namespace, item.key): item for item in items})
+        return tuple(items)
+
+    async def get(self, namespace: str, key: str) -> MemoryItem | None:
+        self._called("get")
+        return self.items.get((namespace, key))
+
+    async def delete(self, namespace: str, key: str) -> bool:
+        self._called("delete")
+        return self.items.pop((namespace, key), None) is not None
+
+    async def list(self, query: MemoryQuery) -> MemoryPage:
+        self._called("list")
+        return MemoryPage(tuple(i for (n, _), i in sorted(self.items.items()) if n == query.namespace), "next")
+
+    async def search(self, namespace: str, text: str, limit: int = 10) -> tuple[MemoryHit, ...]:
+        self._called("search")
+        hits = [MemoryHit(item, 0.5) for (n, _), item in self.items.items() if n == namespace and text in item.text]
+        return tuple(hits[:limit])
+
+    async def aclose(self) -> None:
+        self.calls.append("aclose")
+
+
+def note(key: str = "k", text: str = "the text", namespace: str = "n") -> MemoryItem:
+    return MemoryItem(namespace, key, text)
+
+
+READS: dict[str, Callable[[MemoryAccess], Any]] = {
+    "get": lambda memory: memory.get("n", "k"),
+    "list": lambda memory: memory.list(MemoryQuery("n")),
+    "search": lambda memory: memory.search("n", "text"),
+}
+WRITES: dict[str, Callable[[MemoryAccess], Any]] = {
+    "save": lambda memory: memory.save([note("new")]),
+    "delete": lambda memory: memory.delete("n", "k"),
+}
+USES = {**READS, **WRITES}
+
+
+async def by_host(use: Callable[[MemoryAccess], Any], on: Stage, outcome: list[Any]) -> None:
+    try:
+        outcome.append(await use(on.host.memory("notes")))
+    except Exception as error:  # noqa: BLE001 (what came of it is what the test looks at)
+        outcome.append(error)
+
+
+async def attempt(way: str, use: str, *plugins: object, store: Store, **options: Any) -> Any:
+    """Use *store* as the application does, or as a tool does; return what came of it."""
+    outcome: list[Any] = []
+
+    @tool(effects=("memory",))
+    async def remember(context: ToolContext) -> str:
+        """Use the memory."""
+        try:
+            outcome.append(await USES[use](context.memory("notes")))
+        except Exception as error:  # noqa: BLE001 (as above)
+            outcome.append(error)
+        return "used"
+
+    async with stage(call("remember"), plugins=[*plugins, store], tools=[remember], **options) as on:
+        if way == "host":
+            await by_host(USES[use], on, outcome)
+        elif way == "tool":
+            await on.session.say("go")
+        else:
+            await on.session.call_tool("remember", {})
+    (only,) = outcome
+    return only

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from mcp_clients import EXPORTED, GIVEN, TYPES, Inspector, desktop_file, served_by
+from mcp_foreign import EXPORTED, GIVEN, TYPES, Inspector, desktop_file, served_by
 from mcp_serving import KEY, over_http
 
 

@@ -1,7 +1,7 @@
 """The official client of TypeScript against the real ``pluggent mcp serve``; .ci/run installs it."""
 
 import pytest
-from mcp_clients import EXPORTED, GIVEN, TYPES, TypeScript, served_by
+from mcp_foreign import EXPORTED, GIVEN, TYPES, TypeScript, served_by
 from mcp_serving import KEY, over_http
 
 WAYS = pytest.mark.parametrize(

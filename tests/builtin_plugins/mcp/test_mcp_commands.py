@@ -4,7 +4,7 @@ import json
 
 import pytest
 from cli_support import STEERING
-from mcp_commands import BLOCKED, Mcp, server
+from mcp_using import BLOCKED, McpCommand, server
 
 URL = """
 [plugins.pluggent-mcp.mcpServers.web]
@@ -24,7 +24,7 @@ READS = 'effects = { "*" = ["network_read"] }'
 
 @pytest.fixture
 def mcp(clean_home, tmp_path, monkeypatch, capsys):
-    return Mcp.alone(clean_home, tmp_path, monkeypatch, capsys)
+    return McpCommand.alone(clean_home, tmp_path, monkeypatch, capsys)
 
 
 def test_what_is_set_is_listed_without_a_start_and_without_secrets(mcp):

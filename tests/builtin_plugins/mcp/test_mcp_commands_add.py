@@ -8,8 +8,7 @@ import sys
 import tomllib
 
 import pytest
-from mcp_commands import Mcp, server
-from mcp_using import PEER
+from mcp_using import PEER, McpCommand, server
 from pluggent_mcp.commands.settings_file import with_server, without_server
 
 MINE = """\
@@ -24,7 +23,7 @@ COMMAND = ("--", sys.executable, str(PEER))
 
 @pytest.fixture
 def mcp(clean_home, tmp_path, monkeypatch, capsys):
-    return Mcp.alone(clean_home, tmp_path, monkeypatch, capsys)
+    return McpCommand.alone(clean_home, tmp_path, monkeypatch, capsys)
 
 
 def servers(mcp):

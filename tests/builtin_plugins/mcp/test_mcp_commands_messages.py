@@ -5,8 +5,7 @@ import sys
 
 import pytest
 from cli_support import Cli
-from mcp_commands import BLOCKED, Mcp, server
-from mcp_using import PEER
+from mcp_using import BLOCKED, PEER, McpCommand, server
 
 READS = 'effects = { "*" = ["network_read"] }'
 LEFT_OUT = "MCP server 'odd': its tool 'no_schema' is left out"
@@ -15,7 +14,7 @@ SDK = {"mcp", "mcp_types", "httpx2", "pydantic", "uvicorn"}
 
 @pytest.fixture
 def mcp(clean_home, tmp_path, monkeypatch, capsys):
-    return Mcp.alone(clean_home, tmp_path, monkeypatch, capsys)
+    return McpCommand.alone(clean_home, tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("words", [("test",), ("tools", "odd"), ("add", "odd", "--", sys.executable, str(PEER), "bad")])

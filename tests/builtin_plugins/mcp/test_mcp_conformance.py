@@ -4,14 +4,12 @@ import asyncio
 import json
 import subprocess
 import sys
-from pathlib import Path
 
+import mcp_programs
 import pytest
-from mcp_conforming import conform
-from mcp_oauth_conforming import conform_logged_in
-from mcp_suite import OLDEST_NODE, WAIT_S, suite_in
+from mcp_conformance import OLDEST_NODE, WAIT_S, conform, conform_logged_in, suite_in
 
-RELAY = Path(__file__).parents[2] / "support" / "mcp_relay.py"
+RELAY = mcp_programs.__file__
 SCENARIOS = [
     ("initialize", "2025-06-18"),
     ("tools_call", "2025-11-25"),
@@ -65,7 +63,7 @@ async def test_the_client_conforms(suite, scenarios, tmp_path, monkeypatch):
     async def verdict(port, scenario, version):
         async with limit:
             child = await asyncio.create_subprocess_exec(
-                *suite, "client", "--command", f"{sys.executable} -I -S {RELAY} {port}", "--scenario", scenario,
+                *suite, "client", "--command", f"{sys.executable} -I -S {RELAY} relay {port}", "--scenario", scenario,
                 "--spec-version", version, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
             try:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from mcp_serving_asking import DECLINED, GRANT, LEFT, NO, YES, Person, client, made
+from mcp_serving_sites import DECLINED, GRANT, LEFT, NO, YES, Person, asking_site, client
 from mcp_types import ElicitResult
 
 ERAS = ("auto", "legacy")
@@ -22,7 +22,7 @@ def rebooted(cli):
 
 @pytest.mark.parametrize(("wire", "mode"), WAYS)
 async def test_16_a_granted_person_approves_exactly_what_was_shown(wire, mode, tmp_path):
-    cli, person = made(tmp_path), Person(YES)
+    cli, person = asking_site(tmp_path), Person(YES)
     async with client(wire, cli, mode, person) as connected:
         result = await connected.call_tool("reboot", {"when": "tonight"})
 
@@ -35,7 +35,7 @@ async def test_16_a_granted_person_approves_exactly_what_was_shown(wire, mode, t
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_16_nobody_is_asked_without_the_grant_and_the_denial_says_how(mode, tmp_path):
-    cli, person = made(tmp_path, config=""), Person(YES)
+    cli, person = asking_site(tmp_path, config=""), Person(YES)
     async with client("stdio", cli, mode, person) as connected:
         result = await connected.call_tool("reboot", {})
         question = await connected.call_tool("travel", {})
@@ -58,7 +58,7 @@ async def test_16_nobody_is_asked_without_the_grant_and_the_denial_says_how(mode
     ],
 )
 async def test_everything_but_a_yes_leaves_it_undone(answer, says, mode, tmp_path):
-    cli, person = made(tmp_path), Person(answer)
+    cli, person = asking_site(tmp_path), Person(answer)
     async with client("stdio", cli, mode, person) as connected:
         result = await connected.call_tool("reboot", {})
 
@@ -68,7 +68,7 @@ async def test_everything_but_a_yes_leaves_it_undone(answer, says, mode, tmp_pat
 
 
 async def test_an_approval_is_for_one_call(tmp_path):
-    cli, person = made(tmp_path), Person(YES, NO)
+    cli, person = asking_site(tmp_path), Person(YES, NO)
     async with client("stdio", cli, "auto", person) as connected:
         first = await connected.call_tool("reboot", {})
         second = await connected.call_tool("reboot", {})
@@ -80,7 +80,7 @@ async def test_an_approval_is_for_one_call(tmp_path):
 @pytest.mark.parametrize(("wire", "mode"), WAYS)
 async def test_one_call_may_ask_more_than_once(wire, mode, tmp_path):
     person = Person(YES, ROME)
-    async with client(wire, made(tmp_path), mode, person) as connected:
+    async with client(wire, asking_site(tmp_path), mode, person) as connected:
         result = await connected.call_tool("both", {})
 
     assert text(result) == "Rome"
@@ -90,7 +90,7 @@ async def test_one_call_may_ask_more_than_once(wire, mode, tmp_path):
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_that_can_ask_nobody_is_told_the_denial(mode, tmp_path):
-    async with client("stdio", made(tmp_path), mode) as connected:
+    async with client("stdio", asking_site(tmp_path), mode) as connected:
         result = await connected.call_tool("reboot", {})
 
     assert result.is_error
@@ -99,7 +99,7 @@ async def test_a_client_that_can_ask_nobody_is_told_the_denial(mode, tmp_path):
 
 
 async def test_below_another_host_nobody_is_asked(tmp_path, monkeypatch):
-    cli, person = made(tmp_path), Person(YES)
+    cli, person = asking_site(tmp_path), Person(YES)
     cli.environ = lambda plain=cli.environ, **more: {**plain(**more), "PLUGGENT_INSIDE": "1"}
     async with client("stdio", cli, "auto", person) as connected:
         result = await connected.call_tool("reboot", {})
@@ -110,7 +110,7 @@ async def test_below_another_host_nobody_is_asked(tmp_path, monkeypatch):
 
 async def test_an_ask_that_is_limited_to_others_is_not_put_to_it(tmp_path):
     rule = '[[plugins.pluggent-permissions.rules]]\nid = "boss"\ndecision = "ask"\nwhen.tool = "acme:tool/counted"\n'
-    cli, person = made(tmp_path, config=f"{GRANT}{rule}"), Person(YES)
+    cli, person = asking_site(tmp_path, config=f"{GRANT}{rule}"), Person(YES)
     async with client("stdio", cli, "auto", person) as connected:
         result = await connected.call_tool("counted", {})
 
@@ -130,7 +130,7 @@ async def test_who_waits_for_a_person_takes_no_place_from_a_call_that_could_run(
 
     async with (
         asyncio.timeout(30),
-        client("stdio", made(tmp_path, config=one_at_a_time), "legacy", Slow()) as connected,
+        client("stdio", asking_site(tmp_path, config=one_at_a_time), "legacy", Slow()) as connected,
     ):
         waiting = asyncio.create_task(connected.call_tool("reboot", {}))
         second = asyncio.create_task(connected.call_tool("reboot", {"when": "too"}))

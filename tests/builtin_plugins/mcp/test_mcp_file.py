@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli_support import Cli
-from mcp_commands import BLOCKED
-from mcp_using import told
+from mcp_using import BLOCKED, told
 
 NAMED = '[plugins.pluggent-mcp]\nfile = ".mcp.json"\n'
 

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from mcp_commands import BLOCKED, Mcp
-from mcp_using import told
+from mcp_using import BLOCKED, McpCommand, told
 from pluggent_mcp.servers_file import ignored_keys, servers_in
 from pluggent_mcp.settings import Server
 
@@ -101,7 +100,7 @@ def mcp(clean_home, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     servers = {"good": told(icon="x.png", env=None, effects={"echo": []})}
     (tmp_path / "desktop.json").write_text(json.dumps({"theme": "dark", "mcpServers": servers}), "utf-8")
-    command = Mcp(clean_home, capsys)
+    command = McpCommand(clean_home, capsys)
     command.settings(f'[plugins.pluggent-mcp]\nfile = "{tmp_path}/desktop.json"\n')
     return command
 

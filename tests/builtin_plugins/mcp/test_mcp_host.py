@@ -5,8 +5,7 @@ import json
 import logging
 
 import pytest
-from mcp_sessions import talking
-from mcp_using import WAIT_S, told
+from mcp_using import WAIT_S, talking, told
 from pluggent_hookspecs import Accepted, PluginLoadError
 from pluggent_testing.fakes import ScriptedModel, call
 

@@ -10,10 +10,10 @@ import pytest
 from mcp_answering import JSON, OLD, answering, old_transport, poured
 from mcp_sdk import listening, made
 from mcp_using import WAIT_S, using
+from odd_server import Certificates
 from pluggent_hookspecs import ToolError, ToolErrorKind
 from pluggent_mcp.client.http_transport import certificates_for
 from pluggent_mcp.settings import Server
-from tls_places import Certificates
 
 LIMIT = 65_536
 ZEROS = gzip.compress(bytes(200_000_000), 9)

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 from mcp_using import WAIT_S
+from odd_server import openssl
 from pluggent_mcp.client.http_transport import describe_failure
 from pluggent_mcp.commands.server_check import check_server
 from pluggent_mcp.settings import Server
-from tls_places import openssl
 
 SECRETS = "hunter2"
 

@@ -4,10 +4,9 @@ import asyncio
 import json
 import sys
 
-import mcp_logging
 import pytest
 from mcp_sdk import listening, made
-from mcp_using import WAIT_S, Context, peer, using
+from mcp_using import PEER, WAIT_S, Context, peer, using
 from pluggent_hookspecs import ToolFinished, ToolLogged
 from pluggent_mcp.plugin import Mcp
 from pluggent_mcp.settings import Server, Settings
@@ -15,8 +14,8 @@ from talking import talking
 
 
 def logging_peer(*behaviour, **settings):
-    """Return the settings of mcp_logging.py."""
-    return Server(command=sys.executable, args=(mcp_logging.__file__, *behaviour), **settings)
+    """Return the settings of mcp_peer.py with a log."""
+    return Server(command=sys.executable, args=(str(PEER), "logs", *behaviour), **settings)
 
 
 async def logged(*entries, server=None):

@@ -11,21 +11,22 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import attrs
+import mcp_programs
 import pytest
 from cli_support import started, usual_environ
-from mcp_commands import Mcp, Said
 from mcp_oauth import browsed, logged_in, served
+from mcp_using import McpCommand, Said
 from pluggent_mcp.oauth.login_store import load_login, save_login
 
 pytestmark = pytest.mark.usefixtures("patience")
 
-BROWSER = Path(__file__).parents[2] / "support" / "mcp_oauth_browser.py"
+BROWSER = f"{sys.executable} {mcp_programs.__file__} browse %s"
 READS = 'effects = { "*" = ["network_read"] }'
 
 
 @pytest.fixture
 def mcp(clean_home, tmp_path, monkeypatch, capsys):
-    return Mcp.alone(clean_home, tmp_path, monkeypatch, capsys)
+    return McpCommand.alone(clean_home, tmp_path, monkeypatch, capsys)
 
 
 def table(url, oauth="true", name="web"):
@@ -81,7 +82,7 @@ async def test_a_person_logs_in_and_from_then_on_the_server_can_be_used(mcp):
 async def test_the_browser_of_the_person_is_opened(mcp):
     async with served() as (_, resource):
         mcp.settings(table(resource.url))
-        said = await run("login", "web", BROWSER=f"{sys.executable} {BROWSER} %s")
+        said = await run("login", "web", BROWSER=BROWSER)
 
         assert (said.code, said.out.partition(":")[0]) == (0, "logged in to web")
 
@@ -176,7 +177,7 @@ async def test_the_list_says_who_is_logged_in_and_contacts_nobody(mcp):
 async def test_nobody_is_asked_while_a_server_is_used(mcp):
     async with served() as (_, resource):
         mcp.settings(table(resource.url))
-        marked = {"BROWSER": f"{sys.executable} {BROWSER} %s"}
+        marked = {"BROWSER": BROWSER}
         for words in (("test", "web"), ("call", "web", "add", "a:=1", "b:=2"), ("tools", "web")):
             said = await run(*words, **marked)
 

@@ -6,10 +6,10 @@ import logging
 import sys
 import time
 from asyncio.subprocess import PIPE
-from pathlib import Path
 
 import attrs
 import httpx2
+import mcp_programs
 import pytest
 from mcp_answering import OLD, answering
 from mcp_oauth import logged_in, served
@@ -25,7 +25,6 @@ from starlette.responses import JSONResponse, Response
 pytestmark = pytest.mark.usefixtures("patience")
 
 WANTED = "MCP server 'web' wants a login: pluggent mcp login web"
-RENEWING = Path(__file__).parents[2] / "support" / "mcp_oauth_renewing.py"
 
 
 @pytest.fixture
@@ -253,7 +252,9 @@ async def test_two_processes_renew_a_token_once(environ):
     async with served() as (authority, resource):
         save_login(attrs.evolve(await logged_in(resource), expires_at=1.0), environ)
         children = [
-            await asyncio.create_subprocess_exec(sys.executable, str(RENEWING), resource.url, stdout=PIPE)
+            await asyncio.create_subprocess_exec(
+                sys.executable, mcp_programs.__file__, "renew", resource.url, stdout=PIPE
+            )
             for _ in range(2)
         ]
         said = [(await child.communicate())[0].decode().strip() for child in children]

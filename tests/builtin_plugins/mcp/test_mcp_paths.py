@@ -10,10 +10,10 @@ from pluggent_mcp.client.connection import Connection
 from pluggent_mcp.client.server_requests import ServerRequests
 from pluggent_testing.fakes import call
 from pluggent_testing.paths import EntryPath, PathMatrix
-from pluggent_testing.paths_operations import APPROVAL, MODEL, OUTPUT, QUESTION, ROUND, TOOL, TURN
-from pluggent_testing.paths_parts import agreeing, knowing
-from pluggent_testing.paths_probes import witness
-from pluggent_testing.paths_ways import saying_once
+from pluggent_testing.paths.operations import APPROVAL, MODEL, OUTPUT, QUESTION, ROUND, TOOL, TURN
+from pluggent_testing.paths.parts import agreeing, knowing
+from pluggent_testing.paths.probes import witness
+from pluggent_testing.paths.ways import saying_once
 
 PEER = Peer()
 """One server for the whole module: it keeps nothing of a call but a note in that path's own log."""

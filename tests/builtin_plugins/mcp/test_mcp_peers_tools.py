@@ -12,8 +12,7 @@ import signal
 import mcp_foreign
 import pytest
 from mcp_foreign import child_with, serving
-from mcp_sessions import talking
-from mcp_using import WAIT_S, Context, using
+from mcp_using import WAIT_S, Context, talking, using
 from pluggent_hookspecs import Cancelled, Declined, ToolError, ToolErrorKind
 from pluggent_mcp.settings import Server
 

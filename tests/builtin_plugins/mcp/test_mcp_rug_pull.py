@@ -4,9 +4,7 @@ import json
 
 import pytest
 from cli_support import Cli
-from mcp_commands import server
-from mcp_sessions import talking
-from mcp_using import peer, told, using
+from mcp_using import peer, server, talking, told, using
 from pluggent_cli.sessions.answer import answer_stored
 from pluggent_hookspecs import Approval
 from pluggent_host import HostSettings

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_clients import EXPORTED, GIVEN, served_by
+from mcp_foreign import EXPORTED, GIVEN, served_by
 from mcp_serving import WAIT_S, client_of, over_http, over_stdio
 from mcp_types import PromptReference
 

@@ -10,9 +10,8 @@ import re
 import subprocess
 
 import pytest
+from mcp_conformance import OLDEST_NODE, WAIT_S, made_for_suite, suite_in
 from mcp_serving import over_http
-from mcp_serving_suite import made_for_suite
-from mcp_suite import OLDEST_NODE, WAIT_S, suite_in
 
 TOOLS = {
     "tools-list", "tools-call-simple-text", "tools-call-image", "tools-call-audio", "tools-call-embedded-resource",

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import attrs
 import pytest
 from mcp_serving import WAIT_S, Spoken, over_http
-from mcp_serving_hostile import asked, call, connected, heard, made, posted, raw_server, text_of
+from mcp_serving_sites import asked, call, connected, heard, hostile_site, posted, raw_server, text_of
 from pluggent_cli.sessions.answer import answer_stored
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
 from pluggent_hookspecs import Approval
@@ -41,7 +41,7 @@ SHORT = "[plugins.pluggent-mcp.serve]\nrequest_timeout_s = 0.5\n"
 
 @pytest.fixture
 def cli(tmp_path):
-    return made(tmp_path)
+    return hostile_site(tmp_path)
 
 
 # ---- what no wire can carry --------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_a_log_that_cannot_be_told_costs_no_outcome_and_holds_nobody(cli, wire):
 
 
 def test_clients_that_read_nothing_hold_no_place_of_a_call(tmp_path):
-    with over_http(made(tmp_path, FEW), "--tools", "acme") as served, ExitStack() as stack:
+    with over_http(hostile_site(tmp_path, FEW), "--tools", "acme") as served, ExitStack() as stack:
         for number in range(4):
             slow = stack.enter_context(connected(served, buffer=2_048))
             posted(slow, served, call(number, "chatty"))
@@ -169,13 +169,13 @@ def test_connections_without_a_request_shut_nobody_out(cli, said):
 
 @pytest.mark.parametrize("said", [b"", b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
 def test_a_connection_without_a_request_is_closed(said, tmp_path):
-    with over_http(made(tmp_path, SHORT), "--tools", "acme") as served, connected(served) as silent:
+    with over_http(hostile_site(tmp_path, SHORT), "--tools", "acme") as served, connected(served) as silent:
         silent.sendall(said)
         assert silent.recv(100) == b""
 
 
 def test_a_connection_that_falls_silent_behind_an_answer_is_closed(tmp_path):
-    with over_http(made(tmp_path, SHORT), "--tools", "acme") as served, connected(served) as silent:
+    with over_http(hostile_site(tmp_path, SHORT), "--tools", "acme") as served, connected(served) as silent:
         posted(silent, served, call(1, "ok"), keep=True)
         said = b""
         while not said.endswith(b"0\r\n\r\n") and b'"text":"ok"' not in said:
@@ -191,7 +191,7 @@ def test_a_connection_that_falls_silent_behind_an_answer_is_closed(tmp_path):
 
 
 def test_a_rule_about_a_name_holds_however_many_others_there_are(tmp_path):
-    with Spoken(made(tmp_path, STRANGER), "--tools", "acme") as spoken:
+    with Spoken(hostile_site(tmp_path, STRANGER), "--tools", "acme") as spoken:
         for number in range(40):
             spoken.say(call(number, "ok", client=f"client {number}"))
             assert text_of(heard(spoken, number)[1]) == "ok"
@@ -204,7 +204,7 @@ def test_a_rule_about_a_name_holds_however_many_others_there_are(tmp_path):
 @pytest.mark.parametrize("client", ["ann", ""])
 def test_an_approval_that_stands_is_for_no_client_whatever_it_calls_itself(tmp_path, client):
     """Policy 36: neither one of the user at the terminal, nor one that was kept for a name that clients claim."""
-    cli = made(tmp_path, SURE)
+    cli = hostile_site(tmp_path, SURE)
     sessions = cli.state / "sessions"
     cli("--config", "mine.toml", "run", "--session", "s", "--model", "offline/demo", "ok")
     (waits,) = json.loads(cli("approvals", "--json").out)["waiting"]

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 from mcp.shared.exceptions import MCPError
+from mcp_sdk import DOT, settings_behind
 from mcp_serving import KEY, WAIT_S, client_of, made, over_http, over_stdio
-from mcp_serving_behind import DOT, told
 
 MODES = pytest.mark.parametrize(("mode", "missing"), [("auto", -32602), ("legacy", -32002)])
 BOTH = ("--resources", "mcp", "--prompts", "mcp")
@@ -15,7 +15,7 @@ def gateway(folder, *servers):
     """Return a command with *servers* behind it."""
     cli = made(folder)
     config = cli.work / "mine.toml"
-    config.write_text(config.read_text("utf-8") + "".join(told(name, KEY) for name in servers), "utf-8")
+    config.write_text(config.read_text("utf-8") + "".join(settings_behind(name, KEY) for name in servers), "utf-8")
     return cli
 
 

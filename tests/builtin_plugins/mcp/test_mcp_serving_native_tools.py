@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 from fake_distributions import install
 from mcp.shared.exceptions import MCPError
+from mcp_sdk import settings_behind
 from mcp_serving import BLOCKED, KEY, WAIT_S, client_of, made, over_http, over_stdio
-from mcp_serving_behind import told
 from pluggent_cli.main import main
 
 ACME = ("--resources", "acme", "--prompts", "acme", "--tools", "facts")
@@ -134,7 +134,7 @@ async def test_they_count_among_the_calls_that_may_run(tmp_path):
 @pytest.mark.parametrize("sort", ["resources", "prompts"])
 def test_where_nothing_has_any_it_is_said_how_to_switch_them_on(sort, tmp_path, capfd):
     config = tmp_path / "mine.toml"
-    config.write_text(told("one", "s", wanted=False), "utf-8")
+    config.write_text(settings_behind("one", "s", wanted=False), "utf-8")
 
     code = main(["--config", str(config), "mcp", "serve", f"--{sort}", "one__*", "--http", "127.0.0.1:0"])
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_serving_asking import client, made
+from mcp_serving_sites import asking_site, client
 from mcp_types import ContentBlock, TextContent, ToolListChangedNotification
 
 ERAS = ("auto", "legacy")
@@ -27,7 +27,7 @@ async def test_a_client_of_the_older_protocols_gets_logs_from_the_level_that_it_
     async def heard(params):
         told.append((params.level, params.logger, params.data))
 
-    async with client(wire, made(tmp_path), "legacy", logging_callback=heard) as connected:
+    async with client(wire, asking_site(tmp_path), "legacy", logging_callback=heard) as connected:
         assert connected.server_capabilities.logging is not None
         await connected.call_tool("chatter", {})
         unset = [*told]
@@ -47,7 +47,7 @@ async def test_a_client_of_the_newest_protocol_gets_the_logs_that_its_request_as
     async def heard(params):
         told.append(params.level)
 
-    async with client("stdio", made(tmp_path), "auto", logging_callback=heard) as connected:
+    async with client("stdio", asking_site(tmp_path), "auto", logging_callback=heard) as connected:
         await connected.call_tool("chatter", {})
         assert told == []
         await connected.call_tool("chatter", {}, meta={"io.modelcontextprotocol/logLevel": "info"})
@@ -57,7 +57,7 @@ async def test_a_client_of_the_newest_protocol_gets_the_logs_that_its_request_as
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_schemas_of_results_are_listed_and_kept(mode, tmp_path):
-    async with client("stdio", made(tmp_path), mode) as connected:
+    async with client("stdio", asking_site(tmp_path), mode) as connected:
         listed = {tool.name: tool.output_schema for tool in (await connected.list_tools()).tools}
         kept = await connected.call_tool("counted", {})
         broken = await connected.call_tool("silent", {})
@@ -72,7 +72,7 @@ async def test_schemas_of_results_are_listed_and_kept(mode, tmp_path):
 
 @pytest.mark.parametrize("wire", ["stdio", "http"])
 async def test_clients_of_the_older_protocols_are_told_that_tools_have_changed(wire, tmp_path):
-    cli, changed = made(tmp_path), anyio.Event()
+    cli, changed = asking_site(tmp_path), anyio.Event()
 
     async def noticed(message):
         if isinstance(message, ToolListChangedNotification):
@@ -89,7 +89,7 @@ async def test_clients_of_the_older_protocols_are_told_that_tools_have_changed(w
 
 @pytest.mark.parametrize("wire", ["stdio", "http"])
 async def test_clients_of_the_newest_protocol_are_told_if_they_listen(wire, tmp_path):
-    cli = made(tmp_path)
+    cli = asking_site(tmp_path)
     async with client(wire, cli, "auto") as connected:
         assert changing(connected)
         await names(connected)
@@ -103,7 +103,7 @@ async def test_clients_of_the_newest_protocol_are_told_if_they_listen(wire, tmp_
 
 
 async def test_a_tool_that_is_gone_cannot_be_called(tmp_path):
-    cli = made(tmp_path)
+    cli = asking_site(tmp_path)
     seasonal(cli, "seasonal_soup", "seasonal_salad")
     async with client("stdio", cli, "legacy") as connected:
         assert text((await connected.call_tool("seasonal_soup", {})).content[0]) == "seasonal_soup is fine"

@@ -5,7 +5,7 @@ Whoever sits at the client sees it, and no text of a model of ours follows: thes
 
 import pytest
 from fake_distributions import install
-from mcp_serving_asking import client, made
+from mcp_serving_sites import asking_site, client
 from mcp_types import TextContent
 
 WORD = "one"
@@ -41,7 +41,7 @@ PASSES = DENIES.replace(f'"{WORD}"', '"another word"')
     ids=["denies", "rewrites", "passes"],
 )
 async def test_a_client_gets_what_policies_on_outputs_let_pass(tmp_path, policy, text, data):
-    cli = made(tmp_path)
+    cli = asking_site(tmp_path)
     install(cli.site, "acme-policy", {"hooks/policy": "acme_policy:Policy"}, modules={"acme_policy": policy})
     cli("trust", "--plugin", "acme-policy")
 

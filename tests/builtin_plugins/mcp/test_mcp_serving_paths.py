@@ -11,7 +11,7 @@ from pluggent_cli.command_host import LentHost
 from pluggent_mcp.serving.server import HostServer
 from pluggent_mcp.serving.settings import Serving
 from pluggent_testing.paths import EntryPath, PathMatrix
-from pluggent_testing.paths_operations import TOOL
+from pluggent_testing.paths.operations import TOOL
 
 PEER = Peer()
 LENT = ("HostOperations.tools", "HostOperations.call_tool")

@@ -3,10 +3,8 @@
 import asyncio
 import sys
 
-import mcp_dying
 import pytest
-from mcp_sessions import talking
-from mcp_using import WAIT_S, peer, runs, told, using
+from mcp_using import PEER, WAIT_S, peer, runs, talking, told, using
 from pluggent_hookspecs import PluginLoadError, ToolError
 from pluggent_host import Host
 from pluggent_mcp.client import connection
@@ -28,8 +26,8 @@ async def test_a_server_that_failed_at_its_start_is_started_again_and_its_tools_
 
 
 def dying(*behaviour, **settings):
-    """Return the settings of mcp_dying.py."""
-    return Server(command=sys.executable, args=(mcp_dying.__file__, *behaviour), **settings)
+    """Return the settings of mcp_peer.py that dies."""
+    return Server(command=sys.executable, args=(str(PEER), "dying", *behaviour), **settings)
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import httpx2
 import pytest
+from odd_server import leave_early
 from openai_server import (
     DONE,
     GO,
@@ -31,7 +32,6 @@ from openai_server import (
 )
 from pluggent_hookspecs import Finished, ProvideEvent, ProviderErrorKind as Kind, Secret, TextDelta
 from pluggent_openai.plugin import OpenAI
-from replies_read import leave_early
 
 pytestmark = pytest.mark.usefixtures("patience")
 

@@ -17,7 +17,7 @@ from pluggent_hookspecs.messages import Image, Reasoning, Refusal, Text, ToolCal
 from pluggent_host.transcript.entries import Said, SessionBegan, TurnBegan, TurnOver
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel
-from recorded import LIMITS, SCRIPTS, TOOLS, play
+from saved import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, hosting, shape
 
 ENTRIES = (
