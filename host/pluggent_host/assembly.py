@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import attrs
 import pluggent_hookspecs
+from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent
+from pluggent_hookspecs.markers import MaybeAsync, hookimpl
 from pluggent_hookspecs.observations import PluginStateChanged
+from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import Effect
 
-from pluggent_host.common.ids import APP, plugin_of
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host import __version__
+from pluggent_host.common.names import APP, did_you_mean, plugin_of
 from pluggent_host.common.threads import Threads
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import build
@@ -25,7 +31,25 @@ from pluggent_host.plugins.lookup import Capabilities
 from pluggent_host.plugins.registry import PluginSet
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.tools.selection import Toolbox
-from pluggent_host.version import VERSION
+
+Approver: TypeAlias = Callable[[ApprovalEvent], MaybeAsync[bool | Approval | None]]
+Answerer: TypeAlias = Callable[[QuestionEvent], MaybeAsync[Elicited | None]]
+
+
+def people(approver: Approver | None, answerer: Answerer | None, *, in_threads: bool = False) -> tuple[object, ...]:
+    """Return these functions of the application as plugins; *in_threads*: one that is not async may block."""
+    given = (("_Approver", "resolve_approval", approver), ("_Answerer", "answer_question", answerer))
+    return tuple(_person(name, hook, ask, in_threads=in_threads) for name, hook, ask in given if ask is not None)
+
+
+def _person(name: str, hook: str, ask: Callable[[Any], Any], *, in_threads: bool) -> object:
+    """Return a plugin with one hook; records call it by *name*, that of its class."""
+
+    def answer(event: Any) -> Any:
+        return ask(event)
+
+    blocking = in_threads and not inspect.iscoroutinefunction(ask)
+    return type(name, (), {hook: staticmethod(hookimpl(blocking=blocking)(answer))})()
 
 
 @attrs.frozen(eq=False)
@@ -41,7 +65,7 @@ class Parts:
 
 async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[object]) -> Parts:
     """Load hook plugins, freeze the chains, open lifetimes. Raises ConfigError and PluginError."""
-    plugins = PluginSet(found, settings, VERSION)
+    plugins = PluginSet(found, settings, __version__)
     plugins.register_in_code(in_code)
     plugins.load_hooks()
     threads = Threads()

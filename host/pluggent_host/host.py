@@ -8,33 +8,34 @@ import itertools
 import os
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from time import time
-from typing import Any, TypeVar, overload
+from time import perf_counter, time
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import attrs
-from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind, SessionError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
-from pluggent_hookspecs.models import ModelParameters
+from pluggent_hookspecs.models import ListsModels, ModelInfo, ModelParameters, Provider
 from pluggent_hookspecs.observations import Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.sessions import SessionStore
 
 from pluggent_host.approvals import process_marker
-from pluggent_host.approvals.callbacks import Answerer, Approver, people
 from pluggent_host.approvals.standing import Approvals
-from pluggent_host.assembly import Parts, assemble, look_around, take_apart
+from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
+from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.common.sanitize import check_given, clean_history
+from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
-from pluggent_host.model_lists import Models, models_of
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.discovery import Discovery
 from pluggent_host.plugins.loader import registered_name
-from pluggent_host.plugins.session_files import session_files
+from pluggent_host.plugins.lookup import session_files
 from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import GivenLimits, HostSettings, check_limits, limited
 from pluggent_host.tools.selection import ToolChoice
@@ -424,3 +425,63 @@ def _merged(
 
 def _path(value: str | os.PathLike[str] | None) -> Path | None:
     return None if value is None else Path(value).expanduser().resolve()
+
+
+# ---- model lists -------------------------------------------------------------------------
+
+
+Models: TypeAlias = tuple[ModelInfo, ...] | PluggentError
+"""What one provider has, or why that is not known."""
+
+
+class NoModelList(PluggentError):  # noqa: N818 (a fact, not a failure)
+    """A provider cannot say which models it has; they can be used all the same."""
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        super().__init__(f"the provider '{provider}' does not say which models it has; see its documentation")
+
+
+async def models_of(
+    providers: Mapping[str, Provider | PluggentError], caller: Caller, limit_s: float
+) -> Mapping[str, Models]:
+    """Return what each provider has, under its name; one that fails hides no other. Each has *limit_s* seconds."""
+    async with asyncio.TaskGroup() as group:
+        asked = {name: group.create_task(_asked(name, one, caller, limit_s)) for name, one in providers.items()}
+    return MappingProxyType({name: task.result() for name, task in asked.items()})
+
+
+async def _asked(name: str, provider: Provider | PluggentError, caller: Caller, limit_s: float) -> Models:
+    if isinstance(provider, PluggentError):
+        return provider
+    if not isinstance(provider, ListsModels):
+        return NoModelList(name)
+    deadline = perf_counter() + limit_s
+    try:
+        found = await caller.bounded(provider.list_models(), lambda: deadline - perf_counter())
+    except KeyboardInterrupt:
+        raise
+    except PluggentError as error:
+        return error
+    except Late:
+        return ProviderError(ProviderErrorKind.TIMEOUT, f"gave no list within {limit_s:g} s", provider=name)
+    except asyncio.CancelledError as error:
+        if being_cancelled():
+            raise
+        return _broken(name, f"failed in list_models: {said(error)}")
+    except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; it becomes a value)
+        return _broken(name, f"failed in list_models: {said(error)}")
+    return _checked(name, found)
+
+
+def _checked(name: str, found: object) -> Models:
+    items = tuple(cast("Sequence[object]", found)) if isinstance(found, Sequence) else (found,)
+    models = tuple(item for item in items if isinstance(item, ModelInfo))
+    wrong = [type(item).__name__ for item in items if not isinstance(item, ModelInfo)]
+    if wrong:
+        return _broken(name, f"list_models returned {wrong[0]} where ModelInfo is wanted")
+    return models
+
+
+def _broken(name: str, problem: str) -> ProviderError:
+    return ProviderError(ProviderErrorKind.PROTOCOL, problem, provider=name)

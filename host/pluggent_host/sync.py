@@ -24,8 +24,8 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.observations import Observation
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.approvals.callbacks import Answerer, Approver, people
 from pluggent_host.approvals.pending import Pending
+from pluggent_host.assembly import Answerer, Approver, people
 from pluggent_host.host import Host
 from pluggent_host.session import OfferedTool, Session
 from pluggent_host.tools.selection import ToolChoice

@@ -14,7 +14,7 @@ from pluggent_cli.sessions.transcript_file import FileTranscript
 from pluggent_hookspecs import DecisionMade, Observation, Scope, hookimpl
 from pluggent_host import Host
 from pluggent_host.assembly import assemble, look_around, take_apart
-from pluggent_host.common.deadline import Deadline
+from pluggent_host.common.running import Deadline
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.operations.outcomes import Ready
 from pluggent_host.operations.services import Services

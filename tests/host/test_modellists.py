@@ -6,7 +6,7 @@ import contextlib
 import pytest
 from pluggent_hookspecs import ConfigError, ModelInfo, ProviderError, ProviderErrorKind, hookimpl
 from pluggent_host import Host
-from pluggent_host.model_lists import NoModelList
+from pluggent_host.host import NoModelList
 from pluggent_testing.fakes import ScriptedModel
 from plugin_sites import Site
 from talking import WAIT_S, hosting

@@ -16,7 +16,7 @@ from pluggent_hookspecs.models import ModelParameters
 
 from pluggent_host.approvals.standing import Standing, capped, may_approve
 from pluggent_host.settings import Limits, ToolLimits
-from pluggent_host.tools.outcome import Outcome
+from pluggent_host.tools.results import Outcome
 
 Kind = Literal["tool_call", "input", "model_call"]
 

@@ -22,7 +22,7 @@ from pluggent_hookspecs.decisions import REACHES, Approval, Ask, Reach
 from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.sessions import ApprovalRecord, ApprovalRecords
 
-from pluggent_host.common.ids import DOUBT
+from pluggent_host.common.names import DOUBT
 
 KIND = "approval"
 _ID_LENGTH = 12

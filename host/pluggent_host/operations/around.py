@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 from pluggent_hookspecs import errors
 
-from pluggent_host.common.deadline import Deadline
-from pluggent_host.common.running import being_cancelled, said, to_its_end
+from pluggent_host.common.running import Deadline, being_cancelled, said, to_its_end
 from pluggent_host.hooks.caller import LATE, Caller, Late
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError
 from pluggent_host.operations.operation import Attempt, Operation

@@ -12,7 +12,7 @@ from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import Change, DecisionMade, Observation, Vote
 
-from pluggent_host.common.ids import HOST
+from pluggent_host.common.names import HOST
 from pluggent_host.hooks.ledgers import Cost
 
 E = TypeVar("E")

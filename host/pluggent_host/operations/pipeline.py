@@ -22,7 +22,7 @@ from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Ask, Decision, Deny
 from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
 
-from pluggent_host.common.ids import APP, HOST
+from pluggent_host.common.names import APP, HOST
 from pluggent_host.common.running import being_cancelled
 from pluggent_host.hooks.caller import NOTHING, Caller
 from pluggent_host.hooks.chains import Chains

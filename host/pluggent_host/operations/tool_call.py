@@ -21,9 +21,8 @@ from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
-from pluggent_host.common.deadline import Deadline
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.running import Deadline, being_cancelled, said
 from pluggent_host.common.sanitize import clean
 from pluggent_host.common.threads import Threads
 from pluggent_host.hooks.caller import Caller, Late

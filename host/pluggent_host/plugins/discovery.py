@@ -17,7 +17,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.project import in_project, is_editable, real, roots
 from pluggent_host.settings import NOTHING
 

@@ -23,7 +23,7 @@ from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import PROJECT
 
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.options import settings_for
 from pluggent_host.plugins.project import is_foreign, roots

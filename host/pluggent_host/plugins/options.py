@@ -15,7 +15,7 @@ import attrs
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.secrets import Secret
 
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.validation import say
 from pluggent_host.settings import Section
 

@@ -16,9 +16,8 @@ from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.observations import Observation, PluginStateChanged
 from pluggent_hookspecs.plugins import Opens, PluginContext
 
-from pluggent_host.common.ids import APP
+from pluggent_host.common.names import APP, did_you_mean
 from pluggent_host.common.running import said
-from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, is_left_out
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.plugins.loader import load, new_manager, register, registered_name

@@ -23,6 +23,18 @@ _SHOWN = 500
 _INSTEAD = "return text, plain JSON values, an attrs class or a ToolOutput"
 
 
+@attrs.frozen
+class Outcome:
+    """How one call ended, as far as the next step cares. ``signature`` stands for the result."""
+
+    call_id: str
+    signature: str
+    denied: bool = False
+    ends_turn: bool = False
+    handled: bool = False
+    waits: bool = False
+
+
 def as_output(value: object) -> ToolOutput:
     """Return *value*, what a tool returned, as a ToolOutput. Never raises.
 

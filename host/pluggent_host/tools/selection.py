@@ -12,8 +12,7 @@ import attrs
 from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
 from pluggent_hookspecs.tools import Tool
 
-from pluggent_host.common.ids import APP, plugin_of
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import APP, did_you_mean, plugin_of
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.plugins.catalog import PluginRecord, tool_names
 from pluggent_host.plugins.registry import Offer, PluginSet, named

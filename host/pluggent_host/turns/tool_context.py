@@ -16,7 +16,7 @@ from pluggent_hookspecs.observations import LOG_LEVELS
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.common.deadline import Deadline
+from pluggent_host.common.running import Deadline
 from pluggent_host.operations.question import question_of
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems

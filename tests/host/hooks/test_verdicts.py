@@ -7,7 +7,7 @@ from each_of import each_of
 from hypothesis import given, strategies as st
 from naming import shown
 from pluggent_hookspecs import ANSWERS, Allow, Ask, Decision, Deny, Respond, ToolOutput, Vote
-from pluggent_host.common.ids import HOST
+from pluggent_host.common.names import HOST
 from pluggent_host.hooks.caller import Answer
 from pluggent_host.hooks.votes import Verdict, ballot, combine
 from pluggent_host.settings import Grants
