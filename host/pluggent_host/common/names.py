@@ -6,17 +6,13 @@ from collections.abc import Iterable
 
 HOST = "host"
 DOUBT = "host:doubt"
-"""Who votes where nothing but a person will do: a call that may have happened, a prompt of a stranger's."""
+"""The voter where only a person may decide: a call that may have happened, a prompt of an unknown author."""
 APP = "app:"
 """Ids of plugins given in application code begin with this; no distribution's name can."""
 
 
 def plugin_of(capability: str) -> str:
-    """Return the plugin id in a capability id, or the id itself.
-
-    >>> plugin_of("acme-tools:tool/search"), plugin_of("app:notes:tool/add"), plugin_of("app:notes")
-    ('acme-tools', 'app:notes', 'app:notes')
-    """
+    """Return the plugin id in a capability id, or the id itself: 'app:notes' for 'app:notes:tool/add'."""
     app = APP if capability.startswith(APP) else ""
     return app + capability[len(app) :].partition(":")[0]
 
@@ -24,10 +20,8 @@ def plugin_of(capability: str) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the known name most like *word*, or ``""``.
 
-    >>> did_you_mean("decide_toolcall", ["decide_tool_call", "observe"])
-    "; did you mean 'decide_tool_call'?"
-    >>> did_you_mean("zebra", ["decide_tool_call", "observe"])
-    ''
+    >>> did_you_mean("decide_toolcall", ["decide_tool_call"]), did_you_mean("zebra", ["observe"])
+    ("; did you mean 'decide_tool_call'?", '')
     """
     import difflib  # 1 ms, and only needed after a mistake
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def said(error: BaseException) -> str:
-    """Return what *error* says of itself; an error of a plugin's own class may not even do that."""
+    """Return type and text of *error*; the ``__str__`` of a plugin's class may fail."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 (a plugin's own __str__)
@@ -18,13 +18,13 @@ def said(error: BaseException) -> str:
 
 
 def being_cancelled() -> bool:
-    """Whether the current task was cancelled and has not ended yet."""
+    """Return whether the current task was cancelled and has not ended yet."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run what a cancelled turn still has to do in a task that is not cancelled itself."""
+    """Run the rest of a cancelled turn in a task that is not cancelled itself."""
     task = asyncio.create_task(coroutine)
     try:
         await asyncio.wait((task,))
@@ -36,7 +36,7 @@ async def uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 async def to_its_end(awaitable: Awaitable[Any]) -> None:
-    """Wait until *awaitable* is done, even if the waiting is cancelled; the cancellation comes after."""
+    """Wait until *awaitable* is done, even if this task is cancelled; raise the cancellation afterwards."""
     waiting = asyncio.ensure_future(awaitable)
     cancelled: asyncio.CancelledError | None = None
     while not waiting.done():
@@ -49,7 +49,7 @@ async def to_its_end(awaitable: Awaitable[Any]) -> None:
 
 
 class Deadline:
-    """A number of seconds from now on, which can be stopped and started again. Never negative."""
+    """A number of seconds from now on that can be paused, also several times at once. Never negative."""
 
     __slots__ = ("_at", "_left", "_stops")
 
@@ -59,17 +59,17 @@ class Deadline:
         self._stops = 0
 
     def left(self) -> float:
-        """Return the seconds left; infinity while it stands still."""
+        """Return the seconds left; infinity while paused."""
         return float("inf") if self._stops else max(0.0, self._at - perf_counter())
 
     def stop(self) -> None:
-        """Stand still until ``start`` has been called as often."""
+        """Pause until ``start`` was called as often as ``stop``."""
         if self._stops == 0:
             self._left = self.left()
         self._stops += 1
 
     def start(self) -> None:
-        """Go on."""
+        """End one pause."""
         self._stops -= 1
         if self._stops == 0:
             self._at = perf_counter() + self._left
