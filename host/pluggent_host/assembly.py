@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -54,7 +54,7 @@ def _person(name: str, hook: str, ask: Callable[[Any], Any], *, in_threads: bool
 
 @attrs.frozen(eq=False)
 class Parts:
-    """What a host is made of."""
+    """The parts of a host."""
 
     plugins: PluginSet
     services: Services
@@ -113,7 +113,7 @@ def _put_together(
 
 
 async def take_apart(parts: Parts) -> None:
-    """Let observers finish, close plugins in reverse order, stop threads and what was left behind."""
+    """Let observers finish, close plugins in reverse order, stop threads and abandoned calls."""
     close_s = parts.services.settings.timeouts.close_s
     await parts.events.observers.close(close_s)
     await parts.plugins.aclose()
@@ -125,7 +125,7 @@ async def take_apart(parts: Parts) -> None:
 def look_around(
     settings: HostSettings, *, installed: bool | Discovery, acknowledged: Callable[[PluginRecord], bool] | None
 ) -> Catalog:
-    """Return what is installed and may run. Raises ConfigError naming everything that is in doubt."""
+    """Return the installed plugins that may run. Raises ConfigError naming every problem."""
     found = Discovery(()) if installed is False else discover() if installed is True else installed
     known = catalog(
         found, settings.selection, pluggent_hookspecs.__version__, aliases=settings.aliases, required=settings.required
@@ -150,7 +150,7 @@ def look_around(
 
 
 def _skipped(settings: HostSettings, known: Catalog) -> Iterator[str]:
-    """Name every plugin in the project that has hooks, or that the settings name: it must not vanish in silence."""
+    """Name every plugin in the project that has hooks, or settings: it must not vanish in silence."""
     named = {plugin_of(name) for names in _lists(settings).values() for name in names}
     named = (named | settings.plugins.keys()) - {record.id for record in known.records if record.is_first}
     said: set[str] = set()
@@ -171,13 +171,13 @@ def _skipped(settings: HostSettings, known: Catalog) -> Iterator[str]:
 
 
 def _lists(settings: HostSettings) -> dict[str, tuple[str, ...]]:
-    """Return the operator's lists of plugins and capabilities, by how they are called in settings."""
+    """Return the operator's lists of plugins and capabilities by their names in settings."""
     lists = {f"[grants] {name}": names for name, names in settings.grants.of_plugins.items()}
     return lists | {"order": settings.order, "[effects]": tuple(settings.effects)}
 
 
 def _unknown_ids(settings: HostSettings, installed: Collection[str], first_party: Mapping[str, str]) -> Iterator[str]:
-    """Name every plugin id in the operator's lists that nothing bears: a rule must not miss in silence."""
+    """Name every unknown plugin id in the operator's lists: a rule must not be lost in silence."""
     usual = {name for names in Grants().filled_in(first_party) for name in names}  # wherever they are installed
     for place, names in _lists(settings).items():
         for name in names:
@@ -195,18 +195,15 @@ def _unknown_effects(settings: HostSettings) -> Iterator[str]:
                 yield f"[effects] {tool}: there is no effect '{effect}'{did_you_mean(effect, tuple(Effect))}"
 
 
-def _not_running(name: str, records: Sequence[PluginRecord]) -> str:
-    why = f" (it is {records[0].state}: {records[0].reason})" if records and records[0].reason else ""
-    mend = f"{records[0].mend}" if why else "install it"
-    return f"plugin '{name}' is required and does not run{why}: {mend}, or take it out of [required] or [plugins]"
-
-
 def _check_required(settings: HostSettings, plugins: PluginSet) -> None:
     problems: list[str] = []
     for name, hooks in settings.required.items():
         id = normalised(name)
         if not (plugins.is_active(id) or (not hooks and plugins.catalog.is_ready(id))):
-            problems.append(_not_running(name, [record for record in plugins.catalog.records if record.id == id]))
+            records = [record for record in plugins.catalog.records if record.id == id]
+            why = f" (it is {records[0].state}: {records[0].reason})" if records and records[0].reason else ""
+            mend = f"{records[0].mend if why else 'install it'}, or take it out of [required] or [plugins]"
+            problems.append(f"plugin '{name}' is required and does not run{why}: {mend}")
             continue
         have = plugins.hooks_of(id) if hooks else ()
         problems += [

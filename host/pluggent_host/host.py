@@ -1,4 +1,4 @@
-"""The host: finds plugins, opens them, and hands out sessions."""
+"""The host: finds plugins, opens them, and opens sessions."""
 
 from __future__ import annotations
 
@@ -51,28 +51,23 @@ from pluggent_host.turns.result import TurnResult
 K = TypeVar("K")
 
 DEFAULT_MODEL = "offline/demo"
-"""What answers where no model is configured: no network, no key, and it says so."""
+"""The model of a host without one: no network, no key."""
 
-SESSIONS = "sessions"
-"""The folder of transcripts in that of the state, and of the approvals that hold in all of them."""
-
-
-LOGINS = "logins"
-"""Where plugins keep what they log in with."""
-PRIVATE = (SESSIONS, LOGINS, *(f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock")))
-"""What of the folder of the state is for no tool; what else is in it may be an application's."""
+_FILES = (f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock"))
+PRIVATE = ("sessions", "logins", *_FILES)
+"""Names in the state folder that are for no tool: transcripts and approvals, credentials, trust."""
 
 
 @attrs.frozen(eq=False)
 class _Defaults:
-    """What sessions get where they are not told otherwise."""
+    """The options of sessions that give none of their own."""
 
     tools: tuple[ToolChoice, ...]
     state_dir: Path | None
     workspace: Path | None
 
     def protected(self) -> Protected:
-        """Return the folders of the host's own: sessions, and code that this process imports."""
+        """Return the folders of the host: private ones, and code that this process imports."""
         below = str(self.workspace or "")
         code = tuple(entry for entry in sys.path if below and os.path.realpath(entry) != below and entry)
         private = () if self.state_dir is None else tuple(str(self.state_dir / name) for name in PRIVATE)
@@ -80,7 +75,7 @@ class _Defaults:
 
 
 class Host:
-    """Plugins, policies and sessions. Everything it knows is its own: two hosts share nothing.
+    """Plugins, policies and sessions. Two hosts share nothing.
 
     >>> async def main():
     ...     async with Host.open(model="offline/demo") as host:
@@ -125,23 +120,23 @@ class Host:
         sessions: str | SessionStore = "",
         workspace: str | os.PathLike[str] | None = None,
     ) -> AsyncGenerator[Host]:
-        """Open a host. No file is read; everything is composed here.
+        """Open a host from these options alone; no settings file is read.
 
-        *model* is ``provider/model`` (default: ``offline/demo``, which needs nothing). *tools*
-        are what sessions offer: functions, Tool objects, names of installed tools or tool
-        plugins, or ``"*"`` for all that are installed. *plugins* and *policies* are plugin
-        objects of your own; the application counts as the operator. *approver* answers asks: it
-        gets an ApprovalEvent and returns True, False, an Approval, or None to leave it open.
-        *answerer* answers what tools ask a person for: it gets a QuestionEvent and returns Accepted,
-        Declined, Cancelled or None.
-        *settings* maps plugin ids to their settings. *config* holds everything else (see
-        HostSettings); what is given here wins.
+        **Parameters:**
 
-        *installed* False uses no installed plugin at all. *acknowledged* is asked about every
-        third-party package with hooks; where it says no, the host does not open. *state_dir*
-        makes sessions durable, in its folder ``sessions``, by the plugin pluggent-state-files. *sessions* is
-        another store to keep them in, or the name of an installed one (default: ``config.sessions``); with
-        neither they last as long as they are open. *workspace* is the folder that tools work in.
+        - *model*: ``provider/model`` (default: ``offline/demo``, which needs no network and no key).
+        - *tools*: the tools of sessions: functions, Tool objects, names of installed tools or tool plugins, or
+          ``"*"`` for all that are installed.
+        - *plugins*, *policies*: plugin objects of your own; the application counts as the operator.
+        - *approver*: answers asks: gets an ApprovalEvent, returns True, False, an Approval, or None for no answer.
+        - *answerer*: answers questions of tools: gets a QuestionEvent, returns Accepted, Declined, Cancelled or None.
+        - *settings*: {plugin id: its settings}. *config*: everything else (see HostSettings); the other options win.
+        - *installed*: False for no installed plugin at all. *acknowledged* gets every third-party package with hooks;
+          if it returns False, the host does not open.
+        - *state_dir*: keeps sessions in its folder ``sessions``, by the plugin pluggent-state-files. *sessions*:
+          another store, or the name of an installed one (default: ``config.sessions``). Without both, sessions last
+          as long as they are open.
+        - *workspace*: the folder that tools work in.
 
         Raises ConfigError and PluginError, before anything has run.
         """
@@ -169,7 +164,7 @@ class Host:
                 await host.aclose()
 
     async def aclose(self) -> None:
-        """Close every session, then every plugin in reverse order. Safe twice; ``open`` calls it."""
+        """Close every session, then every plugin in reverse order. Safe twice; leaving ``open`` calls it."""
         if self._closed:
             return
         self._closed = True
@@ -179,9 +174,9 @@ class Host:
 
     @classmethod
     def run_sync(cls, prompt: str, **options: Any) -> TurnResult[Any]:
-        """Open a host with *options* (see ``open``), run one turn, close it, return the result.
+        """Open a host with *options* (see ``open``), run one turn, close the host, return the result.
 
-        For scripts without an event loop. Raises SessionError inside a running one.
+        For scripts without an event loop. Raises SessionError in a thread that runs one.
 
         >>> Host.run_sync("hello").why
         <Why.COMPLETED: 'completed'>
@@ -219,25 +214,29 @@ class Host:
         chat_id: str = "",
         claimed: bool = False,
     ) -> Session:
-        """Open a session. With ``state_dir``, an *id* that exists goes on where it stopped.
+        """Open a session, a stored one by its *id*.
 
-        *principal* is who asks, *claimed* that only a client itself says so. A stored session belongs to the
-        principal that began it, one that nobody in particular began to the first that opens it. Another one
-        is refused (SessionOwnerError) unless the operator grants it (``Grants.sessions``), a claimed one always.
+        **Parameters:**
 
-        *model*, *system* and *tools* default to the host's; *history* precedes the first turn of
-        a new session. *limits*, *metadata* and *dry_run* hold for every turn of it, see TurnOptions; metadata
-        of a new session is kept with it. A call that a crash interrupted is closed, never repeated. Raises
-        ConfigError for an unknown model or tool, SessionError if another process has the session.
+        - *model*, *system*, *tools*: default to the host's. *history*: messages before the first turn of a new
+          session.
+        - *parameters*, *limits*, *metadata*, *dry_run*, *origin*: hold for every turn, see TurnOptions; metadata of a
+          new session is stored with it.
+        - *principal*: who asks; *claimed*: only the client itself says so. A stored session belongs to the principal
+          that began it, else to the first that opens it; others get a SessionOwnerError, claimed ones always, the
+          rest unless the operator grants them (``Grants.sessions``).
+        - *agent*, *channel*, *chat_id*: seen by policies and records, see Scope.
+
+        A call that a crash interrupted is closed, never repeated. Raises ConfigError for an unknown model or tool,
+        SessionError if another process has the session.
         """
         self._alive()
         _check_types(tools=tools, limits=limits, config=None, settings=None)
         checked_metadata(metadata)
-        check("model", model, str)
-        check("system", system, str)
+        for option, value in (("model", model), ("system", system), ("principal", principal)):
+            check(option, value, str)
         check("parameters", parameters, ModelParameters)
         check("dry_run", dry_run, bool)
-        check("principal", principal, str)
         check("claimed", claimed, bool)
         principal, claimed = scoped(principal, claimed=claimed)
         parts, settings = self._parts, self._parts.services.settings
@@ -250,18 +249,15 @@ class Host:
         try:
             past = rebuild(transcript.entries())
             if (refused := refusal(id, past, principal, settings.grants, claimed=claimed)) is not None:
-                raise refused  # noqa: TRY301 (the transcript is given up below like after every other failure)
+                raise refused  # noqa: TRY301 (the transcript is closed below as after every other failure)
             name = model or past.model or settings.model or DEFAULT_MODEL
             found = await parts.capabilities.model(name)
             text = system if system is not None else past.system or settings.system
             about = {**past.metadata, **(metadata or {})}
-            began = (
-                ()
-                if past.began
-                else (SessionBegan(id, time(), name, text, metadata=about, principal=principal, claimed=claimed),)
-            )
             given = () if past.began else _whole(history)
-            transcript.append(*began, *adopted(id, past, principal), *((Given(given),) if given else ()), *past.closing)
+            began = SessionBegan(id, time(), name, text, metadata=about, principal=principal, claimed=claimed)
+            new = () if past.began else (began,)
+            transcript.append(*new, *adopted(id, past, principal), *((Given(given),) if given else ()), *past.closing)
             if (written := transcript.flush()) is not None:
                 await written
         except BaseException:
@@ -305,7 +301,7 @@ class Host:
     @overload
     def events(self, *kinds: type[K]) -> EventStream[K]: ...
     def events(self, *kinds: type[Any]) -> EventStream[Any]:
-        """Follow what happens in this host, all of its sessions: events of these *kinds* (default: all).
+        """Subscribe to events of these *kinds* (default: all) in all sessions of this host.
 
         >>> async def watch(host):
         ...     async with host.events(TurnEnded) as events:
@@ -318,12 +314,12 @@ class Host:
     # ---- capabilities --------------------------------------------------------------------
 
     async def tools(self, *choices: ToolChoice) -> tuple[OfferedTool, ...]:
-        """Return the tools that a session with these *choices* would offer (default: the host's)."""
+        """Return the tools of a session with these *choices* (default: the host's)."""
         self._alive()
         return offered((await self._parts.toolbox.tools(choices or self._defaults.tools)).current)
 
     def tools_changed(self, *choices: ToolChoice) -> bool:
-        """Say whether ``tools()`` with the same *choices* has something new to say since it was called last."""
+        """Say whether the result of ``tools()`` with the same *choices* has changed since its last call."""
         self._alive()
         return self._parts.toolbox.changed(choices or self._defaults.tools)
 
@@ -336,12 +332,11 @@ class Host:
         return services.memory(store, journal, scope, self._numbers, services.operations.settle)
 
     async def models(self, provider: str = "", *, timeout_s: float | None = None) -> Mapping[str, Models]:
-        """Return which models *provider* has, or every provider, under its name.
+        """Return {provider: its models, or the error that hides them} for *provider*, or for all.
 
-        The value is what it says, in its order, or the error that kept it from saying so:
-        NoModelList where it never does. All are asked side by side, each for *timeout_s* seconds
-        (default: the settings' ``timeouts.source_s``). Raises ConfigError or PluginError for a
-        named *provider* that there is not, or that cannot be used.
+        The error is NoModelList for a provider that never lists its models. All are asked concurrently, each for
+        *timeout_s* seconds (default: ``timeouts.source_s`` of the settings). Raises ConfigError or PluginError for a
+        named *provider* that is unknown or unusable.
         """
         self._alive()
         services = self._parts.services
@@ -356,9 +351,9 @@ class Host:
     # ---- looking in ----------------------------------------------------------------------
 
     async def load_all(self) -> None:
-        """Load every plugin that may run, and list all tools, now instead of when they are needed.
+        """Load every plugin that may run and list all tools now instead of on first use.
 
-        ``plugins`` says what became of each. Raises ConfigError for settings of tools that there are not.
+        ``plugins`` has the results. Raises ConfigError for settings of unknown tools.
         """
         self._alive()
         await self._parts.plugins.load_all()
@@ -375,7 +370,7 @@ class Host:
 
     @property
     def chains(self) -> Chains:
-        """The hook chains in force, in order, and the digest that names them."""
+        """The hook chains in force, in order, and their digest."""
         return self._parts.services.chains
 
     def _alive(self) -> None:
@@ -384,7 +379,7 @@ class Host:
 
 
 def _check_types(*, tools: object, limits: object, config: object, settings: object) -> None:
-    """Raise TypeError for the mistakes of a caller without a type checker that would else be told late or oddly."""
+    """Raise TypeError for mistakes that would otherwise fail late or with an unclear message."""
     if isinstance(tools, str):
         raise TypeError(f"tools: expected several, got the text {tools!r}; write tools=[{tools!r}]")
     check_limits(limits)
@@ -431,11 +426,11 @@ def _path(value: str | os.PathLike[str] | None) -> Path | None:
 
 
 Models: TypeAlias = tuple[ModelInfo, ...] | PluggentError
-"""What one provider has, or why that is not known."""
+"""The models of one provider, or the error that hides them."""
 
 
 class NoModelList(PluggentError):  # noqa: N818 (a fact, not a failure)
-    """A provider cannot say which models it has; they can be used all the same."""
+    """A provider does not list its models; they can be used all the same."""
 
     def __init__(self, provider: str) -> None:
         self.provider = provider
@@ -445,7 +440,7 @@ class NoModelList(PluggentError):  # noqa: N818 (a fact, not a failure)
 async def models_of(
     providers: Mapping[str, Provider | PluggentError], caller: Caller, limit_s: float
 ) -> Mapping[str, Models]:
-    """Return what each provider has, under its name; one that fails hides no other. Each has *limit_s* seconds."""
+    """Return {provider: its models or its error}; each is asked for at most *limit_s* seconds."""
     async with asyncio.TaskGroup() as group:
         asked = {name: group.create_task(_asked(name, one, caller, limit_s)) for name, one in providers.items()}
     return MappingProxyType({name: task.result() for name, task in asked.items()})
