@@ -205,7 +205,7 @@ def test_imports_inside_a_package_form_no_ring(member: Member) -> None:
 
 
 HOST_ORDER = (
-    ("version",),
+    ("",),
     ("common",),
     ("settings",),
     ("plugins",),
@@ -218,7 +218,6 @@ HOST_ORDER = (
     ("attachments",),
     ("session",),
     ("assembly",),
-    ("model_lists",),
     ("host",),
     ("sync",),
 )
@@ -290,14 +289,13 @@ def test_a_package_of_the_host_is_small_enough_to_know() -> None:
 
 
 LIGHT = {
-    "import pluggent_host": {"pluggent_host", "pluggent_host.version"},
-    "--version": {"pluggent_host", "pluggent_host.version"},
+    "import pluggent_host": {"pluggent_host"},
+    "--version": {"pluggent_host"},
     "plugins": {
         "pluggent_hookspecs", "pluggent_hookspecs.errors", "pluggent_hookspecs.folders", "pluggent_host",
-        "pluggent_host.common", "pluggent_host.common.escape", "pluggent_host.common.ids",
-        "pluggent_host.common.suggest", "pluggent_host.plugins", "pluggent_host.plugins.catalog",
-        "pluggent_host.plugins.discovery", "pluggent_host.plugins.project", "pluggent_host.plugins.versions",
-        "pluggent_host.settings", "pluggent_host.version",
+        "pluggent_host.common", "pluggent_host.common.escape", "pluggent_host.common.names", "pluggent_host.plugins",
+        "pluggent_host.plugins.catalog", "pluggent_host.plugins.discovery", "pluggent_host.plugins.project",
+        "pluggent_host.settings",
     },
 }  # fmt: skip
 """What each loads of the contract and the host; none loads a third-party package."""
@@ -322,7 +320,7 @@ def test_starting_loads_little_of_the_host_and_no_third_party_package(what: str,
     assert {module for module in loaded if not module.startswith("pluggent_cli")} == LIGHT[what]
 
 
-LENT = {"plugins", "settings", "approvals", "transcript", "common", "inspection", "version"}
+LENT = {"plugins", "settings", "approvals", "transcript", "common", "inspection", "__version__"}
 """Packages and modules of the host that a front end may import; everything else of the host has to be public."""
 LENT_TO = {"pluggent-testing": {"tools"}}
 

@@ -6,8 +6,6 @@ A name is imported when it is first used, so that importing this package costs n
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pluggent_host.version import VERSION as __version__  # noqa: N811 (the name that tools look for)
-
 if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_hookspecs.decisions import Approval as Approval
 
@@ -31,6 +29,8 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.turns.options import TurnOptions as TurnOptions
     from pluggent_host.turns.result import TurnResult as TurnResult, TurnStream as TurnStream
     from pluggent_host.turns.step import Why as Why
+
+__version__ = "0.1.0"
 
 _WHERE = {
     "Approval": "approvals.pending",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import attrs
 import pluggent_hookspecs
+from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent
+from pluggent_hookspecs.markers import MaybeAsync, hookimpl
 from pluggent_hookspecs.observations import PluginStateChanged
+from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import Effect
 
-from pluggent_host.common.ids import APP, plugin_of
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host import __version__
+from pluggent_host.common.names import APP, did_you_mean, plugin_of
 from pluggent_host.common.threads import Threads
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import build
@@ -25,12 +31,30 @@ from pluggent_host.plugins.registry import PluginSet
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.tools.selection import Toolbox
 from pluggent_host.turns.record import Services
-from pluggent_host.version import VERSION
+
+Approver: TypeAlias = Callable[[ApprovalEvent], MaybeAsync[bool | Approval | None]]
+Answerer: TypeAlias = Callable[[QuestionEvent], MaybeAsync[Elicited | None]]
+
+
+def people(approver: Approver | None, answerer: Answerer | None, *, in_threads: bool = False) -> tuple[object, ...]:
+    """Return these functions of the application as plugins; *in_threads*: one that is not async may block."""
+    given = (("_Approver", "resolve_approval", approver), ("_Answerer", "answer_question", answerer))
+    return tuple(_person(name, hook, ask, in_threads=in_threads) for name, hook, ask in given if ask is not None)
+
+
+def _person(name: str, hook: str, ask: Callable[[Any], Any], *, in_threads: bool) -> object:
+    """Return a plugin with one hook; records call it by *name*, that of its class."""
+
+    def answer(event: Any) -> Any:
+        return ask(event)
+
+    blocking = in_threads and not inspect.iscoroutinefunction(ask)
+    return type(name, (), {hook: staticmethod(hookimpl(blocking=blocking)(answer))})()
 
 
 @attrs.frozen(eq=False)
 class Parts:
-    """What a host is made of."""
+    """The parts of a host."""
 
     plugins: PluginSet
     services: Services
@@ -41,7 +65,7 @@ class Parts:
 
 async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[object]) -> Parts:
     """Load hook plugins, freeze the chains, open lifetimes. Raises ConfigError and PluginError."""
-    plugins = PluginSet(found, settings, VERSION)
+    plugins = PluginSet(found, settings, __version__)
     plugins.register_in_code(in_code)
     plugins.load_hooks()
     threads = Threads()
@@ -89,7 +113,7 @@ def _put_together(
 
 
 async def take_apart(parts: Parts) -> None:
-    """Let observers finish, close plugins in reverse order, stop threads and what was left behind."""
+    """Let observers finish, close plugins in reverse order, stop threads and abandoned calls."""
     close_s = parts.services.settings.timeouts.close_s
     await parts.events.observers.close(close_s)
     await parts.plugins.aclose()
@@ -101,7 +125,7 @@ async def take_apart(parts: Parts) -> None:
 def look_around(
     settings: HostSettings, *, installed: bool | Discovery, acknowledged: Callable[[PluginRecord], bool] | None
 ) -> Catalog:
-    """Return what is installed and may run. Raises ConfigError naming everything that is in doubt."""
+    """Return the installed plugins that may run. Raises ConfigError naming every problem."""
     found = Discovery(()) if installed is False else discover() if installed is True else installed
     known = catalog(
         found, settings.selection, pluggent_hookspecs.__version__, aliases=settings.aliases, required=settings.required
@@ -126,7 +150,7 @@ def look_around(
 
 
 def _skipped(settings: HostSettings, known: Catalog) -> Iterator[str]:
-    """Name every plugin in the project that has hooks, or that the settings name: it must not vanish in silence."""
+    """Name every plugin in the project that has hooks, or settings: it must not vanish in silence."""
     named = {plugin_of(name) for names in _lists(settings).values() for name in names}
     named = (named | settings.plugins.keys()) - {record.id for record in known.records if record.is_first}
     said: set[str] = set()
@@ -147,13 +171,13 @@ def _skipped(settings: HostSettings, known: Catalog) -> Iterator[str]:
 
 
 def _lists(settings: HostSettings) -> dict[str, tuple[str, ...]]:
-    """Return the operator's lists of plugins and capabilities, by how they are called in settings."""
+    """Return the operator's lists of plugins and capabilities by their names in settings."""
     lists = {f"[grants] {name}": names for name, names in settings.grants.of_plugins.items()}
     return lists | {"order": settings.order, "[effects]": tuple(settings.effects)}
 
 
 def _unknown_ids(settings: HostSettings, installed: Collection[str], first_party: Mapping[str, str]) -> Iterator[str]:
-    """Name every plugin id in the operator's lists that nothing bears: a rule must not miss in silence."""
+    """Name every unknown plugin id in the operator's lists: a rule must not be lost in silence."""
     usual = {name for names in Grants().filled_in(first_party) for name in names}  # wherever they are installed
     for place, names in _lists(settings).items():
         for name in names:
@@ -171,18 +195,15 @@ def _unknown_effects(settings: HostSettings) -> Iterator[str]:
                 yield f"[effects] {tool}: there is no effect '{effect}'{did_you_mean(effect, tuple(Effect))}"
 
 
-def _not_running(name: str, records: Sequence[PluginRecord]) -> str:
-    why = f" (it is {records[0].state}: {records[0].reason})" if records and records[0].reason else ""
-    mend = f"{records[0].mend}" if why else "install it"
-    return f"plugin '{name}' is required and does not run{why}: {mend}, or take it out of [required] or [plugins]"
-
-
 def _check_required(settings: HostSettings, plugins: PluginSet) -> None:
     problems: list[str] = []
     for name, hooks in settings.required.items():
         id = normalised(name)
         if not (plugins.is_active(id) or (not hooks and plugins.catalog.is_ready(id))):
-            problems.append(_not_running(name, [record for record in plugins.catalog.records if record.id == id]))
+            records = [record for record in plugins.catalog.records if record.id == id]
+            why = f" (it is {records[0].state}: {records[0].reason})" if records and records[0].reason else ""
+            mend = f"{records[0].mend if why else 'install it'}, or take it out of [required] or [plugins]"
+            problems.append(f"plugin '{name}' is required and does not run{why}: {mend}")
             continue
         have = plugins.hooks_of(id) if hooks else ()
         problems += [

@@ -1,4 +1,4 @@
-"""Makes parts of a message from files: pictures, sound, documents. What a file is, its content says, not its name."""
+"""Makes message parts of files: images, sound, documents. The content of a file decides its type, not its name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Audio, File, Image
 
 LIMIT_BYTES = 20 * 1024 * 1024
-"""How large a file may be by default. Vendors take less or more; what none takes need not be sent."""
+"""The default limit for a file."""
 
 _HEAD_BYTES = 16
 _IMAGES: Mapping[str, Callable[[bytes], bool]] = {
@@ -33,11 +33,10 @@ _PDF = b"%PDF-"
 
 
 def image(path_or_url: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> Image:
-    """Return the picture at a path (PNG, JPEG, GIF or WebP), or at an ``http(s)://`` URL for the vendor to fetch.
+    """Return the image in a file (PNG, JPEG, GIF or WebP), or at an ``http(s)://`` URL that the vendor fetches.
 
-    Reads the file, so that it blocks: in async code, ``await asyncio.to_thread(image, path)``.
-    Raises ConfigError, with what to do, for a file that cannot be read, is larger than
-    *limit_bytes* or is not such a picture, and for any other kind of URL.
+    Blocks while it reads: in async code, ``await asyncio.to_thread(image, path)``. Raises ConfigError for a file
+    that cannot be read, is larger than *limit_bytes* or is not such an image, and for any other kind of URL.
 
     >>> image("https://example.com/cat.png").url
     'https://example.com/cat.png'
@@ -58,7 +57,7 @@ def image(path_or_url: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES
 
 
 def audio(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> Audio:
-    """Return the sound in a file: WAV, MP3, FLAC, Ogg or M4A; which of them a vendor takes, it says itself.
+    """Return the sound in a file: WAV, MP3, FLAC, Ogg or M4A; each vendor takes some of them.
 
     Blocks while it reads. Raises ConfigError as ``image`` does.
     """
@@ -71,11 +70,10 @@ def audio(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> Au
 
 
 def file(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> File:
-    """Return a document with the last part of its path as its name.
+    """Return a document, named by the last part of its path.
 
-    The media type is what the content says for PDF and pictures, otherwise what the name says,
-    ``application/octet-stream`` if nothing does. Blocks while it reads. Raises ConfigError for
-    a file that cannot be read or is larger than *limit_bytes*.
+    The media type follows the content for PDF and images, else the name (default: ``application/octet-stream``).
+    Blocks while it reads. Raises ConfigError for a file that cannot be read or is larger than *limit_bytes*.
     """
     text = os.fspath(path)
     data = _content(text, limit_bytes)
@@ -95,7 +93,7 @@ def _encoded(data: bytes) -> str:
 
 
 def _content(path: str, limit_bytes: int) -> bytes:
-    """Return what is in the file *path*, of *limit_bytes* at most. Waits for no pipe, reads no device."""
+    """Return the content of the file *path*. Waits for no pipe, reads no device."""
     try:
         with open(Path(path).expanduser(), "rb", opener=_without_waiting) as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):

@@ -1,4 +1,4 @@
-"""The host: finds plugins, opens them, and hands out sessions."""
+"""The host: finds plugins, opens them, and opens sessions."""
 
 from __future__ import annotations
 
@@ -8,33 +8,34 @@ import itertools
 import os
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from time import time
-from typing import Any, TypeVar, overload
+from time import perf_counter, time
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import attrs
-from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind, SessionError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
-from pluggent_hookspecs.models import ModelParameters
+from pluggent_hookspecs.models import ListsModels, ModelInfo, ModelParameters, Provider
 from pluggent_hookspecs.observations import Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.sessions import SessionStore
 
 from pluggent_host.approvals import process_marker
-from pluggent_host.approvals.callbacks import Answerer, Approver, people
 from pluggent_host.approvals.standing import Approvals
-from pluggent_host.assembly import Parts, assemble, look_around, take_apart
+from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
+from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.common.sanitize import check_given, clean_history
+from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
-from pluggent_host.model_lists import Models, models_of
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.discovery import Discovery
 from pluggent_host.plugins.loader import registered_name
-from pluggent_host.plugins.session_files import session_files
+from pluggent_host.plugins.lookup import session_files
 from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import GivenLimits, HostSettings, check_limits, limited
 from pluggent_host.tools.selection import ToolChoice
@@ -51,28 +52,23 @@ from pluggent_host.turns.result import TurnResult
 K = TypeVar("K")
 
 DEFAULT_MODEL = "offline/demo"
-"""What answers where no model is configured: no network, no key, and it says so."""
+"""The model of a host without one: no network, no key."""
 
-SESSIONS = "sessions"
-"""The folder of transcripts in that of the state, and of the approvals that hold in all of them."""
-
-
-LOGINS = "logins"
-"""Where plugins keep what they log in with."""
-PRIVATE = (SESSIONS, LOGINS, *(f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock")))
-"""What of the folder of the state is for no tool; what else is in it may be an application's."""
+_FILES = (f"{store}.json{part}" for store in ("trust", "hooks") for part in ("", ".key", ".lock"))
+PRIVATE = ("sessions", "logins", *_FILES)
+"""Names in the state folder that are for no tool: transcripts and approvals, credentials, trust."""
 
 
 @attrs.frozen(eq=False)
 class _Defaults:
-    """What sessions get where they are not told otherwise."""
+    """The options of sessions that give none of their own."""
 
     tools: tuple[ToolChoice, ...]
     state_dir: Path | None
     workspace: Path | None
 
     def protected(self) -> Protected:
-        """Return the folders of the host's own: sessions, and code that this process imports."""
+        """Return the folders of the host: private ones, and code that this process imports."""
         below = str(self.workspace or "")
         code = tuple(entry for entry in sys.path if below and os.path.realpath(entry) != below and entry)
         private = () if self.state_dir is None else tuple(str(self.state_dir / name) for name in PRIVATE)
@@ -80,7 +76,7 @@ class _Defaults:
 
 
 class Host:
-    """Plugins, policies and sessions. Everything it knows is its own: two hosts share nothing.
+    """Plugins, policies and sessions. Two hosts share nothing.
 
     >>> async def main():
     ...     async with Host.open(model="offline/demo") as host:
@@ -125,23 +121,23 @@ class Host:
         sessions: str | SessionStore = "",
         workspace: str | os.PathLike[str] | None = None,
     ) -> AsyncGenerator[Host]:
-        """Open a host. No file is read; everything is composed here.
+        """Open a host from these options alone; no settings file is read.
 
-        *model* is ``provider/model`` (default: ``offline/demo``, which needs nothing). *tools*
-        are what sessions offer: functions, Tool objects, names of installed tools or tool
-        plugins, or ``"*"`` for all that are installed. *plugins* and *policies* are plugin
-        objects of your own; the application counts as the operator. *approver* answers asks: it
-        gets an ApprovalEvent and returns True, False, an Approval, or None to leave it open.
-        *answerer* answers what tools ask a person for: it gets a QuestionEvent and returns Accepted,
-        Declined, Cancelled or None.
-        *settings* maps plugin ids to their settings. *config* holds everything else (see
-        HostSettings); what is given here wins.
+        **Parameters:**
 
-        *installed* False uses no installed plugin at all. *acknowledged* is asked about every
-        third-party package with hooks; where it says no, the host does not open. *state_dir*
-        makes sessions durable, in its folder ``sessions``, by the plugin pluggent-state-files. *sessions* is
-        another store to keep them in, or the name of an installed one (default: ``config.sessions``); with
-        neither they last as long as they are open. *workspace* is the folder that tools work in.
+        - *model*: ``provider/model`` (default: ``offline/demo``, which needs no network and no key).
+        - *tools*: the tools of sessions: functions, Tool objects, names of installed tools or tool plugins, or
+          ``"*"`` for all that are installed.
+        - *plugins*, *policies*: plugin objects of your own; the application counts as the operator.
+        - *approver*: answers asks: gets an ApprovalEvent, returns True, False, an Approval, or None for no answer.
+        - *answerer*: answers questions of tools: gets a QuestionEvent, returns Accepted, Declined, Cancelled or None.
+        - *settings*: {plugin id: its settings}. *config*: everything else (see HostSettings); the other options win.
+        - *installed*: False for no installed plugin at all. *acknowledged* gets every third-party package with hooks;
+          if it returns False, the host does not open.
+        - *state_dir*: keeps sessions in its folder ``sessions``, by the plugin pluggent-state-files. *sessions*:
+          another store, or the name of an installed one (default: ``config.sessions``). Without both, sessions last
+          as long as they are open.
+        - *workspace*: the folder that tools work in.
 
         Raises ConfigError and PluginError, before anything has run.
         """
@@ -169,7 +165,7 @@ class Host:
                 await host.aclose()
 
     async def aclose(self) -> None:
-        """Close every session, then every plugin in reverse order. Safe twice; ``open`` calls it."""
+        """Close every session, then every plugin in reverse order. Safe twice; leaving ``open`` calls it."""
         if self._closed:
             return
         self._closed = True
@@ -179,9 +175,9 @@ class Host:
 
     @classmethod
     def run_sync(cls, prompt: str, **options: Any) -> TurnResult[Any]:
-        """Open a host with *options* (see ``open``), run one turn, close it, return the result.
+        """Open a host with *options* (see ``open``), run one turn, close the host, return the result.
 
-        For scripts without an event loop. Raises SessionError inside a running one.
+        For scripts without an event loop. Raises SessionError in a thread that runs one.
 
         >>> Host.run_sync("hello").why
         <Why.COMPLETED: 'completed'>
@@ -219,25 +215,29 @@ class Host:
         chat_id: str = "",
         claimed: bool = False,
     ) -> Session:
-        """Open a session. With ``state_dir``, an *id* that exists goes on where it stopped.
+        """Open a session, a stored one by its *id*.
 
-        *principal* is who asks, *claimed* that only a client itself says so. A stored session belongs to the
-        principal that began it, one that nobody in particular began to the first that opens it. Another one
-        is refused (SessionOwnerError) unless the operator grants it (``Grants.sessions``), a claimed one always.
+        **Parameters:**
 
-        *model*, *system* and *tools* default to the host's; *history* precedes the first turn of
-        a new session. *limits*, *metadata* and *dry_run* hold for every turn of it, see TurnOptions; metadata
-        of a new session is kept with it. A call that a crash interrupted is closed, never repeated. Raises
-        ConfigError for an unknown model or tool, SessionError if another process has the session.
+        - *model*, *system*, *tools*: default to the host's. *history*: messages before the first turn of a new
+          session.
+        - *parameters*, *limits*, *metadata*, *dry_run*, *origin*: hold for every turn, see TurnOptions; metadata of a
+          new session is stored with it.
+        - *principal*: who asks; *claimed*: only the client itself says so. A stored session belongs to the principal
+          that began it, else to the first that opens it; others get a SessionOwnerError, claimed ones always, the
+          rest unless the operator grants them (``Grants.sessions``).
+        - *agent*, *channel*, *chat_id*: seen by policies and records, see Scope.
+
+        A call that a crash interrupted is closed, never repeated. Raises ConfigError for an unknown model or tool,
+        SessionError if another process has the session.
         """
         self._alive()
         _check_types(tools=tools, limits=limits, config=None, settings=None)
         checked_metadata(metadata)
-        check("model", model, str)
-        check("system", system, str)
+        for option, value in (("model", model), ("system", system), ("principal", principal)):
+            check(option, value, str)
         check("parameters", parameters, ModelParameters)
         check("dry_run", dry_run, bool)
-        check("principal", principal, str)
         check("claimed", claimed, bool)
         principal, claimed = scoped(principal, claimed=claimed)
         parts, settings = self._parts, self._parts.services.settings
@@ -252,19 +252,16 @@ class Host:
         try:
             past = rebuild(transcript.entries())
             if (refused := refusal(id, past, principal, settings.grants, claimed=claimed)) is not None:
-                raise refused  # noqa: TRY301 (the transcript is given up below like after every other failure)
+                raise refused  # noqa: TRY301 (the transcript is closed below as after every other failure)
             adopting = adopted(id, past, principal)
             name = model or past.model or settings.model or DEFAULT_MODEL
             found = await parts.capabilities.model(name)
             text = system if system is not None else past.system or settings.system
             about = {**past.metadata, **(metadata or {})}
-            began = (
-                ()
-                if past.began
-                else (SessionBegan(id, time(), name, text, metadata=about, principal=principal, claimed=claimed),)
-            )
             given = () if past.began else _whole(history)
-            transcript.append(*began, *adopting, *((Given(given),) if given else ()), *past.closing)
+            began = SessionBegan(id, time(), name, text, metadata=about, principal=principal, claimed=claimed)
+            new = () if past.began else (began,)
+            transcript.append(*new, *adopting, *((Given(given),) if given else ()), *past.closing)
             if (written := transcript.flush()) is not None:
                 await written
         except BaseException:
@@ -308,7 +305,7 @@ class Host:
     @overload
     def events(self, *kinds: type[K]) -> EventStream[K]: ...
     def events(self, *kinds: type[Any]) -> EventStream[Any]:
-        """Follow what happens in this host, all of its sessions: events of these *kinds* (default: all).
+        """Subscribe to events of these *kinds* (default: all) in all sessions of this host.
 
         >>> async def watch(host):
         ...     async with host.events(TurnEnded) as events:
@@ -321,12 +318,12 @@ class Host:
     # ---- capabilities --------------------------------------------------------------------
 
     async def tools(self, *choices: ToolChoice) -> tuple[OfferedTool, ...]:
-        """Return the tools that a session with these *choices* would offer (default: the host's)."""
+        """Return the tools of a session with these *choices* (default: the host's)."""
         self._alive()
         return offered((await self._parts.toolbox.tools(choices or self._defaults.tools)).current)
 
     def tools_changed(self, *choices: ToolChoice) -> bool:
-        """Say whether ``tools()`` with the same *choices* has something new to say since it was called last."""
+        """Say whether the result of ``tools()`` with the same *choices* has changed since its last call."""
         self._alive()
         return self._parts.toolbox.changed(choices or self._defaults.tools)
 
@@ -339,12 +336,11 @@ class Host:
         return services.memory(store, journal, scope, self._numbers, services.operations.settle)
 
     async def models(self, provider: str = "", *, timeout_s: float | None = None) -> Mapping[str, Models]:
-        """Return which models *provider* has, or every provider, under its name.
+        """Return {provider: its models, or the error that hides them} for *provider*, or for all.
 
-        The value is what it says, in its order, or the error that kept it from saying so:
-        NoModelList where it never does. All are asked side by side, each for *timeout_s* seconds
-        (default: the settings' ``timeouts.source_s``). Raises ConfigError or PluginError for a
-        named *provider* that there is not, or that cannot be used.
+        The error is NoModelList for a provider that never lists its models. All are asked concurrently, each for
+        *timeout_s* seconds (default: ``timeouts.source_s`` of the settings). Raises ConfigError or PluginError for a
+        named *provider* that is unknown or unusable.
         """
         self._alive()
         services = self._parts.services
@@ -359,9 +355,9 @@ class Host:
     # ---- looking in ----------------------------------------------------------------------
 
     async def load_all(self) -> None:
-        """Load every plugin that may run, and list all tools, now instead of when they are needed.
+        """Load every plugin that may run and list all tools now instead of on first use.
 
-        ``plugins`` says what became of each. Raises ConfigError for settings of tools that there are not.
+        ``plugins`` has the results. Raises ConfigError for settings of unknown tools.
         """
         self._alive()
         await self._parts.plugins.load_all()
@@ -378,7 +374,7 @@ class Host:
 
     @property
     def chains(self) -> Chains:
-        """The hook chains in force, in order, and the digest that names them."""
+        """The hook chains in force, in order, and their digest."""
         return self._parts.services.chains
 
     def _alive(self) -> None:
@@ -387,7 +383,7 @@ class Host:
 
 
 def _check_types(*, tools: object, limits: object, config: object, settings: object) -> None:
-    """Raise TypeError for the mistakes of a caller without a type checker that would else be told late or oddly."""
+    """Raise TypeError for mistakes that would otherwise fail late or with an unclear message."""
     if isinstance(tools, str):
         raise TypeError(f"tools: expected several, got the text {tools!r}; write tools=[{tools!r}]")
     if limits is not None:
@@ -429,3 +425,63 @@ def _merged(
 
 def _path(value: str | os.PathLike[str] | None) -> Path | None:
     return None if value is None else Path(value).expanduser().resolve()
+
+
+# ---- model lists -------------------------------------------------------------------------
+
+
+Models: TypeAlias = tuple[ModelInfo, ...] | PluggentError
+"""The models of one provider, or the error that hides them."""
+
+
+class NoModelList(PluggentError):  # noqa: N818 (a fact, not a failure)
+    """A provider does not list its models; they can be used all the same."""
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        super().__init__(f"the provider '{provider}' does not say which models it has; see its documentation")
+
+
+async def models_of(
+    providers: Mapping[str, Provider | PluggentError], caller: Caller, limit_s: float
+) -> Mapping[str, Models]:
+    """Return {provider: its models or its error}; each is asked for at most *limit_s* seconds."""
+    async with asyncio.TaskGroup() as group:
+        asked = {name: group.create_task(_asked(name, one, caller, limit_s)) for name, one in providers.items()}
+    return MappingProxyType({name: task.result() for name, task in asked.items()})
+
+
+async def _asked(name: str, provider: Provider | PluggentError, caller: Caller, limit_s: float) -> Models:
+    if isinstance(provider, PluggentError):
+        return provider
+    if not isinstance(provider, ListsModels):
+        return NoModelList(name)
+    deadline = perf_counter() + limit_s
+    try:
+        found = await caller.bounded(provider.list_models(), lambda: deadline - perf_counter())
+    except KeyboardInterrupt:
+        raise
+    except PluggentError as error:
+        return error
+    except Late:
+        return ProviderError(ProviderErrorKind.TIMEOUT, f"gave no list within {limit_s:g} s", provider=name)
+    except asyncio.CancelledError as error:
+        if being_cancelled():
+            raise
+        return _broken(name, f"failed in list_models: {said(error)}")
+    except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; it becomes a value)
+        return _broken(name, f"failed in list_models: {said(error)}")
+    return _checked(name, found)
+
+
+def _checked(name: str, found: object) -> Models:
+    items = tuple(cast("Sequence[object]", found)) if isinstance(found, Sequence) else (found,)
+    models = tuple(item for item in items if isinstance(item, ModelInfo))
+    wrong = [type(item).__name__ for item in items if not isinstance(item, ModelInfo)]
+    if wrong:
+        return _broken(name, f"list_models returned {wrong[0]} where ModelInfo is wanted")
+    return models
+
+
+def _broken(name: str, problem: str) -> ProviderError:
+    return ProviderError(ProviderErrorKind.PROTOCOL, problem, provider=name)

@@ -1,4 +1,4 @@
-"""A conversation and its lifetime: open, say, stream, close. One turn at a time."""
+"""A conversation and its lifetime: one turn at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ K = TypeVar("K")
 
 @attrs.frozen
 class OfferedTool:
-    """A tool of a session, as listings show it."""
+    """A tool of a session, for listings."""
 
     name: str
     capability: str
@@ -47,7 +47,7 @@ class OfferedTool:
 
 
 def offered(tools: Toolset) -> tuple[OfferedTool, ...]:
-    """Return *tools* as listings show them."""
+    """Return *tools* for listings."""
     return tuple(
         OfferedTool(name, tool.capability, tool.plugin, tool.spec, tool.effects, type(tool.default).__name__.lower())
         for name, tool in tools.items()
@@ -55,10 +55,10 @@ def offered(tools: Toolset) -> tuple[OfferedTool, ...]:
 
 
 class Session:
-    """One conversation with one model, under the policies of its host.
+    """One conversation with one model, under the policies of its host. Made by ``Host.session()``.
 
-    Made by ``Host.session()``. ``say`` runs a turn and returns its result; ``stream`` runs
-    one and lets you watch. History is what the session holds: later turns see earlier ones.
+    ``say`` runs a turn and returns its result; ``stream`` runs one and yields its events. Each turn sees the
+    history of the earlier ones.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Session:
 
     @property
     def id(self) -> str:
-        """The session's id; with a state folder it can be opened again by it."""
+        """The id; a stored session is opened again by it."""
         return self._scope.session_id
 
     @property
@@ -94,12 +94,12 @@ class Session:
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """All messages so far, the system prompt not among them."""
+        """All messages so far, without the system prompt."""
         return self._conversation.messages
 
     @property
     def usage(self) -> Usage:
-        """What the session has used so far, aborted calls included."""
+        """The usage so far, aborted calls included."""
         return self._usage
 
     @property
@@ -118,17 +118,16 @@ class Session:
     @overload
     async def say(self, content: Content, *, output: Any, **options: Unpack[TurnOptions]) -> TurnResult[Any]: ...
     async def say(self, content: Content, *, output: Any = None, **options: Unpack[TurnOptions]) -> TurnResult[Any]:
-        """Run one turn and return what it came to.
+        """Run one turn and return its result.
 
-        *content* is text, a part (see ``pluggent_host.image``), several of both, or a Message of
-        role user. *output* is the form that the answer has to have: a type (attrs class,
-        dataclass, TypedDict, list, …) or a JSON Schema of an object. The answer is then
-        ``result.output``, checked; one that does not fit is sent back once (``Limits.repairs``).
-        For the *options* see TurnOptions.
+        *content* is text, a part (see ``pluggent_host.image``), several of both, or a Message of role user. *output*
+        is the form of the answer: a type (attrs class, dataclass, TypedDict, list, …) or a JSON Schema of an object.
+        The answer is then ``result.output``, checked; an invalid one is sent back once (``Limits.repairs``). For the
+        *options* see TurnOptions.
 
-        A denial, a reached limit or an unanswered approval is a result (``result.why``).
-        Raises ProviderError if the model could not be asked, HookError if a plugin that may
-        not fail did, SessionError while another turn runs. The conversation stays whole.
+        A denial, a reached limit or an unanswered approval is a result (``result.why``). Raises ProviderError if the
+        model cannot be asked, HookError if a required plugin fails, SessionError during another turn; the history
+        stays valid.
         """
         return await self._turn(content, How(output, **options), None)
 
@@ -155,7 +154,7 @@ class Session:
     @overload
     def events(self, *kinds: type[K]) -> EventStream[K]: ...
     def events(self, *kinds: type[Any]) -> EventStream[Any]:
-        """Follow what happens in this session, all of its turns: events of these *kinds* (default: all).
+        """Subscribe to events of these *kinds* (default: all) in all turns of this session.
 
         >>> async def watch(session):
         ...     async with session.events(DecisionMade) as events:
@@ -177,9 +176,9 @@ class Session:
     ) -> ToolOutput:
         """Call one tool, without a model, under all policies of a tool call.
 
-        *arguments* is JSON text or a mapping. A denial is an output with ``is_error``. No text of a model
-        follows, so what it returns has passed the policies on outputs, too: what they deny is an error.
-        Nothing joins the conversation; decisions and effects are recorded.
+        *arguments* is JSON text or a mapping. A denial is an output with ``is_error``. The output passes the policies
+        on outputs, too, as no text of a model follows: if they deny it, it is an error. The conversation stays as it
+        is; decisions and effects are recorded. Raises SessionError while a turn waits for a person.
         """
         if self._conversation.waiting is not None:
             raise SessionError(
@@ -196,38 +195,34 @@ class Session:
 
     @property
     def paused(self) -> bool:
-        """Whether a turn waits to be resumed: for answers, or because the process ended while it went on."""
+        """Whether a turn waits to be resumed: for answers, or because its process ended."""
         return self._conversation.waiting is not None
 
     @property
     def pending(self) -> tuple[Pending, ...]:
-        """What a paused turn waits with for an approval; empty if none does."""
+        """The requests of a paused turn that wait for an approval; empty if none does."""
         waiting = self._conversation.waiting
         return () if waiting is None else waiting.open
 
     async def resume(
         self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None
     ) -> TurnResult[Any]:
-        """Go on with a paused turn, with *answers* by ``Pending.call_id``, those that were stored, and live approvers.
+        """Continue a paused turn with *answers* by ``Pending.call_id``, stored answers, and live approvers.
 
-        Every policy decides again, on the stored bytes; an approval is good for exactly the
-        asks that it was given to. What is still not answered pauses the turn again. The turn goes
-        on with the parameters, limits and metadata that it was begun with. *output* is the form of
-        the answer; needed in another process than that which asked for one as a type, else the
-        value is what the schema makes of it.
+        Every policy decides again, on the stored bytes; an approval counts for exactly the asks that it was given to.
+        Requests without an answer pause the turn again. Parameters, limits and metadata are those of the begun turn.
+        *output* is the form of the answer; another process needs it for a type, else the value follows the schema.
 
-        Where it was what is said that had to be approved, the turn begins now; where it was a request to
-        the model, that request is sent, or a new one is decided about if the model or the tools have
-        changed since. A refusal of either ends the turn (``Why.DENIED``).
-
-        Raises SessionError if no turn waits, or an answer is to a call that waits for none.
+        If the input needed the approval, the turn begins now. If it was a request to the model, that request is sent,
+        or a new one is decided about if the model or the tools have changed. A refusal of either ends the turn
+        (``Why.DENIED``). Raises SessionError if no turn waits, or for an answer to an unknown call.
         """
         return await self._resumed(answers, output, None)
 
     def stream_resume(
         self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None
     ) -> TurnStream[Any]:
-        """Go on with a paused turn as ``resume`` does, and watch it as with ``stream``."""
+        """Continue a paused turn as ``resume`` does, and watch it as with ``stream``."""
         feed = Feed()
         return TurnStream(feed, lambda: self._resumed(answers, output, feed))
 
@@ -237,8 +232,7 @@ class Session:
         async with self._alone():
             waiting = self._conversation.waiting
             if waiting is None:
-                why = self._conversation.void
-                why = f" any more: {why}" if why else ""
+                why = f" any more: {void}" if (void := self._conversation.void) else ""
                 raise SessionError(f"session '{self.id}' has no turn that waits for a person{why}")
             self._answer(waiting, answers or {})
             waiting = self._conversation.waiting or waiting
@@ -268,9 +262,9 @@ class Session:
                 self._conversation.stand(standing)
 
     async def use(self, *, model: str) -> None:
-        """Let *model* (``provider/model``) answer from the next turn on; a session that is resumed goes on with it.
+        """Use *model* (``provider/model``) from the next turn on, also after the session is opened again.
 
-        Raises ConfigError for an unknown model, SessionError in the middle of a turn.
+        Raises ConfigError for an unknown model, SessionError during a turn.
         """
         check("model", model, str)
         found = await self._services.model(model)
@@ -279,12 +273,10 @@ class Session:
             self._agent = attrs.evolve(self._agent, model=found)
 
     async def undo(self) -> Exchange | None:
-        """Take back the last message said and everything after it; return what that was, None if nothing is left.
+        """Take back the last user message and everything after it; return it, None if there is none.
 
-        Durable like all else. What was spent stays counted, what tools did stays done: look at
-        ``effects``. Approvals for the session that were given in it hold no longer, those for always
-        do. A history that the session was given is not taken back. Raises SessionError in the middle
-        of a turn.
+        Durable. Usage stays counted, effects of tools stay done: look at ``effects``. Approvals for the session given
+        in it end, those for always stay. A given history is never taken back. Raises SessionError during a turn.
         """
         async with self._alone():
             waiting = self._conversation.waiting
@@ -300,7 +292,7 @@ class Session:
             return exchange
 
     async def aclose(self) -> None:
-        """End a turn that still runs, close the session, give up its transcript. Safe twice."""
+        """End a running turn, close the session and its transcript. Safe twice."""
         if not self._closed:
             self._closed = True
             task = self._task
@@ -337,7 +329,7 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
-        """Keep the session to the caller. Raises SessionError if it is closed, or in the middle of a turn."""
+        """Keep the session to the caller. Raises SessionError if it is closed or in a turn."""
         if self._closed:
             raise SessionError(f"session '{self.id}' is closed")
         if self._task is not None:
@@ -354,7 +346,7 @@ class Session:
         except asyncio.CancelledError:
             if not self._closed or self._task is None:
                 raise
-            # The session cancelled the turn, not the caller: he is told, and goes on.
+            # The session cancelled the turn, not the caller.
             self._task.uncancel()
             raise SessionError(f"session '{self.id}' was closed in the middle of this turn") from None
         finally:

@@ -1,14 +1,14 @@
-"""What can be set, with its defaults, as frozen values. Reads no file.
+"""The settings of a host, with their defaults, as frozen values. Reads no file.
 
-Named tuples of the standard library on purpose: `pluggent plugins` and `--version` read
-settings too and import no third-party package.
+Named tuples of the standard library: `pluggent plugins` and `--version` read settings too and import no
+third-party package.
 """
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
 
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -28,11 +28,11 @@ NO_TOOL_LIMITS: Mapping[str, ToolLimits] = MappingProxyType({})
 
 
 class Limits(NamedTuple):
-    """What ends a turn. Times are seconds, sizes bytes; None is no limit.
+    """The limits of a turn. Times are seconds, sizes bytes; None is no limit.
 
-    Shortly before the end the model is told to come to one. ``repairs`` is how often a reply
-    that is not of the wanted form is sent back. ``per_tool`` goes by capability id, or by the
-    name that the model sees; a call above its limit is refused, and the turn goes on.
+    Near a limit the model is told to finish. ``repairs`` is how often a reply of the wrong form is sent back.
+    ``per_tool`` goes by capability id, or by the name that the model sees; a call above it is refused, and the
+    turn continues.
     """
 
     model_calls: int = 50
@@ -51,7 +51,7 @@ class Limits(NamedTuple):
 
 
 class Timeouts(NamedTuple):
-    """Waits for plugins, in seconds."""
+    """Time limits for plugins, in seconds."""
 
     provide_s: float = 2.0
     hook_s: float = 5.0
@@ -64,7 +64,7 @@ class Timeouts(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Which installed plugins may run. Names are plugin ids, or ids with ``==version``."""
+    """The installed plugins that may run. Names are plugin ids, or ids with ``==version``."""
 
     mode: Mode = "all"
     allow: tuple[str, ...] = ()
@@ -73,9 +73,9 @@ class Selection(NamedTuple):
 
 
 class SystemList(tuple[str, ...]):  # noqa: SLOT001 (a tuple cannot have slots that hold something)
-    """An allow list in a mode that the system's settings chose; ``whole`` is that list before others narrowed it.
+    """An allow list of the system's settings, which holds in safe mode too.
 
-    It holds in safe mode too, and what ``whole`` leaves out is left out on purpose.
+    ``whole`` is that list before other settings narrowed it: plugins outside of it are left out on purpose.
     """
 
     whole: tuple[str, ...] = ()
@@ -89,9 +89,9 @@ class SystemList(tuple[str, ...]):  # noqa: SLOT001 (a tuple cannot have slots t
 
 
 class _OfFirstParty(tuple[str, ...]):
-    """A grant that is not set: it is that of the first-party plugins that pluggent's own distribution names for it.
+    """A grant that is not set: it goes to the first-party plugins of that role.
 
-    Empty, so that it grants nothing where it was not filled in, and unlike any that is set.
+    Empty, so that it grants nothing until it is filled in, and unequal to any that is set.
     """
 
     __slots__ = ()
@@ -115,9 +115,9 @@ OF_FIRST_PARTY: tuple[str, ...] = _OfFirstParty()
 class Grants(NamedTuple):
     """What the operator lets plugins do beyond the ordinary; each a tuple of plugin ids, but for two.
 
-    ``handled`` names tools (capability ids) that may serve the person directly, ``sessions`` principals
-    that may open the stored sessions of others. ``security`` and ``retriers`` are, unless set, what pluggent's own
-    distribution names: its plugins for redaction and retries. Where it is not installed, they are empty.
+    ``handled`` names tools (capability ids) that may serve the person directly, ``sessions`` principals that may open
+    the stored sessions of others. ``security`` and ``retriers`` default to the plugins for redaction and retries of
+    the distribution pluggent; they are empty if it is not installed.
     """
 
     security: tuple[str, ...] = OF_FIRST_PARTY
@@ -131,11 +131,11 @@ class Grants(NamedTuple):
 
     @property
     def of_plugins(self) -> Mapping[str, tuple[str, ...]]:
-        """Those that name plugins or what is theirs."""
+        """The grants to plugins, by name."""
         return {name: names for name, names in self._asdict().items() if name != "sessions"}
 
     def filled_in(self, first_party: Mapping[str, str]) -> "Grants":
-        """Return these with the plugins of each role in *first_party* where the grant of that name is not set.
+        """Return these with the plugins of each role in *first_party* for the grants that are not set.
 
         >>> Grants(retriers=()).filled_in({"a-retry": "retriers", "a-mask": "security"})[:5]
         (('a-mask',), (), (), (), ())
@@ -146,16 +146,15 @@ class Grants(NamedTuple):
 
 
 class HostSettings(NamedTuple):
-    """Everything a host is opened with, apart from objects given in code.
+    """All options of a host, apart from objects given in code.
 
-    ``on_ask`` is what becomes of an ask that no approver answers now. ``pause``: the turn waits, durably, where a
-    tool call, what is said or a request to the model has to be approved, and continues once a person has
-    answered. Else, and always for asks below a running tool, for asks to release a result (``decide_output``,
+    ``on_ask`` says what happens to an ask without a live approver. ``pause``: the turn waits, durably, if the ask
+    is about a tool call, a user message or a request to the model, and continues once a person has answered. Else,
+    and always for asks below a running tool, for asks to release a result (``decide_output``,
     ``decide_model_response``, ``decide_tool_result``) and in a dry run, it is denied.
-    ``stops_batch`` names tools (capability ids, or the names that the model sees, with ``*``)
-    behind which the other calls of a reply are not run unless the call of theirs succeeded; the
-    tools that say so themselves need not be named. ``("*",)``: all tools.
-    ``sessions`` names the installed store that keeps sessions, in place of files in the state folder.
+    ``stops_batch`` names tools (capability ids, or names that the model sees, with ``*``): the later calls of a reply
+    run only if their call succeeds. Tools that declare it need not be named. ``("*",)``: all tools.
+    ``sessions`` names the installed store of sessions, instead of files in the state folder.
     """
 
     model: str = ""
@@ -179,10 +178,7 @@ class HostSettings(NamedTuple):
 
 
 class Section(dict[str, Any]):
-    """The settings of one plugin. ``folders`` has the folder of the file that each key stands in, if it stands in one.
-
-    That is what a relative path in it is relative to.
-    """
+    """The settings of one plugin; ``folders`` maps keys to the folder of their file, the base of relative paths."""
 
     def __init__(self, values: Mapping[str, Any], folders: Mapping[str, str]) -> None:
         super().__init__(values)
@@ -193,10 +189,10 @@ class Section(dict[str, Any]):
 
 
 class LimitKind(NamedTuple):
-    """What one limit may be: a number above 0 of *unit*, or a whole number where that is empty.
+    """The values of one limit: a number above 0 of *unit*, or a whole number if that is empty.
 
-    ``least`` is the least that makes sense of a whole number. A file has to keep to it; code may give
-    any number from 0 on, say to see what a limit does. None is a value where it is the default.
+    ``least`` is the least whole number in a settings file; code may give any from 0 on. None is a value if it is
+    the default.
     """
 
     least: int = 0
@@ -231,7 +227,7 @@ def may_be_none(limit: str) -> bool:
 
 
 class LimitChanges(TypedDict, total=False):
-    """Those of the Limits that are to differ; the others stay as they are. See Limits for what they mean.
+    """Some of the Limits; the others stay as they are.
 
     ``per_tool`` names the tools whose limits differ, each with all of its own.
     """
@@ -252,17 +248,14 @@ class LimitChanges(TypedDict, total=False):
 
 
 GivenLimits: TypeAlias = Limits | LimitChanges
-"""A Limits is all of them, its defaults included; a mapping is those that differ."""
+"""A Limits is all of them, its defaults included; a mapping has those that differ."""
 
 
 def limited(own: Limits, given: GivenLimits | None) -> Limits:
-    """Return *own* with what is *given* in its place.
+    """Return *own* with the *given* limits in place: a Limits replaces all of them.
 
-    >>> own = Limits(cost_usd=1.0, tool_rounds=3)
-    >>> limited(own, {"tool_rounds": 10}).cost_usd
+    >>> limited(Limits(cost_usd=1.0, tool_rounds=3), {"tool_rounds": 10}).cost_usd
     1.0
-    >>> limited(own, Limits(tool_rounds=10)).cost_usd is None
-    True
     """
     if given is None or isinstance(given, Limits):
         return given or own
@@ -272,7 +265,7 @@ def limited(own: Limits, given: GivenLimits | None) -> Limits:
 
 
 def check_limits(limits: object) -> None:
-    """Raise TypeError for what is neither Limits nor some of them, or holds what is not a limit."""
+    """Raise TypeError for anything but valid Limits or some of them."""
     if limits is None:
         return
     if not isinstance(limits, Limits | Mapping):

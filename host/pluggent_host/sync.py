@@ -2,7 +2,7 @@
 
 One thread of its own runs the loop; calls from other threads wait there. Nothing is
 implemented twice: every method does what the one of the same name does in Host and Session.
-Streams of events of a host or a session are for code with a loop.
+Event streams of a host or a session are for code with a loop.
 """
 
 from __future__ import annotations
@@ -13,34 +13,54 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
+from functools import wraps
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, overload
 
-from pluggent_hookspecs import Json, MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery, Message, Plan, Usage
+from pluggent_hookspecs import MemoryAccess, Message, Usage
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.observations import Observation
-from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.approvals.callbacks import Answerer, Approver, people
 from pluggent_host.approvals.pending import Pending
+from pluggent_host.assembly import Answerer, Approver, people
 from pluggent_host.host import Host
 from pluggent_host.session import OfferedTool, Session
 from pluggent_host.tools.selection import ToolChoice
 from pluggent_host.transcript.entries import Entry
-from pluggent_host.transcript.undo import Exchange
 from pluggent_host.turns.options import Content, TurnOptions
-from pluggent_host.turns.result import TurnResult, TurnStream
+from pluggent_host.turns.result import WAITING_EVENTS, TurnResult, TurnStream
 
 T = TypeVar("T")
-WAITING_EVENTS = 1000
+I = TypeVar("I")  # noqa: E741 (the type of what a facade stands before)
+P = ParamSpec("P")
 ENDING_S = 30.0
 """How long a call that its caller no longer waits for may take to end, in seconds."""
 
 
-class SyncHost:
+class _Facade(Generic[I]):
+    """An object that lives in the loop of another thread."""
+
+    def __init__(self, loop: LoopThread, inner: I) -> None:
+        self._loop = loop
+        self._inner = inner
+
+
+def _waiting(method: Callable[Concatenate[I, P], Awaitable[T]]) -> Callable[Concatenate[_Facade[I], P], T]:
+    """Return *method* for other threads, with its signature and docstring: they wait until it is done in the loop."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        # By its name: a store has its own method, and MemoryAccess is a protocol.
+        done: T = self._loop.call(lambda: getattr(self._inner, method.__name__)(*args, **options))
+        return done
+
+    return call
+
+
+class SyncHost(_Facade[Host]):
     """A Host for code without an event loop; see Host for what the methods do. Safe from any thread.
 
     Leave its ``with`` block, or call ``close``, and everything below it is closed.
@@ -50,10 +70,6 @@ class SyncHost:
     ...     session.say("hello").why
     <Why.COMPLETED: 'completed'>
     """
-
-    def __init__(self, loop: LoopThread, host: Host) -> None:
-        self._loop = loop
-        self._host = host
 
     @classmethod
     def open(cls, *, approver: Approver | None = None, answerer: Answerer | None = None, **options: Any) -> SyncHost:
@@ -78,86 +94,67 @@ class SyncHost:
 
     def session(self, id: str = "", **options: Any) -> SyncSession:
         """Open a session; see Host.session for the options."""
-        return SyncSession(self._loop, self._loop.call(lambda: self._host.session(id, **options)))
+        return SyncSession(self._loop, self._loop.call(lambda: self._inner.session(id, **options)))
 
-    def models(self, provider: str = "", **options: Any) -> Mapping[str, Any]:
-        """Return which models *provider* has, or every provider; see Host.models."""
-        return self._loop.call(lambda: self._host.models(provider, **options))
-
-    def tools(self, *choices: ToolChoice) -> tuple[OfferedTool, ...]:
-        """Return the tools that a session with these *choices* would offer; see Host.tools."""
-        return self._loop.call(lambda: self._host.tools(*choices))
+    models = _waiting(Host.models)
+    tools = _waiting(Host.tools)
+    parse_plan = _waiting(Host.parse_plan)
 
     def tools_changed(self, *choices: ToolChoice) -> bool:
         """Say whether ``tools()`` has something new to say; see Host.tools_changed."""
-
-        async def changed() -> bool:
-            return self._host.tools_changed(*choices)
-
-        return self._loop.call(changed)
+        return self._loop.read(lambda: self._inner.tools_changed(*choices))
 
     def memory(self, store: str = "", *, principal: str = "") -> SyncMemory:
         """Return a memory store; see Host.memory."""
-
-        async def access() -> MemoryAccess:
-            return self._host.memory(store, principal=principal)
-
-        return SyncMemory(self._loop, self._loop.call(access))
-
-    def parse_plan(self, text: str, goal: str = "", *, parser: str = "json") -> Plan:
-        """Return the plan in *text*; see Host.parse_plan."""
-        return self._loop.call(lambda: self._host.parse_plan(text, goal, parser=parser))
+        return SyncMemory(self._loop, self._loop.read(lambda: self._inner.memory(store, principal=principal)))
 
     @property
     def plugins(self) -> tuple[Any, ...]:
         """Every installed plugin with its state now and the reason for it."""
-        return self._host.plugins
+        return self._inner.plugins
 
     @property
     def chains(self) -> Any:
         """The hook chains in force."""
-        return self._host.chains
+        return self._inner.chains
 
 
-class SyncSession:
+class SyncSession(_Facade[Session]):
     """A Session for code without an event loop; see Session for what the methods do."""
-
-    def __init__(self, loop: LoopThread, session: Session) -> None:
-        self._loop = loop
-        self._session = session
 
     @property
     def id(self) -> str:
         """The session's id."""
-        return self._session.id
+        return self._inner.id
 
     @property
     def model(self) -> str:
         """The model, as ``provider/model``."""
-        return self._session.model
+        return self._inner.model
 
     @property
     def history(self) -> tuple[Message, ...]:
         """All messages so far."""
-        return self._session.history
+        return self._inner.history
 
     @property
     def usage(self) -> Usage:
         """What the session has used so far."""
-        return self._session.usage
+        return self._inner.usage
 
     @property
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that the model may be offered."""
-        return self._session.tools
+        return self._inner.tools
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """The requests of a paused turn that wait for an approval."""
+        return self._inner.pending
 
     def records(self) -> tuple[Entry, ...]:
         """Return every entry of the transcript so far."""
-
-        async def read() -> tuple[Entry, ...]:
-            return self._session.records()
-
-        return self._loop.call(read)
+        return self._loop.read(self._inner.records)
 
     @overload
     def say(self, content: Content, **options: Unpack[TurnOptions]) -> TurnResult[None]: ...
@@ -166,8 +163,8 @@ class SyncSession:
     @overload
     def say(self, content: Content, *, output: Any, **options: Unpack[TurnOptions]) -> TurnResult[Any]: ...
     def say(self, content: Content, *, output: Any = None, **options: Unpack[TurnOptions]) -> TurnResult[Any]:
-        """Run one turn and return what it came to. Ctrl-C cancels the turn and keeps the session."""
-        return self._loop.call(lambda: self._session.say(content, output=output, **options))
+        """Run one turn and return its result. Ctrl-C cancels the turn and keeps the session."""
+        return self._loop.call(lambda: self._inner.say(content, output=output, **options))
 
     @overload
     def stream(self, content: Content, **options: Unpack[TurnOptions]) -> SyncTurnStream[None]: ...
@@ -177,48 +174,23 @@ class SyncSession:
     def stream(self, content: Content, *, output: Any, **options: Unpack[TurnOptions]) -> SyncTurnStream[Any]: ...
     def stream(self, content: Content, *, output: Any = None, **options: Unpack[TurnOptions]) -> SyncTurnStream[Any]:
         """Run one turn and watch it: a context manager that is an iterator of events."""
-        return self._watched(lambda: self._session.stream(content, output=output, **options))
+        return SyncTurnStream(self._loop, lambda: self._inner.stream(content, output=output, **options))
 
-    def call_tool(self, name: str, arguments: str | Mapping[str, Json], **options: Any) -> ToolOutput:
-        """Call one tool, without a model, under all policies of a tool call."""
-        return self._loop.call(lambda: self._session.call_tool(name, arguments, **options))
-
-    def resume(self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None) -> TurnResult[Any]:
-        """Go on with a paused turn; see Session.resume."""
-        return self._loop.call(lambda: self._session.resume(answers, output=output))
+    call_tool = _waiting(Session.call_tool)
+    resume = _waiting(Session.resume)
+    use = _waiting(Session.use)
+    undo = _waiting(Session.undo)
 
     def stream_resume(
         self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None
     ) -> SyncTurnStream[Any]:
-        """Go on with a paused turn as ``resume`` does, and watch it as with ``stream``."""
-        return self._watched(lambda: self._session.stream_resume(answers, output=output))
-
-    def _watched(self, stream: Callable[[], TurnStream[Any]]) -> SyncTurnStream[Any]:
-        async def follow(put: Callable[[Observation], Coroutine[Any, Any, None]]) -> TurnResult[Any]:
-            async with stream() as events:
-                async for event in events:
-                    await put(event)
-            return events.result
-
-        return SyncTurnStream(self._loop, follow)
-
-    @property
-    def pending(self) -> tuple[Pending, ...]:
-        """What a paused turn waits with for an approval."""
-        return self._session.pending
-
-    def use(self, *, model: str) -> None:
-        """Let *model* answer from the next turn on."""
-        self._loop.call(lambda: self._session.use(model=model))
-
-    def undo(self) -> Exchange | None:
-        """Take back the last message said and everything after it."""
-        return self._loop.call(self._session.undo)
+        """Continue a paused turn as ``resume`` does, and watch it as with ``stream``."""
+        return SyncTurnStream(self._loop, lambda: self._inner.stream_resume(answers, output=output))
 
     def close(self) -> None:
         """End a turn that still runs, close the session. Safe twice, and after the host."""
         with contextlib.suppress(SessionError):  # the host has closed it
-            self._loop.call(self._session.aclose)
+            self._loop.call(self._inner.aclose)
 
     def __enter__(self) -> Self:
         return self
@@ -227,15 +199,25 @@ class SyncSession:
         self.close()
 
 
+class SyncMemory(_Facade[MemoryAccess]):
+    """A memory store for code without an event loop; see MemoryAccess for what the methods do."""
+
+    save = _waiting(MemoryAccess.save)
+    get = _waiting(MemoryAccess.get)
+    delete = _waiting(MemoryAccess.delete)
+    list = _waiting(MemoryAccess.list)
+    search = _waiting(MemoryAccess.search)
+
+
 class SyncTurnStream(Generic[T]):
     """A running turn: enter it, iterate over its events, read ``result`` afterwards.
 
     Leaving it early cancels the turn and waits until nothing of it runs any more.
     """
 
-    def __init__(self, loop: LoopThread, follow: Callable[[Any], Coroutine[Any, Any, TurnResult[T]]]) -> None:
+    def __init__(self, loop: LoopThread, make: Callable[[], TurnStream[T]]) -> None:
         self._loop = loop
-        self._follow = follow
+        self._make = make
         self._events: queue.SimpleQueue[Observation | None] = queue.SimpleQueue()
         self._running: Future[TurnResult[T]] | None = None
         self._space = asyncio.Event()
@@ -243,7 +225,7 @@ class SyncTurnStream(Generic[T]):
 
     @property
     def result(self) -> TurnResult[T]:
-        """What the turn came to. Raises SessionError before its end, or what the turn raised."""
+        """The turn's result. Raises SessionError before its end, or what the turn raised."""
         if self._running is None or not self._running.done() or self._running.cancelled():
             raise SessionError("the turn has no result yet: read its events to the end first")
         return self._running.result()
@@ -276,49 +258,17 @@ class SyncTurnStream(Generic[T]):
             self._ended.wait(ENDING_S)
 
     async def _pump(self) -> TurnResult[T]:
-        async def put(event: Observation) -> None:
-            self._events.put(event)
-            if self._events.qsize() >= WAITING_EVENTS:
-                self._space.clear()
-                await self._space.wait()
-
         try:
-            return await self._follow(put)
+            async with self._make() as events:
+                async for event in events:
+                    self._events.put(event)
+                    if self._events.qsize() >= WAITING_EVENTS:
+                        self._space.clear()
+                        await self._space.wait()
+            return events.result
         finally:
             self._events.put(None)
             self._ended.set()
-
-
-class SyncMemory:
-    """A memory store for code without an event loop; see MemoryAccess for what the methods do."""
-
-    def __init__(self, loop: LoopThread, memory: MemoryAccess) -> None:
-        self._loop = loop
-        self._memory = memory
-
-    def save(self, items: Sequence[MemoryItem]) -> tuple[MemoryItem, ...]:
-        """Insert or replace all *items*, or none; return them as stored."""
-        return tuple(self._loop.call(lambda: _done(self._memory.save(items))))
-
-    def delete(self, namespace: str, key: str) -> bool:
-        """Forget one item; return whether there was one."""
-        return self._loop.call(lambda: _done(self._memory.delete(namespace, key)))
-
-    def get(self, namespace: str, key: str) -> MemoryItem | None:
-        """Return the item, None if there is none."""
-        return self._loop.call(lambda: _done(self._memory.get(namespace, key)))
-
-    def list(self, query: MemoryQuery) -> MemoryPage:
-        """Return one page."""
-        return self._loop.call(lambda: _done(self._memory.list(query)))
-
-    def search(self, namespace: str, text: str, limit: int = 10) -> Iterable[MemoryHit]:
-        """Return the items that match *text* best, best first."""
-        return self._loop.call(lambda: _done(self._memory.search(namespace, text, limit)))
-
-
-async def _done(awaitable: Awaitable[T]) -> T:
-    return await awaitable
 
 
 # ---- the loop ---------------------------------------------------------------------------
@@ -356,8 +306,16 @@ class LoopThread:
         self._thread.join()
         self._closed.result()
 
-    def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine in the loop and wait for it; a KeyboardInterrupt here cancels it there."""
+    def read(self, function: Callable[[], T]) -> T:
+        """Call *function* in the loop and wait for it."""
+
+        async def run() -> T:
+            return function()
+
+        return self.call(run)
+
+    def call(self, make: Callable[[], Awaitable[T]]) -> T:
+        """Run an awaitable in the loop and wait for it; a KeyboardInterrupt here cancels it there."""
         refuse_running_loop()
         ended = threading.Event()
 

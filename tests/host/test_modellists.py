@@ -7,7 +7,7 @@ import pytest
 from fake_distributions import Site
 from pluggent_hookspecs import ConfigError, ModelInfo, ProviderError, ProviderErrorKind, hookimpl
 from pluggent_host import Host
-from pluggent_host.model_lists import NoModelList
+from pluggent_host.host import NoModelList
 from pluggent_testing.fakes import ScriptedModel
 from talking import WAIT_S, hosting
 

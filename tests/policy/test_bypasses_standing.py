@@ -16,7 +16,7 @@ from pluggent_hookspecs.events import Scope
 from pluggent_host import Host
 from pluggent_host.approvals.pending import Resolved
 from pluggent_host.approvals.standing import Standing, fits, may_approve
-from pluggent_host.common.ids import DOUBT
+from pluggent_host.common.names import DOUBT
 from pluggent_testing.fakes import ScriptedModel, call
 
 # ---- patterns ------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from pluggent_hookspecs.observations import DecisionMade, ToolFinished, ToolLogg
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput
 from pluggent_host.approvals.standing import may_approve
+from pluggent_host.common.names import did_you_mean
 from pluggent_host.common.running import said
-from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.host import Host
 from pluggent_host.inspection import FILTERS
 from pluggent_host.session import Session

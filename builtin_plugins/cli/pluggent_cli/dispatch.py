@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, TextIO
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
-from pluggent_host.common.suggest import did_you_mean
-from pluggent_host.version import VERSION
+from pluggent_host import __version__
+from pluggent_host.common.names import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.installed_plugins import announced
@@ -77,9 +77,9 @@ def _nothing_typed(leading: list[str]) -> int:
     options = parser.parse_args(leading)
     console = console_for(options)
     if options.version and options.json:
-        console.document({"pluggent": VERSION})
+        console.document({"pluggent": __version__})
     elif options.version:
-        console.line(f"{PROGRAM} {VERSION}")
+        console.line(f"{PROGRAM} {__version__}")
     else:
         console.write(parser.format_help())
     return exits.OK

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pluggent_host.version import VERSION
+from pluggent_host import __version__
 
 COMPLETE = "__complete"
 """What the scripts of ``pluggent completion`` call: the shell, then the words typed so far."""
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given in (["--version"], ["-V"]) and sys.stdout is not None:
         try:
-            sys.stdout.write(f"pluggent {VERSION}\n")
+            sys.stdout.write(f"pluggent {__version__}\n")
             sys.stdout.flush()
         except BrokenPipeError:
             pass  # dispatch ends quietly on a closed pipe, and so does this: it is tried again there

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NoReturn
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.table import COMMANDS

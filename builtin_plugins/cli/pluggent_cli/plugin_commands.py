@@ -15,11 +15,11 @@ from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import PluggentError, PluginError, PluginLoadError
 from pluggent_hookspecs.events import ApprovalEvent, ProvideEvent, QuestionEvent, Scope
 from pluggent_hookspecs.questions import Elicited
+from pluggent_host import __version__
 from pluggent_host.approvals.process_marker import is_inside
 from pluggent_host.common.running import said
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.loader import load, new_manager
-from pluggent_host.version import VERSION
 
 from pluggent_cli import interrupts
 from pluggent_cli.approvals.person import person_at_terminal
@@ -125,7 +125,9 @@ def _loaded(setup: Setup, record: PluginRecord, name: str) -> Command:
         raise
     try:
         offered: list[Command] = [
-            command for commands in manager.hook.provide_commands(event=ProvideEvent(VERSION)) for command in commands
+            command
+            for commands in manager.hook.provide_commands(event=ProvideEvent(__version__))
+            for command in commands
         ]
     except Exception as error:
         problem = f"failed in provide_commands: {said(error)}"

@@ -1,4 +1,1 @@
-"""What a pending request and an approval are, and what an approval covers. Values and rules.
-
-Imports only packages to its left: common, plugins, hooks, tools.
-"""
+"""Pending requests and approvals, as values and rules. Imports only common, settings, plugins, hooks and tools."""

@@ -1,6 +1,6 @@
-"""What a turn that waits for a person leaves behind, and how it is answered. Values only.
+"""The values of a turn that waits for a person, and of the answer to it.
 
-A paused turn is durable: the process may end, and another one goes on from here.
+A paused turn is durable: the process may end, and another one continues it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 
-from pluggent_host.approvals.standing import Standing, capped, may_approve
+from pluggent_host.approvals.standing import Standing, capped, may_approve, pairs
 from pluggent_host.settings import Limits, ToolLimits
-from pluggent_host.tools.outcome import Outcome
+from pluggent_host.tools.results import Outcome
 
 Kind = Literal["tool_call", "input", "model_call"]
 
 
 @attrs.frozen
 class Pending:
-    """One request that waits for an approval: a tool call, what somebody says, or what the model is to be asked.
+    """One request that waits for an approval: a tool call, a user message, or a request to the model.
 
-    ``call_id`` is the id of the call, or of the operation that is none. ``arguments_json`` is exactly
-    what will run: arguments, message or model request. ``digest`` names the request, ``asks`` are
-    (plugin, its words), none for a call that only waits for one before it; ``rendered`` is the
-    request for a person to read. ``reach`` is the most that an approval is good for, ``approvers``
-    are those to whom asks are limited. ``workspace`` is the folder that the tool would work in,
-    ``principal`` who asks for it, ``identities`` stand for the version and settings of each plugin
-    that asks.
+    ``call_id`` is the id of the call, else of the operation. ``arguments_json`` is exactly what will run:
+    arguments, message or model request. ``digest`` names the request, ``asks`` are (plugin, its words), none
+    for a call that only waits for an earlier one; ``rendered`` is the request for a person to read. ``reach``
+    is the widest reach of an approval, ``approvers`` limit who may give it. ``workspace`` is the folder of the
+    tool, ``principal`` the one who asks, ``identities`` stand for version and settings of each asking plugin.
     """
 
     call_id: str
@@ -51,18 +49,18 @@ class Pending:
 
     @property
     def asked(self) -> frozenset[tuple[str, str, str]]:
-        """Each ask with who asks: plugin, words, identity."""
-        return frozenset((*ask, identity) for ask, identity in zip(self.asks, self.identities, strict=True))
+        """Each ask as plugin, words, identity."""
+        return frozenset(pairs(self.asks, self.identities))
 
     @property
     def why(self) -> str:
-        """Who asks, and why."""
+        """The asks, in words."""
         return "; ".join(f"{plugin}: {words}" for plugin, words in self.asks)
 
 
 @attrs.frozen
 class Agreed:
-    """To what a person has agreed when a turn began: ``asked`` is plugin, words, identity; ``by`` who agreed."""
+    """An approval given when the turn began: ``asked`` is plugin, words, identity; ``by`` the approver."""
 
     digest: str
     asked: tuple[tuple[str, str, str], ...]
@@ -71,7 +69,7 @@ class Agreed:
 
 @attrs.frozen
 class Terms:
-    """What a turn was begun with, and goes on with: ``limits`` as JSON, ``output`` the schema that was asked for."""
+    """The options with which a turn was begun: ``limits`` as JSON, ``output`` the schema of the answer."""
 
     metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
     parameters: ModelParameters = attrs.field(factory=ModelParameters)
@@ -80,7 +78,7 @@ class Terms:
     agreed: Agreed | None = None
 
     def with_limits(self, own: Limits) -> Limits:
-        """Return *own*, with what the turn was limited to in its place."""
+        """Return *own* with the limits of the turn in their place."""
         given: dict[str, Any] = dict(self.limits)
         per_tool = {name: ToolLimits(**limits) for name, limits in given.pop("per_tool", {}).items()}
         return own._replace(**given, per_tool=per_tool) if self.limits else own
@@ -94,15 +92,12 @@ def plain_limits(limits: Limits) -> Mapping[str, Json]:
 
 @attrs.frozen
 class Paused:
-    """A turn waits: of one reply's calls ``pending`` ones need an approval, all others have their result.
+    """A turn waits: of the calls of one reply ``pending`` ones need an approval, all others have their result.
 
-    ``progress`` is how far the turn is (step.State without its limits), ``outcomes`` what came of
-    the other calls, ``elapsed_s`` and ``usage`` what has gone so far, ``asks`` how often a person was
-    asked before. Of a request to the model ``before`` is the digest that it had before policies
-    changed it, and ``warning`` what the host told the model with it. One more with the same ``at_s``
-    is the same pause, which waits for more.
-
-    ``void`` says why it does not count; never written, a transcript on disk says so of what it reads.
+    ``progress`` is step.State without its limits, ``outcomes`` are those of the other calls, ``elapsed_s`` and
+    ``usage`` the amounts so far, ``asks`` the number of questions to a person. Of a request to the model
+    ``before`` is the digest before policies changed it, ``warning`` the host's text in it. A later one with the
+    same ``at_s`` replaces it. ``void`` says why a stored pause does not count; it is never written.
     """
 
     turn_id: str
@@ -124,14 +119,14 @@ class Paused:
 
     @property
     def stage(self) -> Kind:
-        """Where the turn stands: before it began, before the model is asked, or at the calls of its reply."""
+        """Where the turn waits: at its input, before a model call, or at the calls of a reply."""
         kinds = {each.kind for each in self.pending}
         return "tool_call" if "tool_call" in kinds or not kinds else "model_call" if "model_call" in kinds else "input"
 
 
 @attrs.frozen
 class Resolved:
-    """Somebody has answered a pending request of the pause that began ``asked_at_s``: ``by`` whom, and why."""
+    """The answer to a pending request of the pause that began ``asked_at_s``."""
 
     turn_id: str
     digest: str
@@ -145,7 +140,7 @@ class Resolved:
 
 @attrs.frozen
 class Resumed:
-    """A paused turn goes on."""
+    """A paused turn continues."""
 
     turn_id: str
     at_s: float
@@ -153,7 +148,7 @@ class Resumed:
 
 @attrs.frozen
 class Waiting:
-    """A paused turn as its session holds it: results so far and answers by call id and digest."""
+    """A paused turn as its session holds it: results so far and answers, by call id and digest."""
 
     paused: Paused
     said: Message
@@ -163,7 +158,7 @@ class Waiting:
 
     @property
     def open(self) -> tuple[Pending, ...]:
-        """The requests that have neither a result nor an answer, and need one."""
+        """The requests without a result or an answer that need one."""
         return tuple(
             pending
             for pending in self.paused.pending
@@ -174,7 +169,7 @@ class Waiting:
 
 
 def approval_of(call_id: str, answer: object) -> Approval:
-    """Return *answer* to the call *call_id*. Raises TypeError for what is none."""
+    """Return *answer* to the call *call_id* as an Approval. Raises TypeError for any other type."""
     if isinstance(answer, bool):
         return Approval(answer)
     if isinstance(answer, Approval):
@@ -183,7 +178,7 @@ def approval_of(call_id: str, answer: object) -> Approval:
 
 
 def refusal(pending: Pending, approval: Approval, who: str) -> str:
-    """Return why *who* cannot approve *pending*; empty if nothing speaks against it."""
+    """Return why *who* cannot approve *pending*; empty if *who* can."""
     if not approval.agreed or may_approve(pending.approvers, who):
         return ""
     allowed = "; and by ".join(" or ".join(names) for names in pending.approvers)
@@ -194,11 +189,10 @@ def refusal(pending: Pending, approval: Approval, who: str) -> str:
 def answered(
     paused: Paused, pending: Pending, approval: Approval, by: str, at_s: float
 ) -> tuple[Resolved, Standing | None]:
-    """Return what is recorded of an answer to *pending*, and what it is good for beyond that call, if for anything."""
+    """Return the record of an answer to *pending*, and its approval of later calls, if it is one."""
     given = capped(approval, pending.reach)
-    resolved = Resolved(
-        paused.turn_id, pending.digest, given.agreed, by, at_s, paused.at_s, given.reach, given.reason
-    )  # fmt: skip
+    about = (paused.turn_id, pending.digest, given.agreed)
+    resolved = Resolved(*about, by, at_s, paused.at_s, given.reach, given.reason)
     if not given.agreed or given.reach == "once":
         return resolved, None
     standing = Standing(

@@ -1,8 +1,7 @@
-"""Marks what a host's process starts, so that it cannot approve what it asks for itself.
+"""Marks child processes of a host, so that none can approve its own request.
 
-The mark is a variable of the environment, which children inherit: the processes that have hosts
-open, by their ids. A program that takes it out of its environment is not held back by it; see the
-README on what is not guaranteed.
+The mark is an environment variable with the ids of processes that have a host open. It does not hold back
+a program that removes it; see the README on what is not guaranteed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def marked(environ: MutableMapping[str, str] = os.environ) -> Generator[None]:
-    """While it lasts, a host is open in this process: what is started now is inside."""
+    """Mark processes started in this context as inside of a host."""
     own = str(os.getpid())
     with _lock:
         environ[INSIDE] = ",".join((*_marks(environ), own))
@@ -35,11 +34,7 @@ def marked(environ: MutableMapping[str, str] = os.environ) -> Generator[None]:
 
 
 def is_inside(environ: MutableMapping[str, str] = os.environ) -> bool:
-    """Say whether another process that has a host open has started this one.
-
-    >>> is_inside({}), is_inside({INSIDE: str(os.getpid())}), is_inside({INSIDE: "1"})
-    (False, False, True)
-    """
+    """Say whether another process that has a host open has started this one."""
     return any(mark != str(os.getpid()) for mark in _marks(environ))
 
 

@@ -1,14 +1,11 @@
-"""What an approval is good for: who may give one, and which later calls it covers.
-
-Pure but for Approvals, which hands what holds beyond one session to the store of sessions.
-"""
+"""Says who may give an approval and which later calls it covers, and hands lasting ones to the session store."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from time import time
@@ -22,7 +19,7 @@ from pluggent_hookspecs.decisions import REACHES, Approval, Ask, Reach
 from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.sessions import ApprovalRecord, ApprovalRecords
 
-from pluggent_host.common.ids import DOUBT
+from pluggent_host.common.names import DOUBT
 
 KIND = "approval"
 _ID_LENGTH = 12
@@ -33,10 +30,8 @@ _LONGEST = 4_096
 class Standing:
     """An approval of later calls: the same asks about the same tool in the same folder, with arguments as in ``where``.
 
-    It is good for the same ``principal`` alone, and never for a name that is only claimed. ``turn_id`` is
-    the turn in which it was given. ``definition`` is the digest of the tool's definition, ``identities``
-    stand for the version and settings of each plugin that asked: what has changed is asked about anew.
-    ``reach`` is session or always.
+    It holds for the same ``principal`` alone, and never for a claimed one. ``definition`` is the digest of the
+    tool's definition, ``identities`` stand for version and settings of each asking plugin: a change asks anew.
     """
 
     capability: str
@@ -53,14 +48,14 @@ class Standing:
 
     @property
     def id(self) -> str:
-        """A short name for it, the same for the same approval."""
+        """A short name, the same for the same approval."""
         asked = sorted(zip(self.asks, self.identities, strict=True))
         what = [self.capability, self.definition, asked, dict(self.where), self.workspace, self.principal]
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:_ID_LENGTH]
 
     @property
     def how(self) -> str:
-        """What it is good for, in words."""
+        """Its reach, in words."""
         return "for this session" if self.reach == "session" else "wherever it is asked about"
 
     def covers(self, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]], identities: Sequence[str]) -> bool:
@@ -71,8 +66,7 @@ class Standing:
             == (event.capability, event.definition, event.scope.workspace, event.scope.principal)
             and not event.scope.claimed
             and all(_reaches(self.reach, ask) and plugin != DOUBT for plugin, ask in asked)
-            and asked_by(asked, identities)
-            <= {(*ask, identity) for ask, identity in zip(self.asks, self.identities, strict=True)}
+            and asked_by(asked, identities) <= frozenset(pairs(self.asks, self.identities))
             and may_approve(limits(asked), self.by)
             and fits(self.where, event.arguments)
         )
@@ -83,16 +77,19 @@ def _reaches(given: Reach, ask: Ask) -> bool:
 
 
 def asked_by(asks: Iterable[tuple[str, Ask]], identities: Sequence[str]) -> frozenset[tuple[str, str, str]]:
-    """Return each of *asks* with who asks: plugin, words, identity."""
-    return frozenset(
-        (plugin, ask.tell_user, identity) for (plugin, ask), identity in zip(asks, identities, strict=True)
-    )
+    """Return each of *asks* as plugin, words, identity."""
+    return frozenset(pairs(((plugin, ask.tell_user) for plugin, ask in asks), identities))
+
+
+def pairs(asks: Iterable[tuple[str, str]], identities: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield plugin, words, identity for each of *asks*, (plugin, its words)."""
+    return ((*ask, identity) for ask, identity in zip(asks, identities, strict=True))
 
 
 def standing_of(
     by: str, approval: Approval, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]], identities: tuple[str, ...]
 ) -> Standing | None:
-    """Return what *approval*, just given to *asks* about *event*, is good for beyond it; None if nothing."""
+    """Return the approval of later calls in *approval*, just given to *asks* about *event*; None if it has none."""
     asked = tuple(asks)
     given = capped(approval, narrowest(event.scope, asked))
     if not given.agreed or given.reach == "once":
@@ -105,7 +102,7 @@ def standing_of(
 
 
 def narrowest(scope: Scope, asks: Iterable[tuple[str, Ask]]) -> Reach:
-    """Return the most that an approval of all *asks* in *scope* is good for."""
+    """Return the widest reach that an approval of all *asks* in *scope* can have."""
     reaches = {ask.reach if plugin != DOUBT else "once" for plugin, ask in asks}
     if scope.claimed or "once" in reaches or not reaches:
         return "once"
@@ -113,33 +110,26 @@ def narrowest(scope: Scope, asks: Iterable[tuple[str, Ask]]) -> Reach:
 
 
 def capped(approval: Approval, most: Reach) -> Approval:
-    """Return *approval*, good for no more than *most*."""
+    """Return *approval* with a reach of *most* at most."""
     return attrs.evolve(approval, reach=min(approval.reach, most, key=REACHES.index))
 
 
 def limits(asks: Iterable[tuple[str, Ask]]) -> tuple[tuple[str, ...], ...]:
-    """Return to whom *asks* are limited: a list of names for each that is."""
+    """Return the approvers of each of *asks* that limits them."""
     return tuple(ask.approvers for _, ask in asks if ask.approvers)
 
 
 def may_approve(approvers: Iterable[Iterable[str]], who: str) -> bool:
-    """Say whether *who* is among all of *approvers*, which are names with ``*``.
-
-    >>> may_approve([("key:*",), ("key:ann", "key:bob")], "key:bob"), may_approve([("key:*",)], "terminal:bob")
-    (True, False)
-    """
-    # Of what fnmatch knows only * stands for something: a ? or [ may be in a name.
+    """Say whether *who* is among each of *approvers*, which are names with ``*``."""
+    # Only * is special: a ? or [ may be in a name.
     return all(any(fnmatchcase(who, re.sub(r"[?[]", r"[\g<0>]", name)) for name in names) for names in approvers)
 
 
 def fits(where: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:
-    """Say whether *arguments* have every name of *where*, with a value that its pattern fits.
+    """Say whether *arguments* have every name of *where*, with a value that fits its pattern.
 
-    What is no text is compared as JSON writes it, and fits no pattern with stars: one could stand for more
-    entries of a list. A text has to fit such a pattern as it is, and as whoever decodes or normalises it reads it.
-
-    >>> fits({"path": "/srv/*"}, {"path": "/srv/a"}), fits({"path": "/srv/**"}, {"path": "/srv/%2e%2e/etc"})
-    (True, False)
+    A value that is not text is compared as JSON and fits no pattern with stars: one could stand for more entries of
+    a list. A text has to fit such a pattern as it is, and as any reader decodes or normalises it.
     """
     return all(name in arguments and _fits(pattern, arguments[name]) for name, pattern in where.items())
 
@@ -154,7 +144,7 @@ def _fits(pattern: str, value: Json) -> bool:
 
 
 def _readings(text: str) -> set[str]:
-    """Return *text*, and what it is to those who decode ``%2F`` or take a wide slash for one."""
+    """Return *text*, and its forms for readers that decode ``%2F`` or normalise a wide slash."""
     readings = {text}
     while (again := normalize("NFKC", decoded := unquote(text))) != text:
         readings |= {decoded, again}
@@ -175,20 +165,16 @@ def _plain(value: Json) -> Any:
 
 @lru_cache(256)
 def _expression(pattern: str) -> re.Pattern[str]:
+    stars = {"*": "[^/]*"}
     parts = re.split(r"(\*+)", pattern)
-    return re.compile("".join(_part(part) for part in parts))
-
-
-def _part(part: str) -> str:
-    return re.escape(part) if not part.startswith("*") else "[^/]*" if part == "*" else ".*"
+    return re.compile("".join(stars.get(part, ".*") if part.startswith("*") else re.escape(part) for part in parts))
 
 
 class Approvals:
-    """The approvals that hold in every session of a store; one that is not genuine is none.
+    """The approvals that hold in every session of a store; those that are not genuine are left out.
 
-    They are read afresh by every call, or, from a store that answers later, by ``refresh``; *at_once* says
-    that the store is known to answer at once. Raises
-    ConfigError where what is stored cannot be relied on.
+    Read afresh by every call, or by ``refresh`` from a store that answers later; *at_once*: the store is known to
+    answer at once. Raises ConfigError if the records cannot be relied on.
     """
 
     def __init__(self, records: ApprovalRecords, *, at_once: bool = False) -> None:
@@ -198,19 +184,9 @@ class Approvals:
         self._keeping: list[Awaitable[None]] = []
 
     def keep(self, standing: Standing) -> None:
-        """Let *standing* hold from now on."""
-        about: dict[str, Json] = {
-            "capability": standing.capability,
-            "definition": standing.definition,
-            "asks": [list(ask) for ask in standing.asks],
-            "identities": list(standing.identities),
-            "where": dict(standing.where),
-            "workspace": standing.workspace,
-            "principal": standing.principal,
-            "by": standing.by,
-            "at_s": standing.at_s,
-        }
-        answer = self._records.put(KIND, standing.id, about)
+        """Store *standing*."""
+        about = attrs.asdict(standing, filter=lambda field, _: field.name not in ("turn_id", "reach"))
+        answer = self._records.put(KIND, standing.id, {**about, "where": dict(standing.where)})
         if answer is not None:
             self._keeping.append(answer)
             self._known = (*(self._known or ()), standing)
@@ -226,7 +202,7 @@ class Approvals:
         return _standing_of(found)
 
     def refresh(self) -> Awaitable[None] | None:
-        """Return what to wait for until ``all`` is what holds now; None for a store that answers at once."""
+        """Return an awaitable that reads the records into ``all``; None for a store that answers at once."""
         return None if self._at_once else self._refresh()
 
     async def _refresh(self) -> None:
@@ -238,7 +214,7 @@ class Approvals:
             self._at_once = True
 
     def flush(self) -> Awaitable[None] | None:
-        """Return what to wait for until everything kept is durable; None if it is."""
+        """Return an awaitable that makes every kept one durable; None if they are."""
         return self._flush() if self._keeping else None
 
     async def _flush(self) -> None:

@@ -1,18 +1,15 @@
-"""Text of models, tools and plugins for a person's eyes: what cannot be seen is escaped."""
+"""Escapes text of models, tools and plugins for a terminal."""
 
 _BREAKS = frozenset("\n\t")
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {
     chr(code) for codes in (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0)) for code in codes
 }
-"""What Python takes for printable and no terminal shows: fillers, joiners, selectors of variants."""
+"""Printable for Python, invisible in terminals: fillers, joiners, variation selectors."""
 _REDIRECTING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def escape_all(text: str) -> str:
-    r"""Return *text* with everything escaped that is not a visible character, line breaks included.
-
-    Control, bidirectional and invisible characters can make a terminal show something else
-    than what will run.
+    r"""Return *text* with all but visible characters escaped: control, bidirectional, invisible ones, line breaks.
 
     >>> escape_all("a\x1b[2Jb\n")
     'a\\x1b[2Jb\\n'
@@ -26,11 +23,10 @@ def escape_all(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    r"""Return *text* for a terminal: lines stay lines, control and direction characters are escaped.
+    r"""Return *text* with control and bidirectional characters escaped, line breaks and tabs kept.
 
-    >>> print(escape_controls("two\nlines\x1b]0;title"))
-    two
-    lines\x1b]0;title
+    >>> escape_controls("two\nlines\x1b]0;title")
+    'two\nlines\\x1b]0;title'
     """
     if text.isprintable():
         return text
@@ -38,7 +34,5 @@ def escape_controls(text: str) -> str:
 
 
 def _is_harmful(character: str) -> bool:
-    if character in _BREAKS:
-        return False
     is_control = character < " " or "\x7f" <= character < "\xa0" or "\ud800" <= character <= "\udfff"
-    return is_control or character in _REDIRECTING
+    return character in _REDIRECTING or (is_control and character not in _BREAKS)

@@ -1,4 +1,4 @@
-"""Events on their way from several producers to one consumer, in one event loop."""
+"""A bounded queue of events from several producers to one consumer, in one event loop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ K = TypeVar("K")
 
 
 class EventQueue(Generic[K]):
-    """A bounded queue with back-pressure, or one that drops.
+    """A bounded queue with back-pressure (``on_full="wait"``: producers await ``space``), or one that drops.
 
-    ``on_full="wait"``: producers that await ``space`` wait for a slow consumer; ``put`` never waits, and adds all but
-    events of the classes *expendable*. ``on_full="drop"``: from the first event for which there is no space on, all
-    are dropped and counted, until the consumer has read the rest and calls ``missed``.
+    ``put`` never waits: a full waiting queue loses events of the classes *expendable*, a dropping one all of them
+    until the consumer has read the rest and calls ``missed``.
     """
 
     def __init__(
@@ -32,7 +31,7 @@ class EventQueue(Generic[K]):
         self._missed = 0
 
     def put(self, event: K) -> None:
-        """Add *event*, or drop it where the queue is full; never waits."""
+        """Add *event*, or drop it where the queue is full."""
         if self._abandoned:
             return
         full = len(self._events) >= self._limit
@@ -56,17 +55,17 @@ class EventQueue(Generic[K]):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether ``end`` was called."""
         return self._ended
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Let the consumer end once it has read the rest."""
         self._ended = True
         self._news.set()
         self._space.set()
 
     async def events(self) -> AsyncIterator[K]:
-        """Yield events until the end, or until some were dropped after what was yielded."""
+        """Yield events until the end, or up to a gap."""
         while True:
             while self._events:
                 event = self._events.popleft()
@@ -79,12 +78,12 @@ class EventQueue(Generic[K]):
             await self._news.wait()
 
     def missed(self) -> int:
-        """Return how many events were dropped after the last that was yielded, and take new ones again."""
+        """Return how many events were dropped after the last one yielded, and accept new ones again."""
         missed, self._missed = self._missed, 0
         return missed
 
     def abandon(self) -> None:
-        """The consumer is gone: keep nothing, hold up no producer."""
+        """Drop everything from now on, for a consumer that is gone."""
         self._abandoned = True
         self._events.clear()
         self._space.set()

@@ -1,4 +1,4 @@
-"""Running awaitables of others: what their errors say, and endings in spite of cancellation."""
+"""Runs awaitables of plugins: the text of their errors, endings in spite of cancellation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def said(error: BaseException) -> str:
-    """Return what *error* says of itself; an error of a plugin's own class may not even do that."""
+    """Return type and text of *error*; the ``__str__`` of a plugin's class may fail."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 (a plugin's own __str__)
@@ -17,13 +17,13 @@ def said(error: BaseException) -> str:
 
 
 def being_cancelled() -> bool:
-    """Whether the current task was cancelled and has not ended yet."""
+    """Return whether the current task was cancelled and has not ended yet."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run what a cancelled turn still has to do in a task that is not cancelled itself."""
+    """Run the rest of a cancelled turn in a task that is not cancelled itself."""
     task = asyncio.create_task(coroutine)
     try:
         await asyncio.wait((task,))
@@ -35,7 +35,7 @@ async def uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 async def to_its_end(awaitable: Awaitable[Any]) -> None:
-    """Wait until *awaitable* is done, even if the waiting is cancelled; the cancellation comes after."""
+    """Wait until *awaitable* is done, even if this task is cancelled; raise the cancellation afterwards."""
     waiting = asyncio.ensure_future(awaitable)
     cancelled: asyncio.CancelledError | None = None
     while not waiting.done():

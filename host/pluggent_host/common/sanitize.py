@@ -1,7 +1,4 @@
-"""Messages that can be written down and told apart, whatever a model or a tool has sent.
-
-Half characters are replaced, calls get ids of their own.
-"""
+"""Replaces lone surrogates in messages, gives tool calls distinct ids, checks a given history."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ from pluggent_hookspecs import Json
 from pluggent_hookspecs.messages import Message, Part, Role, Text, ToolCall, VendorPart
 
 _OF_HOST = re.compile(r"t\d+\.")
-"""How the ids of operations begin, and so those of calls below others."""
+"""The prefix of operation ids, and so of nested calls."""
 LONE_SURROGATE = " (a lone surrogate was sent here)"
-"""Stands behind arguments that cannot be written down, so that they are no JSON and are refused."""
+"""Appended to arguments with a lone surrogate, so that they are not JSON and are refused."""
 
 
 def clean(text: str) -> str:
@@ -43,7 +40,7 @@ def clean_json(value: Json) -> Json:
 
 
 def finite(value: object) -> float | None:
-    """Return *value* as a number of JSON, None if it is none.
+    """Return *value* as a JSON number, None if it is not one.
 
     >>> finite(2), finite(0.5), finite(float("nan")), finite("2")
     (2, 0.5, None, None)
@@ -65,7 +62,7 @@ def _clean_extra(extra: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def clean_part(part: Part) -> Part:
-    """Return *part* with every text in it clean; the same object if nothing was wrong."""
+    """Return *part* with every text in it clean; the same object if it was clean."""
     if type(part) is Text:  # nearly all of a long history
         text = clean(part.text)
         return part if text is part.text else Text(text)
@@ -77,13 +74,13 @@ def clean_part(part: Part) -> Part:
 
 
 def clean_message(message: Message) -> Message:
-    """Return *message* with every text in it clean; the same object if nothing was wrong."""
+    """Return *message* with every text in it clean; the same object if it was clean."""
     content = tuple([clean_part(part) for part in message.content])
     calls = tuple([_clean_call(call) for call in message.tool_calls]) if message.tool_calls else ()
     extra = _clean_extra(message.extra)
     call_id = message.tool_call_id and clean(message.tool_call_id)
     name = message.name and clean(message.name)
-    # What was right is the same object, so that comparing costs nothing.
+    # Clean parts are the same objects, so that comparing costs nothing.
     same = content == message.content and calls == message.tool_calls and extra == message.extra
     if same and call_id == message.tool_call_id and name == message.name:
         return message
@@ -91,7 +88,7 @@ def clean_message(message: Message) -> Message:
 
 
 def clean_history(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return *messages* with every text in them clean; a long history of plain texts is looked at as one."""
+    """Return *messages* with every text in them clean; plain texts are checked all at once."""
     parts = [part for message in messages for part in message.content]
     texts = [part.text for part in parts if type(part) is Text]
     whole = "".join(texts)
@@ -106,16 +103,13 @@ def _clean_call(call: ToolCall) -> ToolCall:
         return call
     arguments = clean(call.arguments)
     if arguments != call.arguments:
-        # Not to be mended in silence: a policy and the tool would see what the model did not write.
+        # Not repaired in silence: a policy and the tool would see what the model did not write.
         arguments += LONE_SURROGATE
     return ToolCall(clean(call.id), clean(call.name), arguments, _clean_extra(call.extra))
 
 
 def with_distinct_ids(message: Message, round: int) -> Message:
-    """Return *message* with an id of its own for each call, whatever the model made of them.
-
-    None is one that the host gives to calls below others.
-    """
+    """Return *message* with call ids that are distinct, not empty and not of the form of operation ids."""
     ids = [call.id for call in message.tool_calls]
     if len(set(ids)) == len(ids) and not any(map(_is_unusable, ids)):
         return message

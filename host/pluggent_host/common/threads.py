@@ -1,7 +1,6 @@
-"""Runs blocking code in threads of the host's own, made when needed. No thread keeps the process alive.
+"""Runs blocking code in daemon threads, made when needed.
 
-The standard executor would not do: it waits for its threads when the interpreter exits, and one
-hung tool would hang the program.
+The standard executor waits for its threads when the interpreter exits: one hung tool would hang the program.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ T = TypeVar("T")
 
 
 class Threads:
-    """At most *max_workers* calls at once; further ones wait their turn in order.
+    """At most *max_workers* calls at once; further ones wait in order.
 
-    A thread whose caller was cancelled goes on, is named by ``running()`` until it ends, and
-    gives its place to a new one (as long as there are fewer than *max_workers* such threads), so
-    that calls which hang do not stop the others.
+    A thread whose caller was cancelled continues, is named by ``running()``, and gives its place to a new one (as long
+    as there are fewer than *max_workers* such threads), so that hanging calls do not stop the others.
     """
 
     def __init__(self, max_workers: int = 64, name: str = "pluggent") -> None:
@@ -44,9 +42,8 @@ class Threads:
     async def run(self, function: Callable[..., T], *args: object, label: str = "") -> T:
         """Return ``function(*args)``, run in a thread with a copy of the caller's context variables.
 
-        Raises what it raises. A cancelled call that has not started never starts; one that has
-        goes on unheeded, see ``running()``, where *label* (default: the function's name) stands
-        for it. Works from any event loop. Raises RuntimeError after close().
+        A cancelled call that has not started never starts; one that has continues, see ``running()``, which lists it
+        by *label* (default: the function's name). Works from any event loop. Raises RuntimeError after close().
         """
         loop = asyncio.get_running_loop()
         call = _Call(loop, contextvars.copy_context(), function, args)
@@ -69,10 +66,7 @@ class Threads:
             return tuple(self._abandoned.values())
 
     def close(self) -> None:
-        """End the idle threads; let busy ones end when they are done, without waiting. Safe twice.
-
-        Calls that have not started raise RuntimeError in their callers.
-        """
+        """End the idle threads, not the busy ones. Calls that have not started raise RuntimeError. Safe twice."""
         with self._lock:
             self._closed = True
             waiting = _drained(self._queue)

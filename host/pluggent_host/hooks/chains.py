@@ -21,7 +21,7 @@ from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, Band, HookKind, ImplOptions
 from pluggent_hookspecs.observations import Vote
 
-from pluggent_host.common.ids import APP
+from pluggent_host.common.names import APP
 from pluggent_host.settings import HostSettings
 
 _TO_FREEZE: tuple[Band, ...] = ("host-first", "normal", "late", "security", "host-last")

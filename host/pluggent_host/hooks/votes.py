@@ -9,7 +9,7 @@ import attrs
 from pluggent_hookspecs.decisions import ANSWERS, Allow, Ask, Decision, Deny, Respond
 from pluggent_hookspecs.observations import Vote
 
-from pluggent_host.common.ids import APP, DOUBT, HOST
+from pluggent_host.common.names import APP, DOUBT, HOST
 from pluggent_host.hooks.caller import Answer
 from pluggent_host.settings import Grants
 

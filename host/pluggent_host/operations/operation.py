@@ -19,7 +19,7 @@ from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import Change, DecisionMade, Observation
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.ids import HOST
+from pluggent_host.common.names import HOST
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.hooks.votes import Verdict
 

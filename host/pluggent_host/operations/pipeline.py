@@ -25,7 +25,7 @@ from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Ob
 
 from pluggent_host.approvals.standing import capped, limits, may_approve, narrowest
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.ids import APP, HOST
+from pluggent_host.common.names import APP, HOST
 from pluggent_host.hooks.caller import NOTHING, Caller
 from pluggent_host.hooks.chains import Chains, Impl
 from pluggent_host.hooks.event_bus import Sinks

@@ -14,7 +14,7 @@ from pluggent_hookspecs.observations import HookFailed, Observation
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.ids import APP
+from pluggent_host.common.names import APP
 from pluggent_host.common.sanitize import clean, clean_json
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain

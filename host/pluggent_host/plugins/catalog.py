@@ -1,6 +1,6 @@
-"""Says of everything that is installed what it is called and whether it may run, and why not.
+"""Decides about everything that is installed: its names, whether it may run, and why not.
 
-Ids, states, selection, short names, aliases. Pure: reads no file and imports no plugin.
+Pure: reads no file, imports no plugin and, for `pluggent plugins`, no third-party package.
 """
 
 # No __future__ import: with it NamedTuple would compile each annotation at every start.
@@ -8,25 +8,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pluggent_host.common.ids import APP, plugin_of
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import APP, did_you_mean, plugin_of
 from pluggent_host.plugins.discovery import CONTRACT, GROUPS, Discovery, Distribution, Problem, normalised
-from pluggent_host.plugins.versions import version_fits
 from pluggent_host.settings import NOTHING, Selection, SystemList
 
 RESERVED = frozenset({"application", "expiry", "host"})
-"""Names by which records call the host itself and the people before it: no distribution can be called so."""
+"""Names of the host and its users in records: no plugin may have one."""
 
 LONGEST_NAME = 64
-"""Characters that every vendor allows in the name of a tool."""
+"""Characters that every vendor allows in a tool name."""
 
 
 class PluginRecord(NamedTuple):
-    """One entry point: whose it is and what may be done with it.
+    """One entry point: its plugin, its name and its state.
 
     ``state`` is one of disallowed, blocked, shadowed, incompatible, skipped (it lies in the project),
-    available; the host goes on to active, failed and closed. ``reason`` is one line, ``mend`` what
-    to run or write about it. ``role`` is one of discovery's ROLES for a first-party plugin.
+    available; the host adds active, failed and closed. ``reason`` is one line, ``mend`` the command or
+    setting that changes it. ``role`` is one of discovery's ROLES for a first-party plugin.
     """
 
     id: str
@@ -48,22 +46,22 @@ class PluginRecord(NamedTuple):
 
     @property
     def is_first_party(self) -> bool:
-        """Whether pluggent's own distribution names it: it keeps a short name that another one claims too."""
+        """Whether the root distribution names it: it keeps a short name that another plugin claims too."""
         return bool(self.role)
 
     @property
     def is_built_in(self) -> bool:
-        """Whether ``safe`` mode leaves it running: first party, and not a sample."""
+        """Whether it runs in ``safe`` mode: first party, and not a sample."""
         return self.role not in ("", "sample")
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the copy that its id means, not one that is shadowed or lies in the project."""
+        """Whether it is neither shadowed by another copy nor left out because it lies in the project."""
         return not (self.distribution.shadowed_by or self.distribution.left_out)
 
 
 class Catalog(NamedTuple):
-    """Every record, by plugin id and entry name. ``problems`` and ``first_party`` are those of the search."""
+    """All records, ordered by plugin id and entry name; ``problems`` and ``first_party`` come from discovery."""
 
     records: tuple[PluginRecord, ...]
     aliases: Mapping[str, str] = NOTHING
@@ -79,16 +77,15 @@ class Catalog(NamedTuple):
         return tuple(record for record in self.by_kind(kind) if record.state == "available")
 
     def is_ready(self, id: str) -> bool:
-        """Say whether plugin *id* has no hooks, so that it is loaded when it is needed, and may be."""
+        """Say whether plugin *id* may run and has no hooks, so that it is loaded on first use."""
         mine = [record for record in self.records if record.id == id]
         return all(record.kind != "hooks" for record in mine) and any(record.state == "available" for record in mine)
 
     def find(self, kind: str, name: str) -> PluginRecord:
-        """Return the record of *kind* that *name* means: an entry name, a plugin id, or a full id.
+        """Return the record of *kind* that *name* means: an alias, an entry name, a plugin id, or a full id.
 
-        An alias decides first. A first-party plugin keeps its names even while it may not run.
-        Raises NameTaken if two claim the name, PluginIncompatible or ConfigError, with what to do,
-        if what bears it may not run, and ConfigError with the nearest name if nothing does.
+        A first-party plugin keeps its names even while it may not run. Raises NameTaken if two claim the
+        name, PluginIncompatible or ConfigError if its plugin may not run, ConfigError if it is unknown.
         """
         every = [record for record in self.by_kind(kind) if record.state != "shadowed"]
         known = [record for record in every if not record.distribution.left_out]
@@ -118,10 +115,10 @@ def catalog(
     aliases: Mapping[str, str] = NOTHING,
     required: Collection[str] = (),
 ) -> Catalog:
-    """Decide about everything in *discovery*. *required* plugins run in ``safe`` mode too.
+    """Decide about everything in *discovery*. *required* plugins run in ``safe`` mode too; block always wins.
 
-    Block wins over everything. Raises ConfigError naming every entry of allow, block and
-    aliases that no installed plugin bears; for one that is *required* assembly.py says so.
+    Raises ConfigError naming every entry of allow, block and aliases that is not installed (but for
+    *required* ones, which assembly.py reports).
     """
     running = {item.name for item in discovery.distributions}
     installed = running | {item.name for item in discovery.left_out}
@@ -149,7 +146,7 @@ def catalog(
 
 
 def is_left_out(selection: Selection, item: Distribution) -> bool:
-    """Say whether the allow list of the system's settings leaves *item* out, which is that operator's word."""
+    """Say whether the system's allow list leaves *item* out on purpose."""
     return isinstance(selection.allow, SystemList) and not _listed(item, selection.allow.whole)
 
 
@@ -233,7 +230,7 @@ def _unknown(place: str, names: Iterable[str], installed: Collection[str]) -> It
 
 
 def _claimants(known: Sequence[PluginRecord], name: str) -> list[PluginRecord]:
-    """Return who claims *name*, as entry name or as id; the first party alone where it is among them."""
+    """Return the records that claim *name*, as entry name or as id; only first-party ones if there are any."""
     named = [record for record in known if record.name == name]
     owners = {record.id for record in named}
     claimants = [*named, *(record for record in known if record.id == normalised(name) and record.id not in owners)]
@@ -291,10 +288,9 @@ def tool_names(
 ) -> Mapping[str, str]:
     """Return {name the model sees: capability id} for (capability id, short name) pairs.
 
-    The short name where it is unique, aliased, or claimed by one first-party plugin (application
-    code counts as one); otherwise ``acme_tools_search``; where that is claimed too, it ends in a
-    hash. Fits ``^[A-Za-z0-9_-]{1,64}$``. The order of *tools* does not matter, and another
-    third-party tool can make a name unusable but never change which tool it means.
+    The short name if it is unique, aliased, or claimed by one first-party plugin (or application code); else
+    ``acme_tools_search``; if that is claimed too, with a hash. Fits ``^[A-Za-z0-9_-]{1,64}$``. A further
+    third-party tool can make a name unusable, but never change which tool it means.
 
     >>> dict(tool_names([("acme-a:tool/search", "search"), ("acme-b:tool/search", "search")]))
     {'acme_a_search': 'acme-a:tool/search', 'acme_b_search': 'acme-b:tool/search'}
@@ -314,7 +310,7 @@ def tool_names(
 
 
 def _forms(capability: str, short: str) -> tuple[str, str, str]:
-    """Return the short, the qualified and the hashed name of a tool; only the last is its own for sure."""
+    """Return the short, the qualified and the hashed name of a tool; only the last is unique for sure."""
     qualified = f"{plugin_of(capability)}_{short}".replace("-", "_")
     digest = _digest(f"{capability}\n{short}", 16)
     return _fitted(short), _fitted(qualified), f"{_fitted(qualified)[: LONGEST_NAME - 17]}_{digest}"
@@ -346,3 +342,92 @@ def _digest(text: str, length: int) -> str:
     import hashlib  # 2 ms, and listing plugins needs none
 
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:length]
+
+
+# ---- versions ---------------------------------------------------------------------------
+
+
+def version_fits(version: str, specifier: str) -> bool:
+    """Say whether *version* satisfies *specifier* (PEP 440); pre-releases count. Raises ValueError if one is invalid.
+
+    Releases and a, b and rc pre-releases are compared here, anything rarer by ``packaging``.
+
+    >>> version_fits("0.1.4", "==0.1.*"), version_fits("1.0", ">=1.1,<2")
+    (True, False)
+    """
+    try:
+        # A list, so that every clause is read, whatever the first one says.
+        answers = [_satisfies(version, clause.strip()) for clause in specifier.split(",") if clause.strip()]
+        return all(answers)
+    except _BeyondUsError:
+        from packaging.specifiers import SpecifierSet  # 20 ms, for a plugin with a rare requirement
+        from packaging.version import Version  # the same
+
+        return SpecifierSet(specifier).contains(Version(version), prereleases=True)
+
+
+class _BeyondUsError(Exception):
+    """A version or specifier outside the subset that is compared here."""
+
+
+class _Version(NamedTuple):
+    release: tuple[int, ...]
+    pre: tuple[str, int]
+
+
+_FINAL = ("~", 0)  # sorts behind "a", "b" and "rc"
+
+
+def _parsed(text: str) -> _Version:
+    """Read ``1.2.3`` or ``1.2rc1``."""
+    end = next((at for at, letter in enumerate(text) if letter not in "0123456789."), len(text))
+    digits, tail = text[:end].split("."), text[end:]
+    letters = next((mark for mark in ("a", "b", "rc") if tail.startswith(mark)), "")
+    number = tail[len(letters) :]
+    if not all(part.isdecimal() for part in digits) or (
+        tail and not (letters and number.isdecimal() and tail.isascii())
+    ):
+        raise _BeyondUsError(text)
+    return _Version(tuple(map(int, digits)), (letters, int(number)) if tail else _FINAL)
+
+
+def _key(version: _Version) -> tuple[tuple[int, ...], tuple[str, int]]:
+    release = version.release
+    while release and release[-1] == 0:
+        release = release[:-1]
+    return release, version.pre
+
+
+def _satisfies(text: str, clause: str) -> bool:
+    operator = clause[: len(clause) - len(clause.lstrip("=<>!~"))]
+    wanted = clause[len(operator) :].strip()
+    version = _parsed(text)
+    if operator in ("==", "!=") and wanted.endswith(".*"):
+        return _begins(version, _parsed(wanted[:-2])) == (operator == "==")
+    other = _parsed(wanted)
+    mine, theirs = _key(version), _key(other)
+    match operator:
+        case "==":
+            return mine == theirs
+        case "!=":
+            return mine != theirs
+        case ">=":
+            return mine >= theirs
+        case "<=":
+            return mine <= theirs
+        case ">":
+            return mine > theirs
+        case "<":
+            # PEP 440: <1.0 leaves 1.0rc1 out, <1.0rc2 does not.
+            return mine < theirs and (other.pre != _FINAL or version.pre == _FINAL or mine[0] != theirs[0])
+        case "~=" if len(other.release) > 1:
+            return mine >= theirs and _begins(version, _Version(other.release[:-1], _FINAL))
+        case _:
+            raise _BeyondUsError(clause)
+
+
+def _begins(version: _Version, prefix: _Version) -> bool:
+    if prefix.pre != _FINAL:
+        raise _BeyondUsError
+    length = len(prefix.release)
+    return (version.release + (0,) * length)[:length] == prefix.release

@@ -1,8 +1,8 @@
 """Finds what is installed by reading files along ``sys.path``; imports nothing of it.
 
 Listing plugins must stay cheap, so the standard library's metadata package (60 ms to import,
-0.06 ms a distribution) is not used: entry_points.txt is searched as bytes, and METADATA read for
-the matches alone. What may run is decided in catalog.py, not here.
+0.06 ms a distribution) is not used: entry_points.txt is searched as bytes, METADATA read for
+the matches alone. catalog.py decides what may run.
 """
 
 # Every start pays for this file: a __future__ import would make NamedTuple compile each annotation,
@@ -17,12 +17,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.project import in_project, is_editable, real, roots
 from pluggent_host.settings import NOTHING
 
 CONTRACT = "pluggent-hookspecs"
-"""The distribution whose version a plugin asks for."""
+"""The distribution whose version a plugin requires."""
 
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
@@ -38,9 +38,9 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 """Every entry-point group, and the kind of its entries in capability ids."""
 
 ROOT, HOST = "pluggent", "pluggent-host"
-"""The distribution that says which plugins are first party, and that of this code, in whose folder it counts."""
+"""The distribution that declares first-party plugins, and that of this code, in whose folder it counts."""
 ROLES = ("builtin", "sample", "security", "retriers")
-"""What it may say of one: the last two are built in and are granted what the grant of that name is about."""
+"""Roles of a first-party plugin; the last two are built in and have the grant of that name."""
 
 _FIRST_PARTY = "pluggent.first_party"
 _HOOKS = "pluggent.hooks"
@@ -56,13 +56,12 @@ class EntryPoint(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """An installed distribution with entry points of ours.
+    """An installed distribution with entry points of pluggent.
 
-    ``name`` is normalised (PEP 503), ``location`` its dist-info folder, ``contract`` what it asks
-    of pluggent-hookspecs (``""`` if it does not say). ``shadowed_by`` is the location of the copy
-    earlier on sys.path that is imported instead of this one. ``left_out`` is the folder of the
-    project in which it lies, for one that must not run from there; ``agreed`` says that the
-    operator agreed to that.
+    ``name`` is normalised (PEP 503), ``location`` its dist-info folder, ``contract`` its version specifier for
+    pluggent-hookspecs. ``shadowed_by`` is the location of the copy earlier on sys.path that is imported
+    instead. ``left_out`` is the folder of the project in which it lies, if it must not run from there;
+    ``agreed``: the operator agreed to that.
     """
 
     name: str
@@ -83,7 +82,7 @@ class Distribution(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Something that could not be read or is ambiguous. ``fatal``: it may hide or double a policy."""
+    """Something that cannot be read or is ambiguous. ``fatal``: it may hide or double a policy."""
 
     path: str
     text: str
@@ -95,10 +94,10 @@ class Problem(NamedTuple):
 
 
 class Discovery(NamedTuple):
-    """What one search found, ordered by distribution and entry name, never by directory.
+    """The result of one search, ordered by distribution and entry name.
 
-    ``skipped`` are folders of sys.path that lie in the project, ``left_out`` the distributions in
-    them, none of which is among ``distributions``. ``first_party`` maps plugin ids to one of ROLES.
+    ``skipped`` are folders of sys.path in the project, ``left_out`` the distributions in them, which are
+    not among ``distributions``. ``first_party`` maps plugin ids to one of ROLES.
     """
 
     distributions: tuple[Distribution, ...]
@@ -115,13 +114,12 @@ def discover(
     trusted: bool | Callable[[Distribution], bool] = False,
     only: str = "",
 ) -> Discovery:
-    """Return every distribution on *path* (default ``sys.path``) that offers something to us.
+    """Return every distribution on *path* (default ``sys.path``) with entry points of pluggent.
 
-    What lies in the working directory, in *project* or below them is left out unless it is *trusted*,
-    altogether or one by one: a cloned repository is not a plugin. The running interpreter's own
-    site-packages, and the folder that holds the host, are searched wherever they lie. *only* is the
-    normalised name of the one distribution to look for, which takes a fraction of the time. Never
-    raises: what cannot be read is a problem.
+    Whatever lies in the working directory, in *project* or below them is left out unless it is *trusted*,
+    altogether or one by one. The interpreter's own site-packages and the folder of the host are
+    searched wherever they are. *only* is the normalised name of a single distribution to look for, which
+    takes a fraction of the time. Never raises: what cannot be read is a problem.
     """
     here = () if trusted is True else roots(project)
     searched = sys.path if path is None else path
@@ -145,11 +143,7 @@ def _nothing(_: Distribution) -> bool:
 
 
 def normalised(name: str) -> str:
-    """Return *name* as PEP 503 writes it.
-
-    >>> normalised("Acme__Tools.X")
-    'acme-tools-x'
-    """
+    """Return *name* as PEP 503 writes it: acme-tools-x for Acme__Tools.X."""
     return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
 
 
@@ -176,7 +170,7 @@ def _places(path: Iterable[object], roots: Sequence[str]) -> dict[str, bool]:
 
 
 class _Search:
-    """One walk along the path: who came first under which name, and what went wrong."""
+    """One walk along the path."""
 
     def __init__(self, roots: Sequence[str], trusts: Callable[[Distribution], bool], only: str) -> None:
         self._roots = roots
@@ -190,7 +184,6 @@ class _Search:
         self._twice: set[str] = set()
 
     def folder(self, folder: str, *, inside: bool) -> None:
-        """Look into *folder*; *inside* says that it lies in the project."""
         try:
             names = sorted(
                 name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info", "EGG-INFO"))
@@ -212,7 +205,7 @@ class _Search:
                 self._claim(_name_of_folder(name if name != "EGG-INFO" else os.path.basename(folder)), location)
 
     def elsewhere(self, files: Sequence[str], finders: Iterable[Any], path: Sequence[str]) -> None:
-        """Ask the backport about zip files, and foreign finders about what they serve."""
+        """Ask the backport about zip files, and foreign finders about their distributions."""
         import importlib_metadata  # 36 ms, for the rare sys.path with zips or finders
 
         metadata: Any = importlib_metadata
@@ -235,13 +228,13 @@ class _Search:
             self.problems.append(Problem(source, f"cannot be searched: {type(error).__name__}: {error}"))
 
     def missed(self) -> tuple[Distribution, ...]:
-        """Return what was left out, but for the sources of an editable installation: that runs from there."""
+        """Return the distributions left out, but for sources of an editable installation, which runs from there."""
         return tuple(sorted(item for item in self._left_out if not any(_is_source(item, run) for run in self.found)))
 
     def first_party(self) -> Mapping[str, str]:
-        """Return what the one ``pluggent`` says that lies in the folder of the one ``pluggent-host``.
+        """Return the roles that ``pluggent`` declares, if it lies in the folder of ``pluggent-host``.
 
-        Anything else on the path may say so too, and first-party hooks run without being accepted.
+        Any distribution could declare them, and first-party hooks run without being accepted.
         """
         (root, _), (host, _) = (self._first.get(name, ("", False)) for name in (ROOT, HOST))
         roles = self._roles.get(root, NOTHING)
@@ -252,10 +245,7 @@ class _Search:
         return NOTHING if self._twice else roles
 
     def distribution(self, location: str, data: bytes, read: Callable[[str], bytes], left_out: str) -> None:
-        """Record the distribution at *location*; *data* are its entry points, *read* its other files.
-
-        *left_out* is the folder of the project in which it lies, ``""`` for one that lies elsewhere.
-        """
+        """Record the distribution at *location*: *data* are its entry points, *read* returns its other files."""
         try:
             entry_points = self._entry_points(f"{location}/entry_points.txt", data.decode())
             fields = _headers((read("METADATA") or read("PKG-INFO")).decode())
@@ -280,7 +270,7 @@ class _Search:
             self.found.append(item._replace(shadowed_by=claimed))
 
     def _claim(self, name: str, location: str, *, hooks: bool = False) -> str | None:
-        """Return ``""`` for the first of a name, the first's location for a later one, None for its twin."""
+        """Return ``""`` for the first of a name, its location for a later one, None for an editable twin."""
         first, first_hooks = self._first.setdefault(name, (location, hooks))
         if first == location:
             return ""
@@ -328,7 +318,7 @@ class _Search:
         return tuple(good[key] for key in sorted(good))
 
     def _named(self, distribution: str, path: str, text: str) -> Mapping[str, str]:
-        """Return {plugin id: its role} as the first-party group in *text* has them."""
+        """Return {plugin id: role} from the first-party group in *text*."""
         if distribution != ROOT:
             self.problems.append(Problem(path, f"[{_FIRST_PARTY}] counts only in the distribution {ROOT}"))
             return NOTHING
@@ -370,7 +360,7 @@ def _name_of_folder(folder: str) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (group, line) for each line of a group that bears our name."""
+    """Yield (group, line) for each line of our groups."""
     group = ""
     for raw in text.split("\n"):
         line = raw.strip()
@@ -391,7 +381,7 @@ def _wrong(group: str, name: str, value: str) -> str:
 
 
 def _headers(text: str) -> dict[str, list[str]]:
-    """Return the header fields of METADATA by lower-case name, up to the first empty line."""
+    """Return the header fields of METADATA by lower-case name."""
     fields: dict[str, list[str]] = {}
     last = [""]
     for raw in text.split("\n"):
@@ -408,7 +398,7 @@ def _headers(text: str) -> dict[str, list[str]]:
 
 
 def _contract(requires: Iterable[str]) -> str:
-    """Return the version specifier in *requires* on the contract, "" if there is none."""
+    """Return the version specifier in *requires* for the contract, "" if there is none."""
     found: list[str] = []
     for line in requires:
         requirement, _, marker = line.strip().partition(";")

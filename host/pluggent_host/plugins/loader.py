@@ -1,7 +1,4 @@
-"""Turns a record into a checked plugin object in a pluggy manager, or says why it cannot be.
-
-The checks themselves are in validation.py, a plugin's settings in options.py.
-"""
+"""Turns a record into a checked plugin in a pluggy manager, or says why it cannot be."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import PROJECT
 
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.options import settings_for
 from pluggent_host.plugins.project import is_foreign, roots
@@ -58,13 +55,10 @@ def new_manager() -> pluggy.PluginManager:
 def load(
     record: PluginRecord, manager: pluggy.PluginManager, settings: Mapping[str, Any] | object | None = None
 ) -> Loaded:
-    """Import *record*, make its plugin, check it and register it.
+    """Import *record*, make its plugin with *settings* (its section, or a ``Settings``), check it and register it.
 
-    A plugin of kind ``hooks`` is registered under its id, any other under its capability id.
-    *settings* are the plugin's section, or an instance of its ``Settings``; None is an empty one.
-
-    Raises ConfigError naming every problem of *settings*, and PluginLoadError for anything else
-    that goes wrong, SystemExit included; the manager is then as it was.
+    Raises ConfigError naming every problem of *settings*, PluginLoadError for anything else, SystemExit
+    included; the manager is then as it was.
     """
     target, arguments, import_ms = _prepared(record, settings)
     with _blame(record)("cannot be made by"):
@@ -87,7 +81,7 @@ def check_settings(record: PluginRecord, settings: Mapping[str, Any] | object | 
 
 
 def _prepared(record: PluginRecord, settings: object) -> tuple[object, tuple[object, ...], float]:
-    """Return what *record* names, the arguments to make the plugin with, and how long importing took."""
+    """Return the target of *record*, the arguments of its factory, and the import time in ms."""
     started = time.perf_counter()
     with _blame(record)("could not be imported from"):
         target = _imported(record)
@@ -105,10 +99,9 @@ def _blame(record: PluginRecord) -> Callable[[str], AbstractContextManager[None]
 def register(
     manager: pluggy.PluginManager, plugin_id: str, obj: object, *, kinds: Iterable[str], host_code: bool = False
 ) -> tuple[str, ...]:
-    """Check *obj* and register it as *plugin_id*; return the names of the hooks it implements.
+    """Check *obj* and register it as *plugin_id*; return the hooks it implements, which have to be of *kinds*.
 
-    *kinds* are those of which it may implement hooks. *host_code* says that the application gave
-    it (``app:<name>``). Raises PluginLoadError; the manager is then as it was.
+    *host_code*: the application gave it. Raises PluginLoadError; the manager is then as it was.
     """
 
     def error(doing: str, cause: BaseException) -> PluginLoadError:
@@ -121,10 +114,9 @@ def register(
 
 
 def registered_name(record: PluginRecord) -> str:
-    """Return the name under which *record* stands in a manager.
+    """Return the name of *record* in a manager: its id if it has hooks, else its capability id.
 
-    Chains, grants and before/after speak of plugin ids; a distribution has one entry of kind
-    ``hooks`` at most, so that its id is free for it.
+    Chains, grants and before/after use plugin ids; a distribution has one entry of kind ``hooks`` at most.
     """
     return record.id if record.kind == "hooks" else record.capability
 
@@ -183,10 +175,7 @@ def _imported(record: PluginRecord) -> object:
 
 
 def _module(name: str, location: str) -> ModuleType:
-    """Import *name*, and first each package around it, unless the project has another one in its place.
-
-    *location* is the dist-info folder of the distribution that names it.
-    """
+    """Import *name*, and first each package around it, unless the project shadows it."""
     here, parts = roots(), name.split(".")
     for end in range(1, len(parts)):
         _check_origin(".".join(parts[:end]), location, here)
@@ -215,7 +204,7 @@ def _origin(module: str) -> str:
 
 
 def _settings_class(target: object) -> type | None:
-    """Return the class that *target* names as ``Settings``; refuse what is not a factory."""
+    """Return the ``Settings`` class of *target*; refuse an object that is not a factory."""
     if inspect.ismodule(target):
         return None
     if not callable(target):

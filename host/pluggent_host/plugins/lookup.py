@@ -1,21 +1,26 @@
-"""Finds the provider, memory store, store of sessions or parser that a name means, and loads its plugin if need be."""
+"""Finds the provider, memory store, session store or parser that a name means, and loads its plugin."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError, NameTaken, PluggentError
+from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.memory import MemoryStore
 from pluggent_hookspecs.models import Provider
 from pluggent_hookspecs.plans import PlanParser
 from pluggent_hookspecs.sessions import SessionStore
 
-from pluggent_host.common.suggest import did_you_mean
-from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host import __version__
+from pluggent_host.common.names import did_you_mean, plugin_of
+from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
+from pluggent_host.plugins.discovery import discover
+from pluggent_host.plugins.loader import make
 from pluggent_host.plugins.registry import Offer, PluginSet
-from pluggent_host.settings import HostSettings
+from pluggent_host.settings import HostSettings, Selection
 
 
 @attrs.frozen(eq=False)
@@ -28,7 +33,7 @@ class Model:
 
 
 class Capabilities:
-    """What the plugins of one host provide besides tools, by name."""
+    """The providers, stores and parsers of one host, by name."""
 
     def __init__(self, plugins: PluginSet, settings: HostSettings) -> None:
         self._plugins = plugins
@@ -48,7 +53,7 @@ class Capabilities:
         return self._models[name]
 
     async def providers(self, name: str = "") -> Mapping[str, Provider | PluggentError]:
-        """Return the provider *name*, or all, by their names; what keeps one from being used in its place.
+        """Return {name: provider, or the error that makes it unusable}: of *name* alone, or all.
 
         Raises ConfigError or PluginError if *name* is given and cannot be used.
         """
@@ -81,21 +86,19 @@ class Capabilities:
         return f"{offer.plugin}:memory/{thing.name}", thing
 
     async def sessions(self, name: str) -> SessionStore:
-        """Return the store of sessions *name*."""
-        store: SessionStore = (await self._find("session", name))[1]
-        return store
+        """Return the session store *name*."""
+        return cast("SessionStore", (await self._find("session", name))[1])
 
     async def parser(self, name: str) -> PlanParser:
         """Return the plan parser *name*."""
-        parser: PlanParser = (await self._find("parser", name))[1]
-        return parser
+        return cast("PlanParser", (await self._find("parser", name))[1])
 
     async def _find(self, kind: str, name: str) -> tuple[Offer, Any]:
         known = self._plugins.catalog.available(kind)
         records: tuple[PluginRecord, ...] = ()
-        if not any(
-            name in (record.name, record.id) for record in self._plugins.catalog.by_kind(kind) if record.is_first
-        ):
+        every = self._plugins.catalog.by_kind(kind)
+        is_installed = any(name in (record.name, record.id) for record in every if record.is_first)
+        if not is_installed:
             # A plugin with settings may provide more names than its entry point has, if no other plugin has them.
             records = tuple(record for record in known if record.id in self._settings.plugins)
         offers = [(offer, _called(name, offer.things)) for offer in await self._plugins.offers(kind, records)]
@@ -106,9 +109,7 @@ class Capabilities:
         if found:
             return found[0]
         in_code = [thing.name for offer in await self._plugins.offers(kind, ()) for thing in offer.things]
-        if in_code and not any(
-            name in (record.name, record.id) for record in self._plugins.catalog.by_kind(kind) if record.is_first
-        ):
+        if in_code and not is_installed:
             have = [*in_code, *(record.name for record in known)]
             others = did_you_mean(name, have) or f"; there are: {', '.join(have)}"
             raise ConfigError(kind, [f"there is no {kind} {name!r}{others}"])
@@ -125,3 +126,28 @@ class Capabilities:
 
 def _called(name: str, things: Iterable[Any]) -> Any:
     return next((thing for thing in things if thing.name == name), None)
+
+
+STATE_FILES = "pluggent-state-files:session/file"
+"""The full id: another store could claim the short name."""
+
+
+def session_files(folder: Path, found: Catalog) -> SessionStore:
+    """Return the store of the sessions in the state folder *folder*, whatever the selection of plugins says.
+
+    Raises ConfigError if its plugin is not installed or cannot be used, PluginLoadError if it is broken.
+    """
+    record = _record(found.records) or _record(
+        catalog(discover(only=plugin_of(STATE_FILES)), Selection(), __version__).records
+    )
+    if record is None:
+        mend = "install it: pip install pluggent-state-files"
+        raise ConfigError("state_dir", [f"sessions are kept by the plugin pluggent-state-files; {mend}"])
+    if record.state not in ("available", "disallowed"):
+        raise ConfigError("state_dir", [f"{STATE_FILES} is {record.state}: {record.reason}; {record.mend}"])
+    stores: Iterable[SessionStore] = make(record, {"folder": str(folder)}).provide_sessions(ProvideEvent(__version__))
+    return next(iter(stores))
+
+
+def _record(records: Iterable[PluginRecord]) -> PluginRecord | None:
+    return next((record for record in records if record.capability == STATE_FILES and record.is_first), None)

@@ -1,4 +1,4 @@
-"""Structures a plugin's section into the settings class that it names, strictly, naming every problem."""
+"""Structures a plugin's section into its settings class, strictly, and names every problem."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import attrs
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.secrets import Secret
 
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.validation import say
 from pluggent_host.settings import Section
 
@@ -30,10 +30,8 @@ _WORDS: Mapping[type, str] = types.MappingProxyType(
 def settings_for(plugin: str, names: type | None, settings: object) -> tuple[object, ...]:
     """Return the arguments for the factory of *plugin*, whose settings class is *names*.
 
-    In a field of type Path a text stands for a path: of a home with ``~``, and relative to the
-    folder of the file that it stands in, for no file of settings means another one in each folder.
-
-    Raises ConfigError naming every problem of *settings*, or that the plugin takes none.
+    A field of type Path takes a text, with ``~``, relative to the folder of its settings file. Raises
+    ConfigError naming every problem of *settings*, or that the plugin takes none.
     """
     where = f"plugins.{plugin}"
     if names is None:
@@ -53,7 +51,7 @@ def settings_for(plugin: str, names: type | None, settings: object) -> tuple[obj
 
 
 def _placed(section: Section, names: type) -> Mapping[str, Any]:
-    """Return *section* with its relative paths beside the files that they stand in."""
+    """Return *section* with relative paths made relative to their settings files."""
     placed: dict[str, Any] = dict(section)
     try:
         hints = typing.get_type_hints(names)

@@ -1,7 +1,7 @@
-"""Says what lies in the project: in the working directory or below it, and is not the interpreter's own.
+"""Says which paths lie in the project: the working directory and below, without the interpreter's own folders.
 
-A cloned repository is not a source of plugins, so discovery and loading both ask here. Imports nothing
-that Python has not imported at its start. `/` as working directory makes nothing part of a project.
+A cloned repository is not a source of plugins, so discovery and loading both ask here. Imports only
+modules that Python has imported at its start.
 """
 
 # As discovery.py: every start pays for this file, and pathlib costs 4 ms to import:
@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 
 def roots(project: str | None = None) -> tuple[str, ...]:
-    """Return the working directory and *project* as real paths; the root of the file system is not a project."""
+    """Return the working directory and *project* as real paths, without ``/``."""
     places = dict.fromkeys((real(""), real(project) if project else ""))
     return tuple(place for place in places if place and place != os.path.dirname(place))
 
 
 def real(path: str) -> str:
-    """Return *path* without links, the working directory for ``""``, and ``""`` for what cannot be a path."""
+    """Return *path* without links, the working directory for ``""``, and ``""`` for an invalid path."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # the working directory was deleted; a null character
@@ -38,12 +38,11 @@ def in_project(place: str, roots: Sequence[str]) -> bool:
 
 
 def is_own(place: str, roots: Sequence[str]) -> bool:
-    """Say whether *place* belongs to the running interpreter, which may be ./.venv.
+    """Say whether *place* belongs to the running interpreter, which may be ./.venv, or to the folder of the host.
 
-    So does the folder that the host itself was imported from (``pip install --target ./lib``): what
-    could be planted there could be planted into the host. A project may itself lie below a prefix
-    such as /usr or /opt/conda; that makes nothing in it ours. sysconfig's purelib and platlib are
-    among these places; importing it costs 1.5 ms.
+    Code planted in the host's folder (``pip install --target ./lib``) could be planted into the host.
+    A project below a prefix such as /usr or /opt/conda is not the interpreter's. sysconfig's purelib and
+    platlib are among these places; importing it costs 1.5 ms.
     """
     host = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     for own in map(os.path.realpath, (*site.getsitepackages(), site.getusersitepackages(), host)):
@@ -54,7 +53,7 @@ def is_own(place: str, roots: Sequence[str]) -> bool:
 
 
 def python_path() -> tuple[str, ...]:
-    """Return the elements of ``PYTHONPATH`` as they are written; none if Python was started to ignore it."""
+    """Return the elements of ``PYTHONPATH``; none if Python ignores it."""
     given = os.environ.get("PYTHONPATH", "")
     return tuple(given.split(os.pathsep)) if given and not sys.flags.ignore_environment else ()
 
@@ -78,10 +77,7 @@ def is_editable(location: str, place: str) -> bool:
 
 
 def is_foreign(origin: str, module: str, location: str, roots: Sequence[str]) -> bool:
-    """Say whether a file of the project stands in for the *module* of a distribution that lies elsewhere.
-
-    *origin* is the file that would be imported, *location* the distribution's dist-info folder.
-    """
+    """Say whether *origin*, in the project, shadows *module* of a distribution installed elsewhere, in *location*."""
     place = real(origin)
     if not in_project(place, roots):
         return False
@@ -90,6 +86,6 @@ def is_foreign(origin: str, module: str, location: str, roots: Sequence[str]) ->
 
 
 def _holds(base: str, top: str, file: str) -> bool:
-    """Say whether *file* is, or is a part of, the module *top* in the folder *base*."""
+    """Say whether *file* is, or belongs to, the module *top* in the folder *base*."""
     first = file.removeprefix(f"{base.rstrip('/')}/").partition("/")[0]
     return below(file, base) and first.partition(".")[0] == top

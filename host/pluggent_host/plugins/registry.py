@@ -1,12 +1,12 @@
-"""The plugins of one host: loaded when they are needed, opened once, closed in reverse order."""
+"""The plugins of one host: loaded on first use, opened once, closed in reverse order."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fnmatch
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
 from time import perf_counter
 from typing import Any
 
@@ -16,25 +16,15 @@ from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.observations import Observation, PluginStateChanged
 from pluggent_hookspecs.plugins import Opens, PluginContext
 
-from pluggent_host.common.ids import APP
+from pluggent_host.common.names import APP, did_you_mean
 from pluggent_host.common.running import said
-from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, is_left_out
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.plugins.loader import load, new_manager, register, registered_name
+from pluggent_host.plugins.validation import PROVIDES
 from pluggent_host.settings import HostSettings
 
 log = logging.getLogger("pluggent.plugins")
-
-ALL_KINDS = ("hooks", "provider", "tools", "memory", "session", "parser", "command")
-_PROVIDE = {
-    "provider": "provide_providers",
-    "tools": "provide_tools",
-    "memory": "provide_memory",
-    "session": "provide_sessions",
-    "parser": "provide_parsers",
-    "command": "provide_commands",
-}
 
 
 @attrs.frozen
@@ -56,7 +46,7 @@ class Context:
 
 @attrs.frozen(eq=False)
 class Offer:
-    """What one plugin provides of one kind; ``name`` is the entry's, or the class's in code."""
+    """The capabilities of one kind that a plugin provides; ``name`` is the entry's, or the class's in code."""
 
     plugin: str
     name: str
@@ -64,7 +54,10 @@ class Offer:
 
 
 class PluginSet:
-    """Loads, opens and closes. ``states`` maps a plugin's registered name to its state and reason."""
+    """Loads, opens and closes plugins. ``states`` maps a registered name to state and reason."""
+
+    tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]]  # both are set before a plugin is opened
+    model_named: Callable[[str], Awaitable[object]]
 
     def __init__(self, catalog: Catalog, settings: HostSettings, host_version: str) -> None:
         self.catalog = catalog
@@ -76,29 +69,26 @@ class PluginSet:
         self._offers: dict[tuple[str, str], Offer | PluggentError] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._lifetimes: list[tuple[str, Lifetime]] = []
-        self.tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]] = _no_tools
-        self.model_named: Callable[[str], Awaitable[object]] = _no_models
         self.emit: Callable[[Observation], None] = lambda _: None
 
     # ---- hooks ---------------------------------------------------------------------------
 
     def register_in_code(self, plugins: Iterable[object]) -> None:
-        """Register objects that the application gave, as ``app:<class name>``."""
+        """Register objects of the application as ``app:<class name>``."""
         for plugin in plugins:
             name = base = APP + type(plugin).__name__.lower()
             number = 2
             while name in self._in_code:
                 name, number = f"{base}-{number}", number + 1
-            register(self.manager, name, plugin, kinds=ALL_KINDS, host_code=True)
+            register(self.manager, name, plugin, kinds=("hooks", *PROVIDES), host_code=True)
             self._in_code[name] = plugin
             self._become(name, "active")
 
     def load_hooks(self) -> None:
         """Load every hook plugin that may run.
 
-        Raises PluginLoadError or ConfigError for the first that cannot be, unless the operator
-        marked it optional: a policy must not vanish. What the allow list of the system's settings
-        leaves out is not loaded, and named in the log.
+        Raises PluginLoadError or ConfigError for the first that fails, unless the operator marked it
+        optional: a policy must not vanish. Plugins that the system's allow list leaves out are logged.
         """
         required = frozenset(map(normalised, self._settings.required))
         left_out: list[str] = []
@@ -130,7 +120,7 @@ class PluginSet:
             log.warning("not loaded, because selection.allow of the system's settings does not list them: %s", names)
 
     async def open_hooks(self) -> None:
-        """Enter the lifetime of every hook plugin, in order of id."""
+        """Open every hook plugin, in order of id."""
         for name, plugin in sorted(self.manager.list_name_plugin()):
             try:
                 await self._open(name, plugin)
@@ -152,9 +142,9 @@ class PluginSet:
     # ---- capabilities --------------------------------------------------------------------
 
     async def offers(self, kind: str, records: Iterable[PluginRecord] | None = None) -> tuple[Offer, ...]:
-        """Return what *records* (default: all available of *kind*) and application code provide.
+        """Return the capabilities of *records* (default: all available of *kind*) and of application code.
 
-        A plugin that fails is left out; its state says why.
+        A plugin that fails is left out; its state has the reason.
         """
         found = [self._from_code(kind, name, plugin) for name, plugin in self._in_code.items()]
         for record in self.catalog.available(kind) if records is None else records:
@@ -165,7 +155,7 @@ class PluginSet:
         return tuple(offer for offer in found if offer.things)
 
     async def offer(self, record: PluginRecord) -> Offer:
-        """Return what *record* provides; load and open it first if need be. Raises PluggentError."""
+        """Return the capabilities of *record*, loaded and opened on first use. Raises PluggentError."""
         key = (record.id, registered_name(record))
         async with self._locks.setdefault(key, asyncio.Lock()):
             known = self._offers.get(key)
@@ -176,12 +166,12 @@ class PluginSet:
         return known
 
     def ails(self, offer: Offer, problem: str) -> None:
-        """Tell what is wrong with some of the tools in *offer*, or, with no *problem*, that nothing is any more."""
+        """Report *problem* with some tools of *offer*, or with "" that there is none any more."""
         name = offer.plugin if offer.plugin.startswith(APP) else f"{offer.plugin}:tools/{offer.name}"
         self._become(name, "active", problem)
 
     async def load_all(self) -> None:
-        """Load and open every plugin that may run; ``states`` says what became of each."""
+        """Load and open every plugin that may run; ``states`` has the results."""
         for record in self.catalog.records:
             if record.state == "available" and record.kind != "hooks":
                 with contextlib.suppress(PluggentError):  # its state says so
@@ -200,16 +190,13 @@ class PluginSet:
         return Offer(record.id, record.name, things)
 
     def _from_code(self, kind: str, name: str, plugin: object) -> Offer:
-        key = (name, kind)
-        known = self._offers.get(key)
-        if isinstance(known, Offer):
-            return known
-        offer = Offer(name, name.removeprefix(APP), self._provide(name, kind))
-        self._offers[key] = offer
-        return offer
+        known = self._offers.get((name, kind))
+        if not isinstance(known, Offer):
+            known = self._offers[name, kind] = Offer(name, name.removeprefix(APP), self._provide(name, kind))
+        return known
 
     def _provide(self, name: str, kind: str) -> tuple[Any, ...]:
-        hook = _PROVIDE[kind]
+        hook = PROVIDES[kind]
         things: list[Any] = []
         for impl in getattr(self.manager.hook, hook).get_hookimpls():
             if impl.plugin_name != name:
@@ -220,10 +207,8 @@ class PluginSet:
             except Exception as error:
                 raise PluginLoadError(name, "", f"failed in {hook}: {said(error)}") from error
             if perf_counter() - started > self._settings.timeouts.provide_s:
-                raise PluginLoadError(
-                    name, "", f"took {perf_counter() - started:.1f} s in {hook}; it may take"
-                    f" {self._settings.timeouts.provide_s:g} s and do no input or output"
-                )  # fmt: skip
+                limit = f"it may take {self._settings.timeouts.provide_s:g} s and do no input or output"
+                raise PluginLoadError(name, "", f"took {perf_counter() - started:.1f} s in {hook}; {limit}")
         return tuple(things)
 
     # ---- lifetimes -----------------------------------------------------------------------
@@ -241,7 +226,7 @@ class PluginSet:
         self._lifetimes.append((name, lifetime))
 
     async def aclose(self) -> None:
-        """Leave every lifetime, the last one first."""
+        """Close every plugin, the last one first."""
         while self._lifetimes:
             name, lifetime = self._lifetimes.pop()
             problem = await lifetime.leave(self._settings.timeouts.close_s)
@@ -259,23 +244,16 @@ class PluginSet:
         self.emit(PluginStateChanged(name, state, reason))
 
 
-async def _no_models(name: str) -> None:
-    raise ConfigError("model", [f"{name!r} cannot be resolved before the host is open"])
-
-
-async def _no_tools(pattern: str, asking: str) -> tuple[str, ...]:  # noqa: ARG001 (as Toolbox.named)
-    raise ConfigError("tools", [f"{pattern!r} cannot be resolved before the host is open"])
-
-
 def named(pattern: str, known: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the capability ids among *known* ({id: short name}) that *pattern* means.
+    """Return the ids among *known* ({capability id: short name}) that *pattern* means.
 
-    Raises ConfigError if nothing bears the name, or a short name without ``*`` means two.
+    Raises ConfigError for an unknown name, or a short name without ``*`` that two tools have.
     """
-    if "*" in pattern:
-        found = [id for id, short in known.items() if fnmatch.fnmatchcase(id if ":" in pattern else short, pattern)]
-    else:
-        found = [id for id, short in known.items() if pattern in (id, short)]
+    found = [
+        id
+        for id, short in known.items()
+        if pattern in (id, short) or ("*" in pattern and fnmatchcase(id if ":" in pattern else short, pattern))
+    ]
     if len(found) > 1 and "*" not in pattern:
         raise ConfigError("rules", [f"{pattern!r} means {' and '.join(sorted(found))}; write one of the two"])
     if not found:
@@ -294,8 +272,8 @@ STOPPING_S = 0.5
 class Lifetime:
     """Enters ``plugin.open(context)`` of one plugin and leaves it again, each under a deadline.
 
-    In one task, because what a plugin opens (a cancel scope, a task group) has to be left where it was
-    entered; in its own, because a plugin that ignores being cancelled must not hold up the host.
+    In one task, because a cancel scope or task group has to be left where it was entered; in its own,
+    because a plugin that ignores its cancellation must not block the host.
     """
 
     def __init__(self, plugin: Opens, context: PluginContext) -> None:
@@ -306,7 +284,7 @@ class Lifetime:
         self._task: asyncio.Task[BaseException | None] | None = None
 
     async def enter(self, limit_s: float) -> BaseException | None:
-        """Return None once the plugin is open, else what went wrong; it is closed then."""
+        """Return None once the plugin is open, else the error; it is closed then."""
         task = self._task = asyncio.create_task(self._live(), name=f"pluggent-plugin-{self._context.plugin}")
         entered = asyncio.create_task(self._entered.wait())
         try:
@@ -321,7 +299,7 @@ class Lifetime:
         return await self._ended(task, f"it did not open within {limit_s:g} s")
 
     async def leave(self, limit_s: float) -> BaseException | None:
-        """Return None once the plugin is closed, else what went wrong."""
+        """Return None once the plugin is closed, else the error."""
         task = self._task
         if task is None:
             return None

@@ -1,8 +1,7 @@
-"""Checks that every hook a plugin seems to implement is one that pluggy will call.
+"""Compares what a plugin seems to offer with what pluggy sees, so that no hook is lost in silence.
 
-pluggy loses hooks in silence: an unmarked method, an object with __call__, a proxy. Every public
-name that is a hook's, or carries a marker, is compared with what is registered; a difference
-refuses the plugin. Who may claim which band, and in what order, is hooks/chains.py's.
+An unmarked method, an object with __call__ or a proxy is lost to pluggy: every public name that is a
+hook's, or has a marker, is compared with the registered ones; a difference refuses the plugin.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from pluggent_hookspecs import hooks as hookspecs
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, PROJECT, HookKind, ImplOptions
 
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 
 HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")
 """Hooks that may change or refuse a whole reply: while one is active, a stream shows nothing before.
 
 One that is marked ``incremental`` leaves that to transform_delta of its plugin.
 """
-_PROVIDES: Mapping[str, str] = types.MappingProxyType(
+PROVIDES: Mapping[str, str] = types.MappingProxyType(
     {
         "provider": "provide_providers",
         "tools": "provide_tools",
@@ -55,11 +54,11 @@ _ABSENT = object()
 
 
 class RefusalError(Exception):
-    """Why a plugin is refused, in words that need no type in front."""
+    """The reason why a plugin is refused."""
 
 
 def say(error: BaseException) -> str:
-    """Return the text of *error*, which may be a plugin's own and broken."""
+    """Return the text of *error*, which may be of a plugin and broken."""
     try:
         # A KeyError quotes its text, and validators of attrs add what they were given.
         text = error.args[0] if error.args and isinstance(error.args[0], str) and len(error.args) > 1 else str(error)
@@ -69,7 +68,7 @@ def say(error: BaseException) -> str:
 
 
 def register_checked(manager: pluggy.PluginManager, name: str, plugin: object, kinds: Iterable[str]) -> tuple[str, ...]:
-    """Register *plugin* as *name* and return its hooks; raise, with the manager as it was, if one would be lost."""
+    """Register *plugin* as *name* and return its hooks; if one would be lost, raise and leave the manager as it was."""
     if plugin is None or inspect.isclass(plugin):
         raise RefusalError("there is no object: a factory returns one, and a class is never registered itself")
     if manager.has_plugin(name):
@@ -103,7 +102,7 @@ def _compare(manager: pluggy.PluginManager, plugin: object, found: set[str]) -> 
 
 
 def _hooks_of(kinds: frozenset[str]) -> list[str]:
-    capabilities = {_PROVIDES[kind] for kind in kinds if kind in _PROVIDES}
+    capabilities = {PROVIDES[kind] for kind in kinds if kind in PROVIDES}
     return [
         name
         for name, info in HOOKS.items()
@@ -119,7 +118,7 @@ def _present(plugin: object, name: str) -> bool:
 
 
 def _wrong(plugin: object, hook: str, kinds: frozenset[str]) -> Iterator[str]:
-    """Yield what is wrong with the attribute *hook* of *plugin*: what hides it, or what breaks its promise."""
+    """Yield what is wrong with the attribute *hook* of *plugin*."""
     static = inspect.getattr_static(plugin, hook, _ABSENT)
     if static is _ABSENT:
         yield "it answers through __getattr__, which pluggy does not see: write a method"
@@ -186,7 +185,6 @@ def _wrong_form(value: Callable[..., Any], info: hookspecs.HookInfo) -> Iterator
 
 
 def _layers(function: Any) -> Iterator[Any]:
-    """Yield *function* and everything it wraps (functools.wraps)."""
     seen: set[int] = set()
     while function is not None and id(function) not in seen:
         seen.add(id(function))
@@ -195,7 +193,7 @@ def _layers(function: Any) -> Iterator[Any]:
 
 
 def _incomplete(plugin: object, found: Sequence[str]) -> Iterator[str]:
-    """Yield what a plugin lacks beside the hooks that it has."""
+    """Yield the hooks that *plugin* lacks next to those it has."""
     windows = {hook: getattr(getattr(plugin, hook, None), IMPL_MARK, ImplOptions()).incremental for hook in found}
     marked = {hook: window for hook, window in windows.items() if window is not None}
     for hook, window in marked.items():
@@ -215,7 +213,7 @@ def _incomplete(plugin: object, found: Sequence[str]) -> Iterator[str]:
 
 
 def _strays(plugin: object) -> Iterator[str]:
-    """Yield every marked attribute that is not called like a hook."""
+    """Yield every marked attribute without the name of a hook."""
     for name in dir(plugin):
         if name in HOOKS or name.startswith("__") or not _marks(inspect.getattr_static(plugin, name, None)):
             continue
@@ -226,7 +224,7 @@ def _strays(plugin: object) -> Iterator[str]:
 
 
 def _marks(static: Any) -> bool:
-    """Say whether an attribute, or the function inside it, carries our marker or pluggy's; runs no plugin code."""
+    """Say whether an attribute, or the function inside it, has our marker or that of pluggy; runs no plugin code."""
     return _marked(static) or (isinstance(static, _HOLDERS) and _marked(_inside(static)))
 
 

@@ -1,4 +1,1 @@
-"""What a tool is: its schema, its arguments and its results.
-
-Imports only packages to its left: common, plugins, hooks.
-"""
+"""Tools: their schema, arguments, results and effects. Imports only common, settings, plugins and hooks."""

@@ -1,7 +1,7 @@
-"""Arguments of a tool call: from a model's text to checked values and canonical bytes.
+"""Reads the arguments of a tool call: from a model's text to checked values and canonical bytes.
 
-Strict where a lenient reader would let two parties see different things: NaN, infinity, lone
-surrogates and excessive depth are refused; of duplicate keys the last wins, once, here.
+Strict, so that no two readers see different values: NaN, infinity, lone surrogates and excessive depth are
+refused; of duplicate keys the last one wins, once, here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _SHOWN = 300
 _MAX_PROBLEMS = 20
 _MAX_SCHEMAS = 100
 _WHITESPACE = " \t\r\n"
+_KINDS: Mapping[type, str] = {type(None): "null", bool: "a boolean", str: "a string", list: "an array"}
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKETS = dict.fromkeys(range(128)) | {ord("["): "[", ord("{"): "[", ord("]"): "]", ord("}"): "]"}
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -35,7 +36,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class ArgumentProblems(ValueError):  # noqa: N818 (it is what it carries: all that is wrong at once)
-    """Arguments that cannot be used; ``problems`` are sentences for the model, each with its place."""
+    """Unusable arguments; ``problems`` are sentences for the model, each with its path."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -45,12 +46,8 @@ class ArgumentProblems(ValueError):  # noqa: N818 (it is what it carries: all th
 def parse(text: str, *, max_depth: int = MAX_DEPTH, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """Return the JSON object in *text*; empty text is an empty object.
 
-    Integers of up to 4,300 digits survive exactly. Raises ArgumentProblems, and nothing else,
-    for anything that is not one JSON object of at most *max_bytes* (UTF-8) and *max_depth*
-    nested arrays and objects.
-
-    >>> parse('{"city": "Oslo"}')
-    {'city': 'Oslo'}
+    Integers of up to 4,300 digits survive exactly. Raises ArgumentProblems, and nothing else, for anything
+    but one JSON object of at most *max_bytes* (UTF-8) and *max_depth* nested arrays and objects.
     """
     if not text.strip(_WHITESPACE):
         return {}
@@ -63,24 +60,21 @@ def parse(text: str, *, max_depth: int = MAX_DEPTH, max_bytes: int = MAX_BYTES) 
     except (ValueError, RecursionError) as error:
         raise ArgumentProblems([_explained(error, text, data)]) from None
     if not isinstance(value, dict):
-        raise ArgumentProblems([f"expected a JSON object, got {_kind(value)}"])
+        raise ArgumentProblems([f"expected a JSON object, got {_KINDS.get(type(value), 'a number')}"])
     return cast("dict[str, Any]", value)
 
 
 def canonical(value: object) -> bytes:
     """Return *value* as JSON with sorted keys and no spaces: equal values, equal bytes.
 
-    Integers keep their digits; frozen mappings and tuples are welcome. Raises ArgumentProblems
-    for NaN, infinity, lone surrogates, cycles and what is not JSON.
-
-    >>> canonical({"b": 1, "a": (2.0, None)})
-    b'{"a":[2.0,null],"b":1}'
+    Integers keep their digits; frozen mappings and tuples are allowed. Raises ArgumentProblems for NaN, infinity, lone
+    surrogates, cycles and anything else that is not JSON.
     """
     try:
         data = sorted_json(value)
-        # msgspec writes NaN and infinity as null: only where a null stands can one have been.
+        # msgspec writes NaN and infinity as null.
         if b"null" in data:
-            _refuse_not_finite(value)
+            _refuse_not_finite(msgspec.to_builtins(value, str_keys=True, enc_hook=plain))
     except ArgumentProblems:
         raise
     except UnicodeEncodeError as error:
@@ -93,22 +87,19 @@ def canonical(value: object) -> bytes:
 
 
 def sorted_json(value: object) -> bytes:
-    """Return what canonical() does, for values known to be sound: NaN would pass as null."""
+    """Return canonical(value) for a value known to be sound: NaN would become null."""
     try:
         return _sorted(value)
     except TypeError:
         # Keys that are no strings (dict[int, str]) can be written, but not sorted as they are.
-        return _sorted(msgspec.to_builtins(value, str_keys=True, order="sorted", enc_hook=_plain))
+        return _sorted(msgspec.to_builtins(value, str_keys=True, order="sorted", enc_hook=plain))
 
 
 class Checker:
     """Checks values against one JSON Schema (2020-12 unless its ``$schema`` names another draft).
 
-    References are followed inside the schema only; nothing is ever fetched. The validator is
-    made at the first check, which raises ArgumentProblems if the schema itself is invalid.
-
-    >>> Checker({"type": "object", "required": ["city"]}).problems({})
-    ('$.city: is required',)
+    Nothing is ever fetched: references are followed inside the schema only. The validator is made at the first
+    check, which raises ArgumentProblems if the schema itself is invalid.
     """
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
@@ -117,11 +108,11 @@ class Checker:
         self._has_defaults = b'"default":' in canonical(self._schema)
 
     def completed(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Return *value* with the schema's defaults; see with_defaults. Costs nothing if it has none."""
+        """Return *value* with the schema's defaults; costs nothing if it has none."""
         return with_defaults(value, self._schema) if self._has_defaults else value
 
     def problems(self, value: object) -> tuple[str, ...]:
-        """Return every problem of *value*, a JSON value, with its path; empty if it fits."""
+        """Return every problem of *value*, a JSON value, with its path; empty if it is valid."""
         validator = self._validator or self._made()
         try:
             return () if validator.is_valid(value) else self._found(validator, value)
@@ -151,13 +142,9 @@ class Checker:
 
 
 def with_defaults(value: Any, schema: Mapping[str, Json]) -> Any:
-    """Return *value* with every missing property that has a ``default`` in *schema*.
+    """Return *value* with every missing property that has a ``default`` in *schema*; changes nothing in place.
 
-    Looks into nested objects and arrays, through ``allOf`` and references inside the schema;
-    a default is taken whole, as the schema's author wrote it. Nothing is changed in place.
-
-    >>> with_defaults({}, {"properties": {"unit": {"default": "km"}}})
-    {'unit': 'km'}
+    Looks into nested objects and arrays, through ``allOf`` and references inside the schema.
     """
     return _completed(value, _applicable([schema], schema), schema)
 
@@ -176,7 +163,7 @@ def _encoded(text: str, max_bytes: int) -> bytes:
 
 
 def _deeper_than(text: str, limit: int) -> bool:
-    """Peel the innermost brackets off, layer by layer: linear, and no stack to overflow."""
+    """Remove the innermost brackets, layer by layer: linear, and no recursion."""
     left = _NOT_ASCII.sub("", _STRING.sub("", text)).translate(_BRACKETS)
     for _ in range(limit):
         peeled = left.replace("[]", "")
@@ -200,50 +187,29 @@ def _explained(error: Exception, text: str, data: bytes) -> str:
     return f"not valid JSON: {message[: place.start()]} at byte {at}" + (f", near {near!r}" if near else "")
 
 
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case str():
-            return "a string"
-        case list():
-            return "an array"
-        case _:
-            return "a number"
-
-
 # ---- writing ---------------------------------------------------------------------------
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """Return a mapping as a dict, for msgspec, which knows no other. Raises TypeError for any other value."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[object, object]", value))
     raise TypeError(f"a value of type {type(value).__name__} is not JSON")
 
 
-_sorted = msgspec.json.Encoder(order="sorted", enc_hook=_plain).encode
+_sorted = msgspec.json.Encoder(order="sorted", enc_hook=plain).encode
 
 
-def _refuse_not_finite(value: object) -> None:
-    for path, number in _floats(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain), "$"):
-        if not math.isfinite(number):
-            raise ArgumentProblems([f"{path}: {number} is not JSON"])
-
-
-def _floats(value: object, path: str) -> Iterator[tuple[str, float]]:
-    match value:
-        case float():
-            yield path, value
-        case dict():
-            for key, item in cast("dict[str, object]", value).items():
-                yield from _floats(item, f"{path}.{key}")
-        case list() | tuple():
-            for index, item in enumerate(cast("Sequence[object]", value)):
-                yield from _floats(item, f"{path}[{index}]")
-        case _:
-            pass
+def _refuse_not_finite(value: object, path: str = "$") -> None:
+    """Raise ArgumentProblems for the first NaN or infinity in *value*, plain JSON values."""
+    if isinstance(value, dict):
+        for key, item in cast("dict[str, object]", value).items():
+            _refuse_not_finite(item, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(cast("Sequence[object]", value)):
+            _refuse_not_finite(item, f"{path}[{index}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ArgumentProblems([f"{path}: {value} is not JSON"])
 
 
 # ---- checking --------------------------------------------------------------------------
@@ -267,7 +233,7 @@ def _draft(uri: object) -> Callable[..., jsonschema_rs.Validator]:
 
 
 def _told(error: jsonschema_rs.ValidationError) -> Iterator[str]:
-    """Put one error of the library into words; one that names several properties into several."""
+    """Yield one sentence for each property that *error* is about."""
     path = _path(error.instance_path)
     kind = error.kind
     match kind.name:

@@ -1,8 +1,4 @@
-"""Makes tools of functions, and calls them with what was decided about.
-
-What a call runs with is decoded from the frozen bytes and nothing else; see FunctionTool.bind.
-What a function takes is read in schema.py.
-"""
+"""Makes tools of functions, and calls them with the frozen arguments and nothing else."""
 
 from __future__ import annotations
 
@@ -30,11 +26,9 @@ _DIGEST = object()
 def function_tool(function: Callable[..., Any], *, default_effects: frozenset[str] | None = None) -> FunctionTool:
     """Make a tool of *function*: a function or a bound method, sync or async, marked with ``@tool`` or not.
 
-    Parameters without an annotation take any JSON; ``x: int = None`` takes null too. One
-    parameter may be annotated ToolContext: the host fills it and the model does not see it.
-    *default_effects* count where the mark declares none. Raises TypeError, naming tool,
-    parameter and type, for what cannot be described to a model, and ValueError for a name that
-    vendors refuse (``^[A-Za-z0-9_-]{1,64}$``).
+    Parameters without an annotation take any JSON; ``x: int = None`` takes null too. The host fills one parameter
+    annotated ToolContext. *default_effects* count where the mark declares none. Raises TypeError for a
+    parameter that cannot be described to a model, ValueError for a name that vendors refuse.
 
     >>> def add(a: int, b: int = 1) -> int:
     ...     '''Add two numbers.'''
@@ -63,9 +57,8 @@ def function_tool(function: Callable[..., Any], *, default_effects: frozenset[st
 
 
 def definition_digest(spec: ToolSpec) -> str:
-    """Return the SHA-256, in hex, of everything in *spec* that an approval relies on."""
-    digest: str = spec.memo(_DIGEST, _digest)
-    return digest
+    """Return the SHA-256, in hex, of everything in *spec* that an approval depends on."""
+    return cast("str", spec.memo(_DIGEST, _digest))
 
 
 def _digest(spec: ToolSpec) -> str:
@@ -78,7 +71,7 @@ def _digest(spec: ToolSpec) -> str:
 
 
 class FunctionTool:
-    """A function as a tool. ``is_async``: calling it returns at once with something to await."""
+    """A function as a tool. ``is_async``: a call returns an awaitable at once."""
 
     def __init__(self, spec: ToolSpec, function: Callable[..., Any], signature: Signature) -> None:
         self.spec = spec
@@ -92,10 +85,9 @@ class FunctionTool:
         return f"FunctionTool({self.spec.name!r})"
 
     def normalise(self, value: Mapping[str, Json]) -> bytes:
-        """Return *value* as the canonical JSON of what the function would get, defaults included.
+        """Return *value* as the canonical JSON of the function's arguments, defaults included; idempotent.
 
-        ``2.0`` becomes 2 where an integer is wanted. Raises ArgumentProblems with everything
-        that is wrong. What it returns comes back from it unchanged.
+        ``2.0`` becomes 2 where an integer is declared. Raises ArgumentProblems with every problem.
         """
         given = canonical(value)
         if self._signature.bounded and (problems := self._checker.problems(value)):
@@ -115,10 +107,9 @@ class FunctionTool:
         return data
 
     def bind(self, arguments_json: bytes, context: ToolContext | None) -> Callable[[], Any]:
-        """Return the call, ready to be made: ``bind(…)()`` runs the function once.
+        """Return the call: ``bind(…)()`` runs the function once; its result may be an awaitable.
 
-        Its result is awaited if it can be. Raises ArgumentProblems if *arguments_json* is not
-        exactly what normalise() returns: what runs is what was decided about, byte for byte.
+        Raises ArgumentProblems if *arguments_json* differs from normalise(): a call runs with the decided bytes.
         """
         try:
             made = self._decode(arguments_json)
@@ -163,7 +154,7 @@ def _integral(value: Any) -> Any:
 
 
 def _lost(value: object, kept: object, path: str) -> Iterator[str]:
-    """Yield what was given and did not arrive: names that a nested class does not know."""
+    """Yield the names that a nested class does not know."""
     if isinstance(value, Mapping) and isinstance(kept, dict):
         known = cast("dict[str, object]", kept)
         for key, item in cast("Mapping[str, object]", value).items():

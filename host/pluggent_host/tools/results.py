@@ -1,7 +1,8 @@
-"""Makes a ToolOutput of whatever a tool returned, and cuts it to what a model may be shown."""
+"""Makes a ToolOutput of the value that a tool returned, and cuts it to the size limits."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -11,7 +12,7 @@ import msgspec
 from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput, VendorPart
 
 from pluggent_host.common.sanitize import clean, clean_part
-from pluggent_host.tools.arguments import canonical
+from pluggent_host.tools.arguments import canonical, plain
 
 MEDIA_BYTES = 8_388_608
 """How much media one result may carry by default, in bytes of base64."""
@@ -23,16 +24,24 @@ _SHOWN = 500
 _INSTEAD = "return text, plain JSON values, an attrs class or a ToolOutput"
 
 
+@attrs.frozen
+class Outcome:
+    """How one call ended, for the next step of the turn. ``signature`` names the result."""
+
+    call_id: str
+    signature: str
+    denied: bool = False
+    ends_turn: bool = False
+    handled: bool = False
+    waits: bool = False
+
+
 def as_output(value: object) -> ToolOutput:
-    """Return *value*, what a tool returned, as a ToolOutput. Never raises.
+    """Return *value*, returned by a tool, as a ToolOutput. Never raises.
 
-    Text is taken as it is, None is no text, parts are content. Everything else becomes compact
-    JSON, with the same in ``data``. What cannot be said that way, bytes included,
-    becomes an error that tells its type, its place and what to return instead. Lone surrogates
-    in texts are replaced by U+FFFD.
-
-    >>> as_output({"degrees": 22}).for_model
-    '{"degrees":22}'
+    Text stays as it is, None is no text, parts are content; everything else becomes compact JSON, also in
+    ``data``. Values that are not JSON, bytes included, become an error with type, place and advice. Lone
+    surrogates are replaced by U+FFFD.
     """
     try:
         return _read(value)
@@ -41,11 +50,10 @@ def as_output(value: object) -> ToolOutput:
 
 
 def fit(output: ToolOutput, limit_bytes: int, media_bytes: int = MEDIA_BYTES) -> tuple[ToolOutput, str | None]:
-    r"""Return *output* with what the model reads cut, and the whole text if anything was cut.
+    r"""Return *output* with the text for the model cut, and the whole text if any was cut, else None.
 
-    All text of ``for_model`` together has at most *limit_bytes* (UTF-8), the mark that says how
-    much was cut included; it ends at a whole character. Media beyond *media_bytes* together are
-    each replaced by a note. The second value is None where nothing was cut.
+    All text of ``for_model`` together has at most *limit_bytes* (UTF-8), the mark included; it ends at a whole
+    character. Media beyond *media_bytes* (base64) are replaced by notes.
 
     >>> fit(ToolOutput("x" * 100), 50)[0].for_model
     'xxxxxxxxxxxxx\n[... cut: 13 of 100 bytes shown ...]'
@@ -78,18 +86,19 @@ def _read(value: object) -> ToolOutput:
             size = memoryview(cast("bytes", value)).nbytes
             return _unusable(f"{size} bytes", "return text, or a File part with the bytes in base64")
         case _:
-            return _parts_or_json(value)
+            parts = _parts_of((value,) if isinstance(value, _PARTS) else value, list, tuple)
+            return ToolOutput(parts) if parts else _as_json(value)
 
 
 def _checked(output: ToolOutput) -> ToolOutput:
-    """Return *output* if its fields hold what they should; its author's type checker may be off."""
-    content = _checked_content(output.for_model)
+    """Return *output* if its fields have the declared types; its author's type checker may be off."""
+    content = clean(text) if isinstance(text := output.for_model, str) else _parts_of(text, tuple)
     if content is None:
         return _unusable("a ToolOutput whose for_model is neither text nor parts", "give text or a tuple of parts")
     for_user = output.for_user
     if not isinstance(cast("object", for_user), str | None):
         return _unusable("a ToolOutput whose for_user is not text", "give text or None")
-    if _as_media(output.media) is None:
+    if _parts_of(output.media, tuple) is None:
         return _unusable("a ToolOutput whose media are no parts", "give a tuple of parts")
     if output.data is not None and (problem := _problem_of(output.data)):
         return _unusable(f"a ToolOutput whose data {problem}", "give plain JSON values")
@@ -99,48 +108,22 @@ def _checked(output: ToolOutput) -> ToolOutput:
     return attrs.evolve(output, for_model=content, for_user=for_user)
 
 
-def _checked_content(content: object) -> str | tuple[Part, ...] | None:
-    if isinstance(content, str):
-        return clean(content)
-    return _as_parts(cast("Sequence[object]", content)) if isinstance(content, tuple) else None
-
-
-def _as_media(media: object) -> tuple[Part, ...] | None:
-    return _as_parts(cast("Sequence[object]", media)) if isinstance(media, tuple) else None
-
-
-def _as_parts(values: Sequence[object]) -> tuple[Part, ...] | None:
-    if not all(isinstance(value, _PARTS) for value in values):
+def _parts_of(value: object, *kinds: type) -> tuple[Part, ...] | None:
+    """Return *value*, a collection of one of *kinds*, as parts; None if it is not, or has anything else in it."""
+    if not isinstance(value, kinds):
         return None
-    return tuple(clean_part(part) for part in cast("Sequence[Part]", values))
-
-
-def _parts_or_json(value: object) -> ToolOutput:
-    parts = _returned_parts(value)
-    return ToolOutput(parts) if parts else _as_json(value)
-
-
-def _returned_parts(value: object) -> tuple[Part, ...] | None:
-    if isinstance(value, list | tuple):
-        return _as_parts(cast("Sequence[object]", value))
-    return (clean_part(value),) if isinstance(value, _PARTS) else None
+    parts = cast("Sequence[Part]", value)
+    return tuple(map(clean_part, parts)) if all(isinstance(part, _PARTS) for part in parts) else None
 
 
 def _as_json(value: object) -> ToolOutput:
-    problem = "cannot be written as JSON"
-    return _written(value) or _unusable(f"a value that {_problem_of(value) or problem}", _INSTEAD)
-
-
-def _written(value: object) -> ToolOutput | None:
-    """Return *value* as compact JSON, None if it cannot be written exactly; _problem_of says why."""
-    try:
+    with contextlib.suppress(Exception):  # any class may be in there, and raise what it likes
         text = _encode(value)
-        # msgspec writes NaN and infinity as null: only where a null stands can one have been.
-        if b"null" in text and _problem_of(value):
-            return None
-        return ToolOutput(text.decode(), data=msgspec.json.decode(text))
-    except Exception:  # noqa: BLE001 (any class may be in there, and raise what it likes)
-        return None
+        # msgspec writes NaN and infinity as null.
+        if b"null" not in text or not _problem_of(value):
+            return ToolOutput(text.decode(), data=msgspec.json.decode(text))
+    problem = _problem_of(value) or "cannot be written as JSON"
+    return _unusable(f"a value that {problem}", _INSTEAD)
 
 
 def _unusable(what: str, instead: str) -> ToolOutput:
@@ -148,17 +131,11 @@ def _unusable(what: str, instead: str) -> ToolOutput:
     return ToolOutput.error(f"the tool returned {what}, which cannot be shown to a model; its author should {instead}")
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[object, object]", value))
-    raise TypeError
-
-
-_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+_encode = msgspec.json.Encoder(enc_hook=plain).encode
 
 
 def _problem_of(value: object) -> str:
-    """Return what keeps *value* from being JSON and where, as the end of a sentence; "" if nothing does."""
+    """Return why *value* is not JSON and where, as the end of a sentence; "" if it is."""
     try:
         return _first_problem(value, "$", 0)
     except Exception as error:  # noqa: BLE001 (a tool's classes may raise when they are read)

@@ -1,7 +1,4 @@
-"""Reads what a function takes: the schema from its annotations, the words from its docstring.
-
-For the calls see function_tool.py.
-"""
+"""Reads the signature of a function: the schema from its annotations, the words from its docstring."""
 
 from __future__ import annotations
 
@@ -40,11 +37,10 @@ _FIXED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @attrs.frozen
 class Signature:
-    """What a function takes, as a model is told it and as a call needs it.
+    """The parameters of a function, for the model and for calls.
 
-    ``schema`` is JSON Schema 2020-12 of all arguments, ``struct`` what they are decoded into;
-    ``bounded``: the schema says more than that checks. ``positional`` names the parameters that
-    go by position, ``context`` the one that the host fills.
+    ``schema`` is JSON Schema 2020-12 of all arguments, ``struct`` the type they are decoded into; ``bounded``: the
+    schema says more than ``struct`` checks. ``positional``: the positional-only ones, ``context``: the host's.
     """
 
     description: str
@@ -56,10 +52,7 @@ class Signature:
 
 
 def read_signature(name: str, function: Callable[..., Any]) -> Signature:
-    """Read *function*, to be called the tool *name*.
-
-    Raises TypeError, naming tool, parameter and type, for what cannot be described to a model.
-    """
+    """Read *function*, a tool called *name*. Raises TypeError for a parameter that a model cannot be told."""
     seen, context = _split(name, _parameters(name, function))
     description, words = _described(inspect.getdoc(function) or "")
     schema, bounded = _schema(seen, words)
@@ -202,7 +195,7 @@ def _same(value: Any) -> Any:
 
 
 def _translated(hint: Any) -> Any:
-    """Return *hint* with every string, Param and bound in ``Annotated`` as msgspec says it."""
+    """Return *hint* with every string, Param and bound in ``Annotated`` as msgspec spells it."""
     if hint is object:
         return Any
     if type(hint).__name__ == "TypeAliasType":  # the statement `type X = …` of Python 3.12
@@ -243,7 +236,7 @@ def _bounds(note: Any) -> dict[str, Any]:
 
 
 def _bounded(hint: Any, bounds: dict[str, Any]) -> Any:
-    """Put *bounds* on *hint*, in a union on those members that can have them."""
+    """Put *bounds* on *hint*, in a union on the members that can have them."""
     members = get_args(hint) if _is_union(get_origin(hint)) else (hint,)
     taken: set[str] = set()
     done: list[Any] = []
@@ -315,7 +308,7 @@ def _has_fields(cls: type) -> bool:
 
 
 def _annotate(cls: type, schema: dict[str, Any]) -> bool:
-    """Write what ``Annotated`` says about the fields of *cls* into *schema*; return whether it bounds any."""
+    """Write the ``Annotated`` notes on fields of *cls* into *schema*; return whether one is a bound."""
     schema.setdefault("additionalProperties", False)
     bounded = False
     for name, hint in typing.get_type_hints(cls, include_extras=True).items():
@@ -361,7 +354,7 @@ def _untitled_object(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(text: str) -> tuple[str, dict[str, str]]:
-    """Return the description in a docstring (Google, NumPy, reST) and what it says of parameters."""
+    """Return the description in a docstring (Google, NumPy, reST) and those of its parameters."""
     if "\n\n" not in text and "\n:" not in text:
         return text, {}
     # Inside: most tools say all in one paragraph and never need it.

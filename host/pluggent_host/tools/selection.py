@@ -1,4 +1,4 @@
-"""Which tools there are, and which of them a session gets under which names."""
+"""All tools of a host, and the ones that a session gets, with their names."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import attrs
 from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
 from pluggent_hookspecs.tools import Tool
 
-from pluggent_host.common.ids import APP, plugin_of
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import APP, did_you_mean, plugin_of
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.plugins.catalog import PluginRecord, tool_names
 from pluggent_host.plugins.registry import Offer, PluginSet, named
@@ -34,7 +33,7 @@ _NONE = Toolset()
 
 @attrs.frozen(eq=False)
 class _Collected:
-    """Tools, the sources that may change them, and how many changes there had been in all."""
+    """Tools, the sources that may change them, and the number of changes so far."""
 
     tools: Toolset
     sources: tuple[Source, ...]
@@ -42,7 +41,7 @@ class _Collected:
 
 
 class Toolbox:
-    """The tools of one host, made when first asked for."""
+    """The tools of one host, made on first use."""
 
     def __init__(self, plugins: PluginSet, settings: HostSettings, caller: Caller) -> None:
         self._plugins = plugins
@@ -52,27 +51,27 @@ class Toolbox:
         self._known: dict[tuple[str | int, ...], tuple[tuple[ToolChoice, ...], _Collected]] = {}
 
     async def tools(self, choices: tuple[ToolChoice, ...]) -> SessionTools:
-        """Return the tools that *choices* mean, for one session; looked up once for each choice.
+        """Return the tools of *choices* for one session; looked up once for each choice.
 
-        Raises ConfigError for a name that nothing bears, PluginError for a plugin that was named
-        and does not work, TypeError for a function that cannot be a tool.
+        Raises ConfigError for an unknown name, PluginError for a named plugin that fails, TypeError for a
+        function that cannot be a tool.
         """
         key = _key(choices)
         known = self._known.get(key)
         if known is None or self.has_changed(known[1], opening=True):
-            # The choices are kept beside it, so that their ids stay taken.
+            # The choices are kept with it, so that no other object gets their ids.
             known = self._known[key] = (choices, await self.collected(choices, _NONE, opening=True))
         return SessionTools(self, choices, known[1])
 
     def changed(self, choices: tuple[ToolChoice, ...]) -> bool:
-        """Say whether what ``tools(choices)`` found last has changed since; False if it was not called yet."""
+        """Say whether the tools have changed since ``tools(choices)`` was called last; False if it never was."""
         known = self._known.get(_key(choices))
         return known is not None and self.has_changed(known[1], opening=False)
 
     async def named(self, pattern: str, asking: str = "") -> tuple[str, ...]:
         """Return the capability ids of the installed tools that *pattern* means. Raises ConfigError.
 
-        Those of the plugin *asking* are not among them: it is being opened, and would wait for itself.
+        Without those of the plugin *asking*: it is being opened, and would wait for itself.
         """
         records = [record for record in self._records(pattern) if record.id != asking]
         known: dict[str, str] = {}
@@ -82,13 +81,13 @@ class Toolbox:
         return named(pattern, known)
 
     def has_changed(self, known: _Collected, *, opening: bool) -> bool:
-        """Say whether tools have changed since *known*, or a source has to be asked again."""
+        """Say whether tools have changed since *known*, or a source has to be listed again."""
         return known.changes != self._changes or any(
             source.asked and source.is_due(opening=opening) for source in known.sources
         )
 
     async def collected(self, choices: Iterable[ToolChoice], before: Toolset, *, opening: bool) -> _Collected:
-        """Return what *choices* mean. What was in *before* keeps its name, and its claim to it."""
+        """Return the tools of *choices*. Those in *before* keep their names."""
         in_code = [_in_code(choice) for choice in choices if not isinstance(choice, str)]
         if twice := doubled([item.tool.spec.name for item in in_code]):
             raise ConfigError("tools", [f"two tools given in code are called {twice}"])
@@ -165,7 +164,7 @@ class Toolbox:
                 self._plugins.ails(offer, problem)
 
             shelf = Shelf(offer.plugin, offer.things, self._caller, self._settings.timeouts.source_s, told)
-            # Kept with its offer, so that the id stays taken.
+            # Kept with its offer, so that no other object gets its id.
             known = self._shelves[id(offer)] = (offer, shelf)
         return known[1]
 
@@ -209,16 +208,13 @@ class Toolbox:
         )  # fmt: skip
 
     async def _still_has(self, item: Found) -> bool:
-        """Say whether the source of *item* has it as it was."""
+        """Say whether the source of *item* still has it, unchanged."""
         shelves = [shelf for _, shelf in self._shelves.values() if item.source in shelf.sources]
         return await shelves[0].still_has(item.capability, definition_digest(item.tool.spec))
 
 
 class SessionTools:
-    """The tools of one session: as they were found when it opened, and as they have changed since.
-
-    A tool keeps the name under which the model has seen it, as long as it is there.
-    """
+    """The tools of one session, now and after changes. A tool keeps the name that the model has seen."""
 
     def __init__(self, box: Toolbox, choices: tuple[ToolChoice, ...], found: _Collected) -> None:
         self._box = box
@@ -227,11 +223,11 @@ class SessionTools:
 
     @property
     def current(self) -> Toolset:
-        """What was found last."""
+        """The tools of the last look."""
         return self._found.tools
 
     async def latest(self) -> Toolset:
-        """Return what there is now, after asking the sources that have changed. A failing one has no tools."""
+        """Return the tools there are now; a source that fails has none."""
         if self._box.has_changed(self._found, opening=False):
             self._found = await self._box.collected(self._choices, self.current, opening=False)
         return self.current
@@ -242,7 +238,7 @@ def _key(choices: tuple[ToolChoice, ...]) -> tuple[str | int, ...]:
 
 
 def _short(pattern: str) -> str:
-    """Return the part of *pattern* that is about the tool's own name."""
+    """Return the part of *pattern* for the tool's own name."""
     return pattern.partition(":tool/")[2] or ("*" if ":" in pattern else pattern)
 
 

@@ -1,4 +1,4 @@
-"""The tools of one plugin: those it has, and those that its sources know only after connecting."""
+"""The tools of one plugin: its own, and those that its sources list after connecting."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pluggent_host.tools.function_tool import FunctionTool, definition_digest, f
 T = TypeVar("T")
 
 STOPPING_S = 1.0
-"""How long a source that was late may take to clean up before it is left behind."""
+"""How long a late source may take to clean up."""
 _GLOB = re.compile(r"[*?\[]")
 
 
 @attrs.frozen(eq=False)
 class Found:
-    """A tool and whose it is. ``source`` is where it was listed, None if the plugin simply has it."""
+    """A tool and its plugin. ``source`` is the one that listed it, None for a tool of the plugin itself."""
 
     capability: str
     plugin: str
@@ -36,26 +36,25 @@ class Found:
 
 
 class Source:
-    """One source of a plugin, and what it said when it was last asked."""
+    """One source of a plugin, and its last answer."""
 
     def __init__(self, plugin: str, given: ToolSource) -> None:
         self.plugin = plugin
         self.asked = False
         self.found: tuple[Found, ...] = ()
-        self.problem = ""
-        """Why it has no tools, empty if it was not asked or did answer."""
+        self.problem = ""  # why its last listing failed
         self._given = given
         self._seen: int | None = None
 
     @property
     def label(self) -> str:
-        """What to call it behind a verb; empty if it has no name."""
+        """Its name as the end of a clause; empty if it has none."""
         name = _attribute(self._given, "name", str)
         return f" in its source '{name}'" if name else ""
 
     @property
     def required(self) -> bool | None:
-        """Whether its failure is the plugin's; None if it says nothing."""
+        """Whether its failure is the plugin's; None if it does not say."""
         return _attribute(self._given, "required", bool)
 
     @property
@@ -64,25 +63,25 @@ class Source:
 
     @property
     def answered(self) -> bool:
-        """Whether it was asked and did answer."""
+        """Whether its last listing succeeded."""
         return self.asked and not self.problem
 
     def may_bear(self, pattern: str) -> bool:
-        """Say whether a tool of it can have a name that fits *pattern*."""
+        """Say whether it can have a tool with a name that fits *pattern*."""
         if not _GLOB.search(pattern):
             return pattern.startswith(self._prefix)
         head = _GLOB.split(pattern)[0]
         return head.startswith(self._prefix) or self._prefix.startswith(head)
 
     def is_due(self, *, opening: bool) -> bool:
-        """Say whether to ask it: for the first time (*opening* alone), after a change, or after a failure."""
+        """Say whether to list it: the first time (*opening* alone), after a change, or after a failure."""
         if not self.asked:
             return opening
         revision = _attribute(self._given, "revision", int)
         return opening and bool(self.problem) if revision is None else revision != self._seen
 
     async def ask(self, caller: Caller, limit_s: float) -> None:
-        """Ask for the tools; ``found`` and ``problem`` say what came of it."""
+        """List its tools into ``found``, or the reason why not into ``problem``."""
         # Before asking: what changes meanwhile is a change to be asked about again.
         seen = _attribute(self._given, "revision", int)
         loop = asyncio.get_running_loop()
@@ -115,14 +114,13 @@ class Source:
 
 
 class Shelf:
-    """The tools of one plugin. ``told`` hears what is wrong with them, or that nothing is any more."""
+    """The tools of one plugin. ``told`` gets their problem, or "" once there is none any more."""
 
     def __init__(
         self, plugin: str, things: Sequence[object], caller: Caller, limit_s: float, told: Callable[[str], None]
     ) -> None:
         self.plugin = plugin
-        self.changes = 0
-        """Grows with every change of what is found."""
+        self.changes = 0  # how often ``found`` has changed
         self.sources = tuple(Source(plugin, cast("ToolSource", thing)) for thing in things if _is_source(thing))
         self.found: tuple[Found, ...] = ()
         self._plain = tuple(found_in(plugin, thing) for thing in things if not _is_source(thing))
@@ -136,10 +134,9 @@ class Shelf:
         self._arrange()
 
     async def tools(self, pattern: str = "*", *, opening: bool = True) -> tuple[Found, ...]:
-        """Return its tools as far as sources can have some whose names fit *pattern*.
+        """Return its tools; sources that are due and can have names that fit *pattern* are listed side by side.
 
-        Sources that are due are asked side by side. Raises PluginLoadError, while *opening*, if one
-        of them fails that may not.
+        Raises PluginLoadError, while *opening*, if a required source fails.
         """
         wanted = [source for source in self.sources if source.may_bear(pattern)]
         if any(source.is_due(opening=opening) for source in wanted):
@@ -153,11 +150,11 @@ class Shelf:
         return self.found
 
     def may_gain(self, name: str) -> bool:
-        """Say whether a tool called *name* may still come: from a source that has not answered."""
+        """Say whether a source without an answer may still bring a tool called *name*."""
         return any(source.may_bear(name) and not source.answered for source in self.sources)
 
     async def still_has(self, capability: str, definition: str) -> bool:
-        """Say whether a tool that was listed is the same as ever; sources that are due are asked first."""
+        """Say whether a listed tool is unchanged; sources that are due are listed first."""
         found = await self.tools(capability.partition(":tool/")[2], opening=False)
         return any(item.capability == capability and definition_digest(item.tool.spec) == definition for item in found)
 
@@ -168,7 +165,7 @@ class Shelf:
                 raise PluginLoadError(self.plugin, "", source.problem)
 
     def _arrange(self) -> None:
-        """Put the tools of all sources beside each other. A name that is taken stays whose it was."""
+        """Collect the tools of all sources. A name in use stays with its source."""
         taken = {item.capability: item for item in self._plain}
         before = {item.capability: item.source for item in self.found}
         problems = [source.problem for source in self.sources if source.problem]
@@ -208,12 +205,12 @@ def found_in(plugin: str, thing: Any, source: Source | None = None) -> Found:
 
 
 def doubled(names: Sequence[str]) -> str:
-    """Return the names that stand more than once in *names*, for a sentence."""
+    """Return the names that occur more than once in *names*, for a sentence."""
     return ", ".join(repr(name) for name in sorted({name for name in names if names.count(name) > 1}))
 
 
 def fits(pattern: str, item: Found) -> bool:
-    """Say whether *pattern*, a name or one with ``*``, means *item*: by its id if there is a colon in it."""
+    """Say whether *pattern* means *item*: by its id if there is a colon in it, else by its name."""
     name = item.capability if ":" in pattern else item.tool.spec.name
     return fnmatch.fnmatchcase(name, pattern) if _GLOB.search(pattern) else pattern in (item.capability, name)
 
@@ -227,10 +224,10 @@ def _is_source(thing: object) -> bool:
 
 
 def _attribute(thing: object, name: str, kind: type[T]) -> T | None:
-    """Return the attribute of a plugin's object if it is a *kind*, None otherwise."""
+    """Return the attribute of a plugin's object if it is exactly a *kind*, None otherwise."""
     try:
         value = getattr(thing, name, None)
     except Exception:  # noqa: BLE001 (a plugin's own property; what it cannot say it does not say)
         return None
-    # Exactly: True is no revision.
+    # True is not a revision.
     return value if type(value) is kind else None

@@ -23,11 +23,10 @@ WRITING_FILES: frozenset[str] = frozenset({Effect.FILESYSTEM_WRITE})
 
 @attrs.frozen(eq=False)
 class BoundTool:
-    """A tool as this session knows it. ``spec.name`` is the name that the model sees.
+    """A tool of this session. ``spec.name`` is the name that the model sees.
 
-    ``effects`` are the operator's where he set them, else the tool's own. ``default`` is
-    the host's vote on a call of it, by effect. ``still`` tells whether it is what it was when
-    it was bound; None if it cannot change.
+    ``effects`` are the operator's if set, else the tool's own. ``default`` is the host's vote on a call, by effect.
+    ``still`` says whether the tool is unchanged since it was bound; None if it cannot change.
     """
 
     capability: str
@@ -80,14 +79,11 @@ class BoundTool:
         return "; ".join(self.results.problems(thaw(output.data)))
 
     def prepare(self, text: str) -> bytes:
-        """Return the model's arguments parsed strictly, checked, completed and canonical.
-
-        Raises ArgumentProblems with every problem and its path.
-        """
+        """Return the model's arguments parsed, checked, completed and canonical. Raises ArgumentProblems."""
         return self._checked(parse(text))
 
     def prepared_again(self, arguments: Mapping[str, Json]) -> bytes:
-        """Return arguments that a transform gave, checked like the model's own."""
+        """Return the arguments of a transform, checked like the model's own."""
         return self._checked(parse(canonical(arguments).decode()))
 
     def _checked(self, value: dict[str, Any]) -> bytes:
@@ -109,7 +105,7 @@ def bind(
     trusted: bool,
     still: Callable[[], Awaitable[bool]] | None = None,
 ) -> BoundTool:
-    """Return *tool* bound for a session. ``trusted``: given in application code and not strict.
+    """Return *tool* bound for a session. *trusted*: given in application code and not strict.
 
     Raises ArgumentProblems if its parameters are not a JSON Schema of an object.
     """
@@ -166,7 +162,7 @@ class Toolset(Mapping[str, BoundTool]):
         return self
 
     def narrowed(self, names: Iterable[str]) -> Toolset:
-        """Return this set with only *names* in it, in its own order. Raises ValueError for others."""
+        """Return this set with only *names*, in its own order. Raises ValueError for others."""
         wanted = set(names)
         if unknown := wanted - self._tools.keys():
             raise ValueError(f"{', '.join(sorted(unknown))}: not among the offered tools; they can only be narrowed")
@@ -174,20 +170,20 @@ class Toolset(Mapping[str, BoundTool]):
 
 
 class Tools(Protocol):
-    """What a session may offer its model: a Toolset, or one after the other."""
+    """The tools that a session may offer its model: a Toolset, or a changing one."""
 
     @property
     def current(self) -> Toolset:
-        """What was there at the last look."""
+        """The tools of the last look."""
         ...
 
     async def latest(self) -> Toolset:
-        """Look again, and return what there is now."""
+        """Look again, and return the tools there are now."""
         ...
 
 
 def kept_names(names: Mapping[str, str], before: Toolset) -> Mapping[str, str]:
-    """Return {name: capability} as *names*, where every tool that was in *before* keeps its name."""
+    """Return {name: capability} as *names*, where every tool in *before* keeps its name."""
     held = {tool.capability: name for name, tool in before.items()}
     kept = {held[capability]: capability for capability in names.values() if capability in held}
     for name, capability in names.items():

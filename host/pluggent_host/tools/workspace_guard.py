@@ -1,9 +1,8 @@
-"""Says whether a call that writes files stays inside the session's workspace, and keeps files of the host from tools.
+"""Says whether a call that writes files stays in the session's workspace, and keeps files of the host from tools.
 
-For the workspace only parameters that the tool marks as paths (``Param(format="path")``) are looked at: what a
-tool does not mark cannot be confined, so it asks. Links are resolved as they are now. The
-host's own files (sessions, settings, installed code) are never inside, wherever they lie. What the
-host keeps for itself (sessions, approvals and the key that seals them) is for no tool at all.
+Only parameters marked as paths (``Param(format="path")``) can be confined to the workspace; links are
+resolved as they are now. The host's own files (sessions, settings, installed code) are never inside,
+and its private ones (sessions, approvals and their key) are for no tool at all.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _NAME = re.compile(r"[^./~:\0][^/:\0]*")
 
 @attrs.frozen
 class Protected:
-    """Files and folders of the host's own: ``private`` ones are for no tool, ``code`` is what this process imports."""
+    """Files and folders of the host: ``private`` ones are for no tool, ``code`` is imported by this process."""
 
     private: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
@@ -46,7 +45,7 @@ class Protected:
     """Where the private ones really are, as they were when this was made; see ``_folded`` and ``_as_folder``."""
 
     def holds(self, arguments_json: bytes, workspace: str, parameters: Mapping[str, Json] = EMPTY) -> str:
-        """Return which private place a text of the arguments leads to, read as a path; empty if none does.
+        """Return the private place that a text of the arguments leads to, read as a path; "" if there is none.
 
         The names of *parameters*, the tool's schema, are not such texts: the caller does not choose them.
         """
@@ -92,10 +91,10 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _real(text: str, folder: str) -> str:
-    """Return where *text* leads, read in *folder*, if it is a path, or a URL of one; empty if it can be neither."""
+    """Return where *text* leads, read in *folder*, if it is a path or a file URL; "" otherwise."""
     if len(text) <= _LONGEST and _NAME.fullmatch(text):  # most are, and this is in the way of every call
         name = _as_folder(folder) + text
-        if not os.path.islink(name):  # noqa: PTH114 (a text of anybody's)
+        if not os.path.islink(name):  # noqa: PTH114 (any text)
             return name
     scheme, colon, rest = text.partition(":")
     if colon and scheme.lower() == "file":  # whatever host it names: many readers look at the path alone
@@ -104,16 +103,13 @@ def _real(text: str, folder: str) -> str:
     path = os.path.normpath(path) if len(path) > _LONGEST else path
     if not path or len(path) > _LONGEST:
         return ""
-    return os.path.realpath(os.path.join(folder, os.path.expanduser(path)))  # noqa: PTH111, PTH118 (texts of anybody's)
+    return os.path.realpath(os.path.join(folder, os.path.expanduser(path)))  # noqa: PTH111, PTH118 (any text)
 
 
 def stays_inside(
     parameters: Mapping[str, Json], arguments_json: bytes, workspace: str, protected: Protected | None = None
 ) -> bool:
-    """Return whether the call names at least one path, and all it names are in *workspace*.
-
-    *protected* folders do not count as inside.
-    """
+    """Return whether the call names a path, and all its paths are in *workspace* and in no *protected* folder."""
     properties = parameters.get("properties")
     marked = (
         {name for name in properties if _is_path(properties[name])} if isinstance(properties, Mapping) else set[str]()
@@ -156,7 +152,7 @@ def _inside(path: object, root: str, kept_out: Iterable[str]) -> bool:
 
 
 def _is_kept(path: str, folder: str) -> bool:
-    """Say whether *path* is in *folder* on any file system: to some, case and composed letters make no difference."""
+    """Say whether *path* is in *folder* on any file system; some ignore case and composed letters."""
     return _below(_folded(path), _folded(folder))
 
 

@@ -14,7 +14,7 @@ from pluggent_hookspecs.observations import DecisionMade
 
 from pluggent_host.approvals.pending import Paused, Resolved, Resumed
 from pluggent_host.approvals.standing import Standing
-from pluggent_host.tools.outcome import Outcome
+from pluggent_host.tools.results import Outcome
 
 FORMAT = 1
 BY_HOST = "host"

@@ -19,7 +19,7 @@ from pluggent_hookspecs.models import ModelRequest
 
 from pluggent_host.approvals.pending import Agreed, Kind, Paused, Pending, Resolved, Waiting
 from pluggent_host.approvals.standing import asked_by, limits, may_approve
-from pluggent_host.common.ids import HOST
+from pluggent_host.common.names import HOST
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Asked, Decided, Denied, Operation, Ready, Settled, Unanswered, unanswered
 from pluggent_host.operations.pipeline import Operations

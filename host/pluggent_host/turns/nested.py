@@ -32,8 +32,8 @@ from pluggent_hookspecs.questions import Accepted, Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.common.escape import escape_all
+from pluggent_host.common.names import did_you_mean
 from pluggent_host.common.sanitize import clean, clean_json, clean_message, finite
-from pluggent_host.common.suggest import did_you_mean
 from pluggent_host.hooks.caller import Deadline
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
 from pluggent_host.operations.operation import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered

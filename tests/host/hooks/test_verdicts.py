@@ -6,7 +6,7 @@ import pytest
 from each_of import each_of, shown
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ANSWERS, Allow, Ask, Decision, Deny, Respond, ToolOutput, Vote
-from pluggent_host.common.ids import HOST
+from pluggent_host.common.names import HOST
 from pluggent_host.hooks.caller import Answer
 from pluggent_host.hooks.votes import Verdict, ballot, combine
 from pluggent_host.settings import Grants

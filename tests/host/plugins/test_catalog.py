@@ -8,10 +8,9 @@ import pytest
 from hypothesis import example, given, strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pluggent_hookspecs import ConfigError, NameTaken, PluginIncompatible
-from pluggent_host.common.ids import plugin_of
-from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog, tool_names
+from pluggent_host.common.names import plugin_of
+from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog, tool_names, version_fits
 from pluggent_host.plugins.discovery import GROUPS, Discovery, Distribution, EntryPoint, Problem
-from pluggent_host.plugins.versions import version_fits
 from pluggent_host.settings import NOTHING, Selection
 
 FIRST_PARTY: Mapping[str, str] = {

@@ -13,8 +13,7 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Image, Message, Usage
 from pluggent_host.attachments import image
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.ids import plugin_of
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean, plugin_of
 
 from pluggent_cli.chat.completer import Completion, paths
 from pluggent_cli.chat.loop import Talk

@@ -13,7 +13,7 @@ from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change, DecisionMade, Vote
 from pluggent_host.approvals.pending import Resolved
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 from pluggent_state_files.listing import FOLDER
 
 from pluggent_cli import exits

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 from pluggent_state_files.listing import FOLDER, Summary, delete, matching, places, summaries
 
 from pluggent_cli import exits

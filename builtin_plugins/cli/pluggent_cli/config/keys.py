@@ -13,7 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from pluggent_host.common.suggest import did_you_mean
+from pluggent_host.common.names import did_you_mean
 from pluggent_host.settings import LIMIT_KINDS, NOTHING, TOOL_LIMIT_KINDS, LimitKind, ToolLimits, may_be_none
 
 _NUMBER_MAX = 1e12

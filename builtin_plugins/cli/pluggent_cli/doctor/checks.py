@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.version import VERSION
+from pluggent_host import __version__
 from pluggent_state_files.listing import FOLDER, places
 
 from pluggent_cli.config.known_hook_plugins import FILE as HOOKS, aside
@@ -52,9 +52,9 @@ def environment() -> Iterator[Check]:
     """Look at Python and versions."""
     area = "environment"
     contract = pluggent_hookspecs.__version__
-    fits = contract.split(".")[:2] == VERSION.split(".")[:2]
+    fits = contract.split(".")[:2] == __version__.split(".")[:2]
     mend = "" if fits else "pip install --upgrade pluggent-host pluggent-hookspecs"
-    yield Check(area, "ok" if fits else "problem", f"pluggent {VERSION}, contract {contract}", mend)
+    yield Check(area, "ok" if fits else "problem", f"pluggent {__version__}, contract {contract}", mend)
     tested = _OLDEST <= sys.version_info[:2] <= _NEWEST
     untested = "" if tested else f"; tested are 3.{_OLDEST[1]} to 3.{_NEWEST[1]}"
     state: Literal["ok", "note"] = "ok" if tested else "note"

@@ -13,7 +13,7 @@ from time import time
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host.approvals.pending import Pending, answered, refusal
-from pluggent_host.common.ids import DOUBT
+from pluggent_host.common.names import DOUBT
 from pluggent_host.transcript.rebuild import Rebuilt, rebuild
 from pluggent_state_files.listing import open_session
 

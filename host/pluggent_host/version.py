@@ -1,3 +1,0 @@
-"""The version, a literal, so that ``pluggent --version`` reads nothing."""
-
-VERSION = "0.1.0"
