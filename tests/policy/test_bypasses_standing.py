@@ -9,8 +9,7 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
-from pluggent_hookspecs import Approval, Ask, ToolCallEvent, ToolSpec, hookimpl, tool
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Approval, Ask, Json, ToolCallEvent, ToolSpec, hookimpl, tool
 from pluggent_hookspecs.decisions import REACHES
 from pluggent_hookspecs.events import Scope
 from pluggent_host import Host

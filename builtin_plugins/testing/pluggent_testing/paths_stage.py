@@ -11,8 +11,7 @@ import attrs
 from pluggent_cli.sessions.explain import as_document as as_explanation, explain
 from pluggent_cli.sessions.export import as_document, as_markdown
 from pluggent_cli.sessions.reader import retell
-from pluggent_hookspecs import errors
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Json, errors
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ProvideEvent, Scope
 from pluggent_hookspecs.markers import hookimpl

@@ -5,7 +5,7 @@ from __future__ import annotations
 import termios
 from collections.abc import Sequence
 
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Json
 from pluggent_hookspecs.events import QuestionEvent
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
 from pluggent_host.common.escape import escape_all
