@@ -4,7 +4,7 @@ import pytest
 from chatting import GREETING, prompted
 from cli_support import Cli
 from fake_distributions import install
-from pluggent_cli.approvals.question_prompt import DECLINE, HELP, SEND, read_value
+from pluggent_cli.approvals.prompts import DECLINE, HELP, SEND, read_value
 from pluggent_host.operations.forms import Field, Kind, Option
 
 TOOL = """

@@ -24,8 +24,8 @@ from pluggent_cli.commands.sessions import session_named
 from pluggent_cli.config.sources import state_dir
 from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name
 from pluggent_cli.sessions.pending import SHORT, Call, Waiting, all_waiting, named, problem_of, waiting_in
-from pluggent_cli.terminal.consent import agreed, check_outside, who
 from pluggent_cli.terminal.console import Console, moment, warning
+from pluggent_cli.terminal.tty import agreed, check_outside, who
 
 ACTIONS = ("list", "show", "approve", "deny", "expire", "standing", "forget", "new-key")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}

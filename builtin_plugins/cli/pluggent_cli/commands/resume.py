@@ -11,17 +11,16 @@ from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.common.escape import escape_all
 from pluggent_state_files.listing import FOLDER
 
-from pluggent_cli import interrupts
+from pluggent_cli import process
 from pluggent_cli.chat.loop import CODES, open_talk
-from pluggent_cli.chat.options import add_limits, limit_flags
 from pluggent_cli.commands.sessions import session_named
 from pluggent_cli.config.sources import state_dir
 from pluggent_cli.host_access import Setup, prepare
-from pluggent_cli.logs import log_to
-from pluggent_cli.parsing import Parser, command_parser, examples, one_name
+from pluggent_cli.parsing import Parser, add_limits, command_parser, examples, limit_flags, one_name
+from pluggent_cli.process import log_to
 from pluggent_cli.sessions.pending import Waiting, problem_of, waiting_in
 from pluggent_cli.terminal.console import Console
-from pluggent_cli.terminal.keys import Keys
+from pluggent_cli.terminal.tty import Keys
 
 _GO_ON = 'run --session {id} "…"'
 
@@ -63,7 +62,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     setup = prepare(options, console, flags)
     log_to(console, debug=options.debug)
     keys = Keys()
-    return interrupts.run(_go_on(setup, options, console, keys), before_dying=keys.release)
+    return process.run(_go_on(setup, options, console, keys), before_dying=keys.release)
 
 
 def _waiting(folder: Path, id: str) -> Waiting:
