@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from pluggent_hookspecs.errors import ConfigError, PluggentError
+from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.escape import escape_all
-from pluggent_host.inspection import look_around
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.loader import check_settings
 
 from pluggent_cli import exits
 from pluggent_cli.config.report import Setting, effective
@@ -114,7 +111,7 @@ def _check(options: argparse.Namespace, console: Console) -> int:
     checked: list[str] = []
     skipped: list[tuple[str, str]] = []
     # Here and not above: looking at plugins takes the host, showing settings does not.
-    from pluggent_cli.commands.config import check_plugins
+    from pluggent_cli.config.plugin_sections import check_plugins
 
     for id, outcome in check_plugins(setup):
         if isinstance(outcome, str):
@@ -204,58 +201,3 @@ def _state(source: Source, setup: Setup) -> tuple[str, str]:
     if trusted:
         return "read", ""
     return "not trusted: it may only tighten", f"read it, then pluggent trust {source.path}"
-
-
-# ---- sections of plugins ----------------------------------------------------------------
-
-
-def check_plugins(setup: Setup) -> Iterator[tuple[str, str | Sequence[PluggentError]]]:
-    """Yield each plugin that has a section, with the errors in it, or why it was not looked at.
-
-    What is wrong with the lists of plugins comes first, under an empty id. Imports the plugins
-    that have a section, and no other.
-    """
-    try:
-        catalog = look_around(setup.settings, installed=setup.discovery, acknowledged=None)
-    except ConfigError as error:
-        yield "", (error,)
-        try:
-            catalog = setup.catalog()
-        except ConfigError:
-            return  # its lists are wrong: that has been said
-    for id in sorted(setup.settings.plugins):
-        records = [record for record in catalog.records if record.id == id]
-        if not records:
-            continue  # that nothing of this name is installed has been said
-        usable = [record for record in records if record.state == "available" and _is_accepted(setup, record)]
-        if usable:
-            yield id, tuple(_errors(setup, usable))
-        else:
-            yield id, _why_not(records[0])
-
-
-def _is_accepted(setup: Setup, record: PluginRecord) -> bool:
-    return record.kind != "hooks" or setup.accepts(record)
-
-
-def _why_not(record: PluginRecord) -> str:
-    if record.state != "available":
-        return f"it is {record.state}: {record.reason}"
-    return f"its hooks were not accepted yet: pluggent trust --plugin {record.id}"
-
-
-def _errors(setup: Setup, records: Sequence[PluginRecord]) -> Iterator[PluggentError]:
-    for record in records:
-        try:
-            check_settings(record, setup.settings.plugins[record.id])
-        except ConfigError as error:
-            yield from (ConfigError(_place(setup, problem), [problem]) for problem in error.problems)
-        except PluggentError as error:
-            yield error
-
-
-def _place(setup: Setup, problem: str) -> str:
-    """Return where the setting that *problem* begins with was set."""
-    path = problem.partition(":")[0]
-    near = [key for key in setup.origins if key and path.startswith(key)]
-    return str(setup.origins[max(near, key=len)]) if near else "settings"
