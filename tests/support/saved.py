@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from pluggent_cli.sessions.transcript_file import FileTranscript
 from pluggent_hookspecs import DecisionMade, Message, Usage
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import Change, Vote
 from pluggent_host.transcript.entries import Decided, Entry, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
+from transcript_file import FileTranscript
 
 CALL = ToolCall("c1", "weather", '{"city": "Beijing", "unit": "fahrenheit"}')
 DECISION = DecisionMade(

@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.pending import waiting_in
 from pluggent_hookspecs import Approval, Ask, ToolCallEvent, hookimpl, tool
 from pluggent_hookspecs.decisions import Reach
 from pluggent_host import Host, HostSettings
 from pluggent_testing.fakes import ScriptedModel, call
+from transcript_file import answer_stored, waiting_in
 
 
 class Office:

@@ -110,6 +110,14 @@ def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, o
     return setup
 
 
+def prepare_to_look(options: argparse.Namespace, console: Console) -> Setup:
+    """Return what ``prepare`` would, made of the sources that are right: sessions are found whatever a file says."""
+    setup, errors = gather(options)
+    for error in errors:
+        console.note(warning(console, str(error)))
+    return setup
+
+
 def gather(
     options: argparse.Namespace, flags: Mapping[str, object] | None = None
 ) -> tuple[Setup, tuple[ConfigError, ...]]:

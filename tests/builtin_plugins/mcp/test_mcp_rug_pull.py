@@ -7,10 +7,10 @@ from cli_support import Cli
 from mcp_commands import server
 from mcp_sessions import talking
 from mcp_using import peer, told, using
-from pluggent_cli.sessions.answer import answer_stored
 from pluggent_hookspecs import Approval
 from pluggent_host import HostSettings
 from pluggent_testing.fakes import ScriptedModel, call
+from transcript_file import answer_stored
 
 READS = {name: ["network_read"] for name in ("change", "counts", "reshape")}
 """What the peer's helping tools do; nobody says what echo does, so it asks."""
