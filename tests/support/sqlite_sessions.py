@@ -25,19 +25,20 @@ _TURNS = "('Paused', 'TurnBegan', 'TurnOver', 'Undone')"
 
 
 @attrs.frozen
-class Settings:
-    """``file``: where the database is."""
+class DatabaseSettings:
+    """``file``: where the database is. ``most`` sessions are on a page."""
 
     file: str
+    most: int = 100
 
 
 class Plugin:
     """The plugin; its connection is open as long as its lifetime lasts."""
 
-    Settings = Settings
+    Settings = DatabaseSettings
 
-    def __init__(self, settings: Settings) -> None:
-        self._sessions = DatabaseSessions(Path(settings.file))
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._sessions = DatabaseSessions(Path(settings.file), settings.most)
 
     @asynccontextmanager
     async def open(self, context: PluginContext) -> AsyncGenerator[None]:
@@ -57,8 +58,9 @@ class DatabaseSessions:
 
     name = "database"
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, most: int = 100) -> None:
         self._file = file
+        self._most = most
         self._connection: sqlite3.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -115,7 +117,9 @@ class DatabaseSessions:
         rows = await self.do("select id, modified_s, held from sessions order by modified_s desc, id")
         named = [row for row in rows if row[0].startswith(query.prefix)]
         start = int(query.cursor or 0)
-        page = [await self._listed(*row, brief=query.brief) for row in named[start : start + query.limit]]
+        page = [
+            await self._listed(*row, brief=query.brief) for row in named[start : start + min(query.limit, self._most)]
+        ]
         end = start + len(page)
         return SessionPage(tuple(page), str(end) if end < len(named) else None)
 

@@ -12,7 +12,7 @@ from fake_distributions import install
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    """Return a command whose sessions are in the database of an installed plugin."""
+    """Return a command whose sessions are in the database of an installed plugin, which lists one on a page."""
     made = mailing(tmp_path)
     source = Path(sqlite_sessions.__file__).read_text("utf-8")
     install(
@@ -21,7 +21,7 @@ def cli(tmp_path: Path) -> Cli:
     settings = Path.home() / ".config" / "pluggent" / "pluggent.toml"
     settings.parent.mkdir(parents=True)
     database = json.dumps(str(tmp_path / "sessions.db"))
-    settings.write_text(f'sessions = "database"\n[plugins.acme-database]\nfile = {database}\n')
+    settings.write_text(f'sessions = "database"\n[plugins.acme-database]\nfile = {database}\nmost = 1\n')
     return made
 
 

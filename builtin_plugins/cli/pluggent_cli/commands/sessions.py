@@ -12,7 +12,6 @@ import termios
 from collections.abc import Sequence
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.sessions import SessionPage, SessionQuery
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.suggest import did_you_mean
 
@@ -98,9 +97,7 @@ def _check_words(what: str, words: Sequence[str]) -> None:
 
 
 def _list(sessions: Sessions, console: Console, limit: int) -> int:
-    page = (
-        sessions.page(SessionQuery(limit=limit, brief=True)) if limit else SessionPage(tuple(sessions.all(brief=True)))
-    )
+    page = sessions.first(limit)
     total = page.total if page.cursor is not None else len(page.sessions)
     seen = [summarise(sessions, one) for one in page.sessions]
     if console.json:

@@ -72,19 +72,28 @@ class Sessions:
 
     # ---- which there are -----------------------------------------------------------------
 
-    def page(self, query: SessionQuery) -> SessionPage:
-        """Return one page."""
-        return self.ask(lambda: self.store.list(query))
+    def first(self, most: int) -> SessionPage:
+        """Return in one page, and in brief, the *most* sessions that were last written to; all of them for 0."""
+        query = SessionQuery(limit=most or _PAGE, brief=True)
+        page = self._page(query)
+        while page.cursor is not None and (not most or len(page.sessions) < most):
+            left = most - len(page.sessions) if most else _PAGE
+            more = self._page(query._replace(cursor=page.cursor, limit=left))
+            page = more._replace(sessions=(*page.sessions, *more.sessions))
+        return page
 
     def all(self, prefix: str = "", *, brief: bool = False) -> Iterator[ListedSession]:
         """Yield every session whose id begins with *prefix*, the one last written to first."""
         query = SessionQuery(prefix, _PAGE, brief=brief)
         while True:
-            found = self.page(query)
-            yield from found.sessions
-            if found.cursor is None:
+            page = self._page(query)
+            yield from page.sessions
+            if page.cursor is None:
                 return
-            query = query._replace(cursor=found.cursor)
+            query = query._replace(cursor=page.cursor)
+
+    def _page(self, query: SessionQuery) -> SessionPage:
+        return self.ask(lambda: self.store.list(query))
 
     def matching(self, beginning: str) -> tuple[str, ...]:
         """Return the ids that *beginning* may mean: the session of that name, else all that begin so."""
