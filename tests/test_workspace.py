@@ -452,6 +452,31 @@ def exports(package: str, one: Import) -> bool:
     return getattr(import_module(package), name) is getattr(import_module(one.module), name)
 
 
+def test_no_distribution_imports_a_private_name_of_another() -> None:
+    """What begins with an underscore is for its own package; the contract hands out the rest at its top."""
+    own = [(member.package, file) for member in MEMBERS for file in member.modules().values()]
+    tests = [("", file) for file in PYTHON_FILES if "tests" in file.relative_to(ROOT).parts]
+    packages = {member.package for member in MEMBERS}
+    wrong = [
+        f"{name(file)}:{one.line} {one.module} {one.name}"
+        for package, file in (*own, *tests)
+        for one in imports(file)
+        if one.module.partition(".")[0] in packages - {package} and any(map(is_private, path_of(one)[1:]))
+    ]
+
+    assert wrong == []
+
+
+def path_of(one: Import) -> list[str]:
+    """Return the names of an import, from the package to what is imported."""
+    return [*one.module.split("."), str(one.name)]
+
+
+def is_private(part: str) -> bool:
+    """Tell whether *name* is private: ``__version__`` is not."""
+    return part.startswith("_") and not part.startswith("__")
+
+
 # Files
 
 

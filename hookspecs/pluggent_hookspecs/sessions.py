@@ -10,12 +10,12 @@ else on purpose.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Mapping
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-import attrs
+from pluggent_hookspecs._frozen import EMPTY, Json
 
-from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
-from pluggent_hookspecs.markers import MaybeAsync
+if TYPE_CHECKING:  # listing the sessions of a folder imports no third-party package
+    from pluggent_hookspecs.markers import MaybeAsync
 
 
 class Line(NamedTuple):
@@ -96,20 +96,20 @@ class SessionLog(Protocol):
         ...
 
 
-@attrs.frozen
-class SessionQuery:
+class SessionQuery(NamedTuple):
     """Which sessions to list: those whose id begins with ``prefix``, ``limit`` at most.
 
-    ``cursor`` is what the last page gave.
+    ``cursor`` is what the last page gave. ``brief``: only ``id``, ``modified_s`` and ``in_use`` are
+    needed; a store may leave the other fields at their defaults, to read no session.
     """
 
     prefix: str = ""
     limit: int = 100
     cursor: str | None = None
+    brief: bool = False
 
 
-@attrs.frozen
-class ListedSession:
+class ListedSession(NamedTuple):
     """One session of a list. Times are seconds since 1970, None where it is unknown.
 
     ``principal`` is whose it is, empty if it has no owner. ``waits``: its last turn has paused, as
@@ -127,21 +127,23 @@ class ListedSession:
     problem: str = ""
 
 
-@attrs.frozen
-class SessionPage:
-    """Some sessions, newest first; ``cursor`` leads to the next page, None ends the list."""
+class SessionPage(NamedTuple):
+    """Some sessions, newest first; ``cursor`` leads to the next page, None ends the list.
+
+    ``total`` is how many sessions all pages of the query have together, None if the store does not count.
+    """
 
     sessions: tuple[ListedSession, ...]
     cursor: str | None = None
+    total: int | None = None
 
 
-@attrs.frozen
-class ApprovalRecord:
+class ApprovalRecord(NamedTuple):
     """One record that holds beyond a session. Where ``genuine`` is False nothing else of it is to be believed."""
 
     kind: str
     name: str
-    about: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    about: Mapping[str, Json] = EMPTY
     genuine: bool = True
 
 
@@ -154,7 +156,11 @@ class ApprovalRecords(Protocol):
         ...
 
     def all(self) -> MaybeAsync[Iterable[ApprovalRecord]]:
-        """Return every record as it is now, those that are not genuine too."""
+        """Return every record as it is now, those that are not genuine too.
+
+        Where the records cannot be told apart any more, one that is not genuine stands for all of
+        them; its name says where they are kept.
+        """
         ...
 
     def drop(self, kind: str, name: str) -> MaybeAsync[bool]:

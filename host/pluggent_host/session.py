@@ -9,7 +9,7 @@ from time import time
 from typing import Any, Self, TypeVar, Unpack, overload
 
 import attrs
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope

@@ -10,7 +10,6 @@ from typing import Any
 
 from answering_models import Caller
 from figures import rounds, row, show
-from pluggent_cli.sessions.transcript_file import FileTranscript
 from pluggent_hookspecs import DecisionMade, Observation, Scope, hookimpl
 from pluggent_host import Host
 from pluggent_host.assembly import assemble, look_around, take_apart
@@ -25,6 +24,7 @@ from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.entries import Decided, Transcript
 from pluggent_host.transcript.logs import MemoryTranscript
 from pluggent_host.turns.record import Services
+from transcript_file import FileTranscript
 
 ROUNDS = 60
 CALLS = 200

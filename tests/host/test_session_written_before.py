@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pluggent_cli.sessions.pending import all_waiting
 from pluggent_host import Why
 from pluggent_testing.fakes import call
 from saved import Office
+from transcript_file import all_waiting
 
 WRITTEN = Path(__file__).parent / "written_before"
 

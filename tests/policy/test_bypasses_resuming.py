@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from attacks import PAUSING, Workplace, about_write, named
-from pluggent_cli.sessions.answer import answer_stored
 from pluggent_hookspecs import Ask, Deny, Respond, ToolContext, errors, hookimpl, tool
 from pluggent_host import Approval, Why
 from pluggent_testing.fakes import call
 from policy_stage import both_forms, both_orders
 from talking import assert_whole
+from transcript_file import answer_stored
 
 OTHERS = {"changes-nothing": None, "denies": Deny("no longer"), "asks-too": Ask("is it Sunday?")}
 """What a policy may say that was not there when the person was asked."""

@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 from attacks import Workplace
 from cli_support import mailing, pause, requests
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.pending import all_waiting
-from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
 from pluggent_hookspecs import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.approvals import process_marker
 from pluggent_host.approvals.standing import Standing
 from pluggent_state_files.seals import SealedRecords
 from pluggent_testing.fakes import call
+from transcript_file import FileStanding as Approvals, FileTranscript, all_waiting, answer_stored
 
 STANDS = Standing("a:tool/b", "d", (("guard", "why"),), ("v",), {}, "", "", "", "terminal:ann", 1.0, "always")
 
@@ -193,7 +191,7 @@ def test_two_processes_that_keep_approvals_at_once_lose_none(tmp_path: Path):
     source = """
 import sys, attrs
 from pathlib import Path
-from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
+from transcript_file import FileStanding as Approvals
 from pluggent_host.approvals.standing import Standing
 for number in range(20):
     stands = Standing(sys.argv[2], str(number), (("g", "w"),), ("v",), {}, "", "", "", "key:a", 1.0, "always")

@@ -8,9 +8,7 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
-from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
-from pluggent_hookspecs import Approval, Ask, ToolCallEvent, ToolSpec, hookimpl, tool
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Approval, Ask, Json, ToolCallEvent, ToolSpec, hookimpl, tool
 from pluggent_hookspecs.decisions import REACHES
 from pluggent_hookspecs.events import Scope
 from pluggent_host import Host
@@ -18,6 +16,7 @@ from pluggent_host.approvals.pending import Resolved
 from pluggent_host.approvals.standing import Standing, fits, may_approve
 from pluggent_host.common.names import DOUBT
 from pluggent_testing.fakes import ScriptedModel, call
+from transcript_file import FileStanding as Approvals, FileTranscript
 
 # ---- patterns ------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import dying
 import pytest
 from places import only_this_task
-from pluggent_cli.sessions.transcript_file import read
 from pluggent_hookspecs import SessionError, ToolContext, hookimpl, tool
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Role
@@ -24,6 +23,7 @@ from pluggent_host.transcript.rebuild import rebuild
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
+from transcript_file import read
 
 NUMBERS = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
 """Which number each call of the turn writes."""
@@ -302,7 +302,7 @@ def test_a_line_that_does_not_fit_leaves_the_earlier_ones_whole(tmp_path):
 import resource, sys
 from pathlib import Path
 from pluggent_host.transcript.entries import Said
-from pluggent_cli.sessions.transcript_file import FileTranscript
+from transcript_file import FileTranscript
 from pluggent_hookspecs import Message, SessionError
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))

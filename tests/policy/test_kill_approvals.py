@@ -14,7 +14,6 @@ from typing import Any
 import attack_dying
 import pytest
 from attack_dying import REFUSED, answers, number_of, opened
-from pluggent_cli.sessions.transcript_file import read
 from pluggent_hookspecs import ModelRequest
 from pluggent_hookspecs.messages import Role
 from pluggent_host import Why
@@ -22,6 +21,7 @@ from pluggent_host.approvals.pending import Paused, Resolved
 from pluggent_host.transcript.entries import Dispatched, Entry, Settled
 from pluggent_testing.fakes import Reply, call
 from talking import assert_whole
+from transcript_file import read
 
 PARTS = ("say", "approve", "resume", "again")
 

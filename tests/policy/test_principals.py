@@ -8,8 +8,6 @@ from typing import Any
 import attrs
 import pytest
 from edges_asking import Edges, Shared
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
 from pluggent_hookspecs import (
     Accepted,
     Approval,
@@ -31,6 +29,7 @@ from pluggent_host.settings import Grants
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from policy_stage import Store
 from talking import hosting
+from transcript_file import FileStanding as Approvals, FileTranscript, answer_stored
 
 OTHERS = ["mallory", ""]
 """Who else may come: another principal, or one that has no name."""

@@ -14,9 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.pending import waiting_in
-from pluggent_cli.sessions.transcript_file import FileTranscript
 from pluggent_hookspecs import (
     Approval,
     Ask,
@@ -49,6 +46,7 @@ from pluggent_host import Host, HostSettings, Limits, Session
 from pluggent_host.transcript.entries import Decided, Entry, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
 from pluggent_testing.fakes import Reply, ScriptedModel, call
 from pluggent_testing.sessions import MemorySessions, answered, lines_of
+from transcript_file import FileTranscript, answer_stored, waiting_in
 
 CALL = ToolCall("c1", "weather", '{"city": "Beijing", "unit": "fahrenheit"}')
 DECISION = DecisionMade(

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-from pluggent_cli.sessions.transcript_file import read
 from pluggent_hookspecs import (
     Ask,
     Deny,
@@ -29,6 +28,7 @@ from pluggent_host.settings import HostSettings
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import Reply, ScriptedModel
 from talking import WAIT_S, assert_whole, hosting
+from transcript_file import read
 
 NAMES = ("act", "act_in_a_thread", "alone", "late", "delegate", "undeclared", "nobody")
 

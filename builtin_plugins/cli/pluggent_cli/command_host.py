@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TypeAlias, TypeVar
 
 import attrs
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Json
 from pluggent_hookspecs.commands import HostResult, HostTool, OnLog, OnProgress, Requester
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError, ToolErrorKind

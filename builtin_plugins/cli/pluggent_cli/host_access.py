@@ -1,26 +1,32 @@
-"""From options to settings, and from settings to an open host. What every command but ``--version`` begins with."""
+"""From options to settings, and from settings to an open host. What every command but ``--version`` begins with.
+
+It records which plugins failed to load, so that listing plugins needs to load none.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import strftime
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
+from pluggent_hookspecs.folders import private_folder
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
 from pluggent_host.plugins.discovery import Discovery, normalised
 from pluggent_host.settings import HostSettings, Selection
 
-from pluggent_cli.config.provenance import Origin
-from pluggent_cli.config.sources import read_settings, state_dir
+from pluggent_cli.config.sources import Origin, read_settings, state_dir
 from pluggent_cli.installed_plugins import TRUST_FILE, installed
 from pluggent_cli.terminal.console import Console, warning
 
@@ -104,6 +110,14 @@ def prepare(options: argparse.Namespace, console: Console, flags: Mapping[str, o
     return setup
 
 
+def prepare_to_look(options: argparse.Namespace, console: Console) -> Setup:
+    """Return what ``prepare`` would, made of the sources that are right: sessions are found whatever a file says."""
+    setup, errors = gather(options)
+    for error in errors:
+        console.note(warning(console, str(error)))
+    return setup
+
+
 def gather(
     options: argparse.Namespace, flags: Mapping[str, object] | None = None
 ) -> tuple[Setup, tuple[ConfigError, ...]]:
@@ -166,8 +180,6 @@ async def open_host(setup: Setup, *, remembering: bool = True, **options: Any) -
     # Here and not above, with everything behind it: listing plugins needs no host.
     from pluggent_host.host import Host
 
-    from pluggent_cli.doctor.failures import record  # the same
-
     if remembering:
         check_missing(setup)
     opened: Host | None = None
@@ -179,7 +191,7 @@ async def open_host(setup: Setup, *, remembering: bool = True, **options: Any) -
             try:
                 yield opened
             finally:
-                record(setup.state_dir, opened.plugins)
+                record_failures(setup.state_dir, opened.plugins)
     except ConfigError as error:
         for id in setup.settings.required if opened is None else ():
             if f"'{id}'" in str(error) and (why := setup.required_by(id)):
@@ -187,7 +199,7 @@ async def open_host(setup: Setup, *, remembering: bool = True, **options: Any) -
         raise
     except PluginError as error:
         if opened is None:
-            record(setup.state_dir, _blamed(setup, error))
+            record_failures(setup.state_dir, _blamed(setup, error))
         raise
 
 
@@ -284,3 +296,52 @@ def without(setup: Setup, left_out: Collection[str]) -> Setup:
     selection = setup.settings.selection
     block = (*selection.block, *sorted(left_out))
     return setup._replace(settings=setup.settings._replace(selection=selection._replace(block=block)))
+
+
+# ---- plugins that failed to load --------------------------------------------------------
+
+
+_FAILURES = "load-failures.json"
+
+
+class Failure(NamedTuple):
+    """What went wrong with one version of a plugin, and when (local time)."""
+
+    version: str
+    reason: str
+    when: str
+
+
+def recorded_failures(state_dir: Path) -> Mapping[str, Failure]:
+    """Return the last failure of each plugin by capability id; nothing where nothing can be read."""
+    try:
+        plain: object = json.loads((state_dir / _FAILURES).read_bytes())
+        entries = cast("Mapping[str, Mapping[str, Any]]", plain if isinstance(plain, dict) else {})
+        return {id: Failure(str(one["version"]), str(one["reason"]), str(one["when"])) for id, one in entries.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}  # a memory aid: damaged is as good as absent
+
+
+def record_failures(state_dir: Path, states: Iterable[tuple[PluginRecord, str, str]]) -> None:
+    """Take down which of *states* (record, state, reason) are failures; one that works now is forgotten."""
+    before = recorded_failures(state_dir)
+    after = dict(before)
+    for plugin, state, reason in states:
+        known = before.get(plugin.capability)
+        if state == "active":
+            after.pop(plugin.capability, None)
+        elif state == "failed" and (known is None or known[:2] != (plugin.version, reason)):
+            after[plugin.capability] = Failure(plugin.version, reason, strftime("%Y-%m-%d %H:%M"))
+    if after != before:
+        with contextlib.suppress(OSError):  # where nothing can be written, sessions say so; this need not
+            _write(state_dir, after)
+
+
+def _write(state_dir: Path, failures: Mapping[str, Failure]) -> None:
+    private_folder(state_dir)
+    temporary = state_dir / f"{_FAILURES}.{os.getpid()}"
+    text = json.dumps({id: failure._asdict() for id, failure in failures.items()}, indent=1)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    temporary.replace(state_dir / _FAILURES)

@@ -21,14 +21,13 @@ from pluggent_host.common.running import said
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.loader import load, new_manager
 
-from pluggent_cli import interrupts
-from pluggent_cli.approvals.person import person_at_terminal
-from pluggent_cli.doctor.failures import record as record_states
+from pluggent_cli import process
 from pluggent_cli.exits import Interrupted
-from pluggent_cli.host_access import Setup, open_host, prepare, working_directory
-from pluggent_cli.logs import log_to
+from pluggent_cli.host_access import Setup, open_host, prepare, record_failures, working_directory
 from pluggent_cli.parsing import Parser, root_parser
+from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console, console_for
+from pluggent_cli.terminal.person import person_at_terminal
 
 if TYPE_CHECKING:  # a host costs what a command without one must not
     from pluggent_host.host import Host
@@ -52,7 +51,7 @@ def run(name: str, leading: Sequence[str], arguments: Sequence[str]) -> int:
             command.configure(parser)
         parsed = parser.parse_args(arguments)
         if command.run_with is not None:
-            return interrupts.run(_run_with_host(setup, console, command.run_with, parsed, record.id))
+            return process.run(_run_with_host(setup, console, command.run_with, parsed, record.id))
         assert command.run is not None  # Command sees to that
         return int(command.run(parsed) or 0)
     except (PluggentError, BrokenPipeError, Interrupted):
@@ -121,7 +120,7 @@ def _loaded(setup: Setup, record: PluginRecord, name: str) -> Command:
     try:
         load(record, manager, setup.settings.plugins.get(record.id))
     except PluginLoadError as error:
-        record_states(setup.state_dir, [(record, "failed", error.problem)])
+        record_failures(setup.state_dir, [(record, "failed", error.problem)])
         raise
     try:
         offered: list[Command] = [
@@ -131,10 +130,10 @@ def _loaded(setup: Setup, record: PluginRecord, name: str) -> Command:
         ]
     except Exception as error:
         problem = f"failed in provide_commands: {said(error)}"
-        record_states(setup.state_dir, [(record, "failed", problem)])
+        record_failures(setup.state_dir, [(record, "failed", problem)])
         about = f"{record.distribution.shown_name} {record.version}"
         raise PluginLoadError(record.id, about, problem) from error
-    record_states(setup.state_dir, [(record, "active", "")])
+    record_failures(setup.state_dir, [(record, "active", "")])
     for command in offered:
         if command.name == name:
             return command

@@ -26,32 +26,11 @@ SUFFIX = ".jsonl"
 FOLDER = "sessions"
 """What the folder of sessions is called in a state folder."""
 MAX_LINE = 134_217_728
-"""Bytes; what is longer is no entry, and nothing is read that has no end."""
+"""Bytes; a longer line is not an entry."""
 
 _TORN = ".torn"
 _KIND = b'{"t":"'
-_FIRST_WORDS = 200
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-class Summary(NamedTuple):
-    """What one session is about. Times are seconds since 1970; None is unknown.
-
-    ``turns`` counts those that began. ``in_use``: a process has it open. ``problem`` says what is
-    wrong with the file, empty if it is whole; the other fields then say what could be read.
-    """
-
-    id: str
-    modified_s: float
-    size: int
-    created_s: float | None = None
-    model: str = ""
-    turns: int = 0
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    first_words: str = ""
-    in_use: bool = False
-    problem: str = ""
 
 
 class Place(NamedTuple):
@@ -93,23 +72,6 @@ def is_session(name: str) -> bool:
     return name.endswith(SUFFIX) and SESSION_ID.fullmatch(name.removesuffix(SUFFIX)) is not None
 
 
-def matching(folder: Path, beginning: str) -> tuple[str, ...]:
-    """Return the ids of the sessions that *beginning* may mean: the one of that name, else all that begin so."""
-    ids = [place.id for place in places(folder) if place.id.startswith(beginning)] if beginning else []
-    return (beginning,) if beginning in ids else tuple(sorted(ids))
-
-
-def summaries(folder: Path, *, limit: int | None = None) -> Iterator[Summary]:
-    """Yield what each session is about, the one last written to first, *limit* at most.
-
-    Damaged and unreadable ones are among them and say so. Raises SessionError as ``places``.
-    """
-    is_held = holders()
-    for place in places(folder)[:limit]:
-        with suppress(FileNotFoundError):  # deleted meanwhile
-            yield _summary(folder, place, is_held)
-
-
 # ---- what one is about ------------------------------------------------------------------
 
 
@@ -118,7 +80,7 @@ def open_session(folder: Path, id: str) -> BinaryIO:
     descriptor = os.open(folder / f"{id}{SUFFIX}", _READ)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 
@@ -144,13 +106,13 @@ def kind_of(line: bytes) -> str:
 
 
 def fields_of(line: bytes) -> dict[str, Any]:
-    """Return the fields of an entry as JSON has them. Raises ValueError for what is no JSON object."""
+    """Return the fields of an entry as JSON has them. Raises ValueError for anything but a JSON object."""
     try:
         plain: object = json.loads(line.decode("utf-8", "surrogatepass"))
     except RecursionError as error:
         raise ValueError("too deep") from error
     if not isinstance(plain, dict):
-        raise ValueError("no object")
+        raise ValueError("not an object")
     return cast("dict[str, Any]", plain)
 
 
@@ -168,85 +130,6 @@ def object_of(value: object) -> dict[str, Any]:
 def list_of(value: object) -> list[object]:
     """Return *value* if it is a JSON list, else an empty one."""
     return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def _summary(folder: Path, place: Place, is_held: Callable[[int], bool]) -> Summary:
-    book = _Book()
-    size, held = 0, False
-    try:
-        with open_session(folder, place.id) as file:
-            size, held = os.fstat(file.fileno()).st_size, is_held(file.fileno())
-            for line in lines(file):
-                book.read(line)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        symlink = error.errno == errno.ELOOP
-        book.problem = "it is a symbolic link" if symlink else f"it cannot be read: {error.strerror}"
-    except ValueError as error:
-        book.problem = f"it {error}"
-    return Summary(place.id, place.modified_s, size, *book.facts(), held, book.problem or book.missing())
-
-
-class _Book:
-    """Reads the lines of one session in order, and of most no more than which they are."""
-
-    def __init__(self) -> None:
-        self.problem = ""
-        self._number = 0
-        self._began: dict[str, Any] = {}
-        self._model = ""
-        self._turns = 0
-        self._tokens: dict[str, int | None] = {"input": None, "output": None}
-        self._first = self._first_turn = ""
-
-    def read(self, line: bytes) -> None:
-        self._number += 1
-        kind = kind_of(line)
-        if not kind:
-            self._damaged("is no entry")
-        elif kind == "TurnBegan":
-            self._turns += 1
-        elif kind in _SUMMED and not (kind == "Said" and self._first):
-            try:
-                self._sum(kind, fields_of(line))
-            except ValueError:
-                self._damaged("is no JSON")
-
-    def _sum(self, kind: str, plain: dict[str, Any]) -> None:
-        match kind:
-            case "SessionBegan":
-                self._began, self._model = plain, plain_text(plain.get("model"))
-            case "ModelChosen":
-                self._model = plain_text(plain.get("model"))
-            case "Said":
-                message = object_of(plain.get("message"))
-                if message.get("role") == "user" and not plain.get("by"):
-                    self._first, self._first_turn = text_of(message)[:_FIRST_WORDS], plain_text(plain.get("turn_id"))
-            case "Undone":
-                if plain.get("turn_id") == self._first_turn:
-                    self._first = ""
-            case _:
-                usage = object_of(plain.get("usage"))
-                for name, known in self._tokens.items():
-                    used = number_of(usage.get(name))
-                    self._tokens[name] = known if used is None else (known or 0) + int(used)
-
-    def _damaged(self, how: str) -> None:
-        self.problem = self.problem or f"line {self._number} {how}"
-
-    def missing(self) -> str:
-        """Return what is wrong with lines that are all right each."""
-        if not self._number:
-            return "it is empty"
-        return "" if self._began else "its beginning is missing"
-
-    def facts(self) -> tuple[float | None, str, int, int | None, int | None, str]:
-        created_s = number_of(self._began.get("created_s"))
-        return created_s, self._model, self._turns, self._tokens["input"], self._tokens["output"], self._first
-
-
-_SUMMED = frozenset({"SessionBegan", "ModelChosen", "Said", "Spending", "Undone"})
 
 
 def plain_text(value: object) -> str:
@@ -307,7 +190,7 @@ def delete(folder: Path, id: str) -> None:
     file cannot be removed. A symbolic link is not followed, and not removed either.
     """
     if not SESSION_ID.fullmatch(id):
-        raise SessionError(f"{id!r} is no id of a session")
+        raise SessionError(f"{id!r} is not an id of a session")
     try:
         # By the folder itself and not by its name: what is removed lies in the folder that was opened.
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -328,7 +211,7 @@ def _delete(place: int, id: str) -> None:
     file = os.open(id + SUFFIX, _READ, dir_fd=place)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(FileNotFoundError):
             os.unlink(id + _TORN, dir_fd=place)

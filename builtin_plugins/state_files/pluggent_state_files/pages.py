@@ -24,16 +24,20 @@ from pluggent_state_files.listing import (
 
 
 def page(folder: Path, query: SessionQuery) -> SessionPage:
-    """Return one page of the sessions in *folder*; reads those of the page alone, and of most lines their kind."""
+    """Return one page of the sessions in *folder*; reads those of the page alone, and of most lines their kind.
+
+    For a brief query it reads none.
+    """
     after = _after(query.cursor)
-    found = [place for place in places(folder) if place.id.startswith(query.prefix) and _rank(place) > after]
+    named = [place for place in places(folder) if place.id.startswith(query.prefix)]
+    found = [place for place in named if _rank(place) > after]
     is_held = holders()
     listed: list[ListedSession] = []
     for place in found[: query.limit]:
         with suppress(FileNotFoundError):  # deleted meanwhile
-            listed.append(_listed(folder, place, is_held))
+            listed.append(_listed(folder, place, is_held, brief=query.brief))
     last = found[query.limit - 1] if len(found) > query.limit > 0 else None
-    return SessionPage(tuple(listed), None if last is None else f"{last.modified_s!r} {last.id}")
+    return SessionPage(tuple(listed), None if last is None else f"{last.modified_s!r} {last.id}", len(named))
 
 
 def _rank(place: Place) -> tuple[float, str]:
@@ -50,13 +54,13 @@ def _after(cursor: str | None) -> tuple[float, str]:
         raise SessionError(f"{cursor!r} is not a cursor of this store") from error
 
 
-def _listed(folder: Path, place: Place, is_held: Callable[[int], bool]) -> ListedSession:
+def _listed(folder: Path, place: Place, is_held: Callable[[int], bool], *, brief: bool) -> ListedSession:
     reader = _Listing()
     held, problem = False, ""
     try:
         with open_session(folder, place.id) as file:
             held = is_held(file.fileno())
-            for line in lines(file):
+            for line in () if brief else lines(file):
                 reader.read(line)
     except FileNotFoundError:
         raise
@@ -82,7 +86,7 @@ class _Listing:
         self._number += 1
         kind = kind_of(line)
         if not kind:
-            self.problem = self.problem or f"line {self._number} is no entry"
+            self.problem = self.problem or f"line {self._number} is not an entry"
         elif kind in ("TurnBegan", "TurnOver", "Undone"):
             self.waits = False
         elif kind == "Paused":
@@ -91,7 +95,7 @@ class _Listing:
             try:
                 plain = fields_of(line)
             except ValueError:
-                self.problem = self.problem or f"line {self._number} is no JSON"
+                self.problem = self.problem or f"line {self._number} is not JSON"
                 return
             self.created_s = self.created_s or number_of(plain.get("created_s"))
             self.principal = self.principal or plain_text(plain.get("principal"))

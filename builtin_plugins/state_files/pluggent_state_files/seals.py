@@ -86,7 +86,7 @@ class SealedRecords:
         return next((each.about for each in self.all() if each.sealed and (each.kind, each.name) == (kind, name)), None)
 
     def is_damaged(self) -> bool:
-        """Say whether the file is no list of records at all."""
+        """Say whether the file is not a list of records."""
         try:
             self._read()
         except _DamagedError:
@@ -143,11 +143,11 @@ class SealedRecords:
             plain: Any = json.loads(content)
             records: Any = plain["records"]
         except (ValueError, RecursionError) as error:
-            raise _DamagedError("it is no JSON") from error
+            raise _DamagedError("it is not JSON") from error
         except (KeyError, TypeError) as error:
-            raise _DamagedError("it is no list of records") from error
+            raise _DamagedError("it is not a list of records") from error
         if not isinstance(records, list):
-            raise _DamagedError("it is no list of records")
+            raise _DamagedError("it is not a list of records")
         return [record if isinstance(record, dict) else {} for record in cast("list[dict[str, Any] | None]", records)]
 
     def _check_folders(self) -> None:
@@ -205,7 +205,7 @@ def is_sealed(key: bytes | None, seal: object, *parts: Any) -> bool:
 
 
 class _DamagedError(Exception):
-    """The file is no list of records."""
+    """The file is not a list of records."""
 
 
 def _is(record: Mapping[str, Any], kind: str, name: str) -> bool:

@@ -16,7 +16,7 @@ from pluggent_hookspecs.errors import ConfigError, SessionError, SessionLeaseLos
 from pluggent_hookspecs.folders import private_folder
 from pluggent_hookspecs.sessions import Line
 
-from pluggent_state_files.listing import SESSION_ID, SUFFIX, fields_of, kind_of
+from pluggent_state_files.listing import SESSION_ID, SUFFIX, fields_of, kind_of, lines, open_session
 from pluggent_state_files.seals import (
     APPROVALS,
     OTHERS_WRITE,
@@ -63,7 +63,7 @@ class FileLog:
             self._fd = os.open(self.path, flags, 0o600)
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise SessionError(  # noqa: TRY301 (closed below like every other failure)
-                    f"session '{session_id}' cannot be opened: {self.path} is no file"
+                    f"session '{session_id}' cannot be opened: {self.path} is not a file"
                 )
             check_owner(self.path, os.fstat(self._fd), OTHERS_WRITE)
             self._lock()
@@ -150,7 +150,7 @@ class FileLog:
 
     def read(self) -> Iterator[Line]:
         """Yield every line so far."""
-        return _lines(self.path, self._id, self._seals.key)
+        return _lines(self.path.parent, self._id, self._seals.key)
 
     def _sealed(self, data: bytes) -> bytes:
         seal = seal_of(self._seals.sealing_key(), self._id, fields_of(data))
@@ -175,22 +175,20 @@ def read_lines(folder: Path, session_id: str) -> Iterator[Line]:
     Raises ConfigError, at the first sealed line, where the key that seals cannot be relied on.
     """
     seals = SealedRecords(folder / APPROVALS, folder.parent)
-    return _lines(folder / f"{session_id}{SUFFIX}", session_id, seals.key)
+    return _lines(folder, session_id, seals.key)
 
 
-def read_unsealed(path: Path) -> Iterator[Line]:
-    """Yield the lines of the session in *path* as ``read_lines``; no line is genuine, since no key is looked for."""
-    return _lines(path, path.stem, lambda: None)
-
-
-def _lines(path: Path, session_id: str, key: Callable[[], bytes | None]) -> Iterator[Line]:
+def _lines(folder: Path, session_id: str, key: Callable[[], bytes | None]) -> Iterator[Line]:
+    path = folder / f"{session_id}{SUFFIX}"
     try:
-        with path.open("rb") as file:
-            for line in file:
-                if line.endswith(b"\n"):
-                    yield _line(line, session_id, key)
+        with open_session(folder, session_id) as file:
+            for line in lines(file):
+                yield _line(line, session_id, key)
     except OSError as error:
-        raise SessionError(f"{path} cannot be read: {error.strerror}") from error
+        why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise SessionError(f"session '{session_id}' cannot be read: {path}: {why}") from error
+    except ValueError as error:
+        raise SessionError(f"session '{session_id}' cannot be read: {path}: it {error}") from error
 
 
 def _line(data: bytes, session_id: str, key: Callable[[], bytes | None]) -> Line:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pluggent_hookspecs import Json
+from pluggent_hookspecs import Json, freeze_object
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.sessions import ApprovalRecord, Line, SessionPage, SessionQuery
 
@@ -31,11 +31,6 @@ class FileStore:
         """Return the lines of a session without its lock."""
         if not listing.SESSION_ID.fullmatch(session_id):
             raise SessionError(f"{session_id!r} is not an id of a session")
-        try:
-            listing.open_session(self.folder, session_id).close()
-        except OSError as error:
-            path = self.folder / f"{session_id}{listing.SUFFIX}"
-            raise SessionError(f"session '{session_id}' cannot be read: {path}: {error.strerror}") from error
         return read_lines(self.folder, session_id)
 
     def delete(self, session_id: str) -> None:
@@ -62,23 +57,14 @@ class FileApprovals:
         self._records.put(kind, name, lambda _: dict(about))
 
     def all(self) -> tuple[ApprovalRecord, ...]:
-        """Return every record, damaged ones too; none of a file that is damaged as a whole."""
+        """Return every record, damaged ones too; of a file that is damaged as a whole one that names it."""
+        if self._records.is_damaged():
+            return (ApprovalRecord("file", str(self._records.path), genuine=False),)
         return tuple(
-            ApprovalRecord(record.kind, record.name, record.about, genuine=record.sealed)
+            ApprovalRecord(record.kind, record.name, freeze_object(record.about), genuine=record.sealed)
             for record in self._records.all()
         )
 
     def drop(self, kind: str, name: str) -> bool:
         """Forget a record; return whether there was one."""
         return self._records.drop(kind, name)
-
-    def problems(self) -> tuple[str, ...]:
-        """Return a sentence for each record, or the whole file, that is damaged and so counts as none."""
-        path = self._records.path
-        if self._records.is_damaged():
-            return (f"{path} is damaged: no approval in it counts",)
-        return tuple(
-            f"{path}: the approval '{record.name}' is damaged or was not written by pluggent; it does not count"
-            for record in self._records.all()
-            if not record.sealed
-        )

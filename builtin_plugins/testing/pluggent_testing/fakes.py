@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
 import attrs
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Json
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.markers import hookimpl

@@ -104,7 +104,7 @@ class MemorySessions:
         start = ids.index(query.cursor) + 1 if query.cursor in ids else 0
         page = ids[start : start + query.limit]
         more = start + query.limit < len(ids)
-        return SessionPage(tuple(self._listed(id) for id in page), page[-1] if more else None)
+        return SessionPage(tuple(self._listed(id) for id in page), page[-1] if more else None, len(ids))
 
     def approvals(self) -> _Approvals:
         """Return what holds in every session."""
@@ -334,6 +334,12 @@ class SessionStoreConformance:
             assert {each.id: each.waits for each in found} == {"a1": False, "a2": True, "a3": False}
             assert len(found) == 3
             assert [each.modified_s for each in found] == sorted((each.modified_s for each in found), reverse=True)
+            page = await answered(store.list(SessionQuery(prefix="a", limit=2)))
+            brief = await answered(store.list(SessionQuery(prefix="a", limit=2, brief=True)))
+            assert [(each.id, each.modified_s) for each in brief.sessions] == [
+                (each.id, each.modified_s) for each in page.sessions
+            ]
+            assert {page.total, brief.total} <= {3, None}
 
         told(story)
 
@@ -341,8 +347,9 @@ class SessionStoreConformance:
         async def story(store: SessionStore) -> None:
             log = await answered(store.open("s"))
             await answered(log.append(BEGAN))
-            (listed,) = (await answered(store.list(SessionQuery()))).sessions
-            assert listed.in_use
+            for brief in (False, True):
+                (listed,) = (await answered(store.list(SessionQuery(brief=brief)))).sessions
+                assert listed.in_use
             await answered(log.close())
             (listed,) = (await answered(store.list(SessionQuery()))).sessions
             assert not listed.in_use

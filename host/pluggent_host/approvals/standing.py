@@ -199,7 +199,7 @@ class Approvals:
         if isinstance(found, Awaitable):
             raise RuntimeError("approvals of a store that answers later are read by refresh()")
         self._at_once = True
-        return _standing_of(found)
+        return read_standing(found)
 
     def refresh(self) -> Awaitable[None] | None:
         """Return an awaitable that reads the records into ``all``; None for a store that answers at once."""
@@ -209,7 +209,7 @@ class Approvals:
         await self._flush()
         found = self._records.all()
         if isinstance(found, Awaitable):
-            self._known = _standing_of(await found)
+            self._known = read_standing(await found)
         else:
             self._at_once = True
 
@@ -222,7 +222,8 @@ class Approvals:
             await self._keeping.pop(0)
 
 
-def _standing_of(records: Iterable[ApprovalRecord]) -> tuple[Standing, ...]:
+def read_standing(records: Iterable[ApprovalRecord]) -> tuple[Standing, ...]:
+    """Return the approvals among *records* that hold, oldest first."""
     genuine = (record.about for record in records if record.genuine and record.kind == KIND)
     return tuple(sorted((_standing(about) for about in genuine), key=lambda each: each.at_s))
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, cast
 
 import attrs
-from pluggent_hookspecs._frozen import Json, freeze, thaw
+from pluggent_hookspecs import Json, freeze, thaw
 
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.sanitize import clean_json

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import cast
 
 import attrs
-from pluggent_hookspecs._frozen import Json, thaw
+from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.events import QuestionEvent, Scope
 from pluggent_hookspecs.observations import HookFailed, Observation
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited

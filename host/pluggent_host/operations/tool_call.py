@@ -12,8 +12,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 import attrs
-from pluggent_hookspecs import errors
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Json, errors
 from pluggent_hookspecs.decisions import Allow, Ask, Decision, Deny
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ReserveEvent, Scope, ToolCallEvent, ToolResultEvent

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import attrs
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Json
 from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_hookspecs.tools import Tool, ToolSource
 

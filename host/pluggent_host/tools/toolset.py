@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import attrs
-from pluggent_hookspecs._frozen import Json, thaw
+from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.decisions import Allow, Ask, Decision
 from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolOutput, ToolSpec
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import attrs
 import msgspec
-from pluggent_hookspecs._frozen import EMPTY, Json
+from pluggent_hookspecs import EMPTY, Json
 
 OWN_NAMES = frozenset({"pluggent.toml", ".mcp.json", ".git"})
 """Files and folders that decide what runs: writing them asks, in every workspace."""

@@ -10,8 +10,7 @@ from time import perf_counter, time
 from typing import Any, assert_never
 
 import attrs
-from pluggent_hookspecs import errors
-from pluggent_hookspecs._frozen import Json, thaw
+from pluggent_hookspecs import Json, errors, thaw
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import HookError, ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, Scope, ToolSelectionEvent

@@ -19,8 +19,7 @@ from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
 import attrs
-from pluggent_hookspecs import errors
-from pluggent_hookspecs._frozen import Json, freeze, thaw
+from pluggent_hookspecs import Json, errors, freeze, thaw
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, Scope, ToolCallEvent

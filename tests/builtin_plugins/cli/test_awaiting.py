@@ -4,15 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.pending import SHORT, all_waiting, named, waiting_in
-from pluggent_cli.sessions.transcript_file import FileTranscript, read
+from pluggent_cli.sessions.pending import SHORT, named
 from pluggent_hookspecs import Message, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Host, HostSettings, Why
 from pluggent_host.transcript.entries import WARNING, Said
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel, call
+from transcript_file import FileTranscript, all_waiting, answer_stored, read, waiting_in
 
 
 @tool(effects=("messaging",))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cli_support import ASKING, PAUSED, QUESTION, STEERING, Cli, approve, mailing, pause, requests, requests_of, sent
 from fake_distributions import install
-from pluggent_cli.sessions.transcript_file import FileTranscript
 from saved import save, turn
+from transcript_file import FileTranscript
 
 
 @pytest.fixture
@@ -145,8 +145,8 @@ def test_garbage_in_the_folder_is_named_and_hides_nothing(cli):
 
     code, out, err = cli("approvals")
     assert (code, digest in out) == (0, True)
-    assert "session 'bad' cannot be read: line 1 is no entry" in err
-    assert "session 'torn' cannot be read: line 1 is no JSON" in err
+    assert "session 'bad' cannot be read: line 1 is not an entry" in err
+    assert f"session 'torn' cannot be read: {folder}/torn.jsonl, line 1 is damaged" in err
     assert "session 'pipe' cannot be read" in err
     assert cli("approvals", "show", "bad").code == 1
     assert cli("resume", "bad").code == 1

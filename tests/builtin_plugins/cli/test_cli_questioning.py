@@ -3,7 +3,7 @@
 import pytest
 from cli_support import Cli
 from fake_distributions import install
-from pluggent_cli.approvals.question_prompt import DECLINE, HELP, SEND, read_value
+from pluggent_cli.approvals.prompts import DECLINE, HELP, SEND, read_value
 from pluggent_host.operations.forms import Field, Kind, Option
 from screens import GREETING, prompted
 

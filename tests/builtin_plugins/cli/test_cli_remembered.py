@@ -82,8 +82,8 @@ def nothing(text: str) -> str:
     ("spoil", "why"),
     [
         (edited, "was changed, or its key hooks.json.key was made anew or is gone"), (emptied, "it holds nothing"),
-        (without_records, "it is no list of records"), (no_list, "it is no list of records"),
-        (torn, "it is no JSON"), (nothing, "it is no JSON"),
+        (without_records, "it is not a list of records"), (no_list, "it is not a list of records"),
+        (torn, "it is not JSON"), (nothing, "it is not JSON"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("inside", [None, "1"])

@@ -8,8 +8,8 @@ import pytest
 from cli_support import EVIL, STEERING, Cli, nobody_reads
 from pluggent_cli.commands import sessions
 from pluggent_cli.completion import words as completing
-from pluggent_cli.sessions.transcript_file import FileTranscript
 from saved import save, tool_turn, turn
+from transcript_file import FileTranscript
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ def listed(cli: Cli, *words: str) -> dict[str, dict[str, object]]:
 
 def test_where_nothing_was_said_nothing_is_listed(cli, folder):
     assert cli("sessions") == (0, f'no sessions in {folder}; one begins with: pluggent run "hello"\n', "")
-    assert json.loads(cli("sessions", "--json").out) == {"folder": str(folder), "total": 0, "sessions": []}
+    assert json.loads(cli("sessions", "--json").out) == {
+        "store": "file", "folder": str(folder), "total": 0, "sessions": [],
+    }  # fmt: skip
 
 
 def test_a_session_is_listed_with_what_it_is_about(cli):
@@ -81,10 +83,10 @@ def test_damaged_sessions_and_those_in_use_are_shown_as_such(cli, folder):
         writer.close()
 
     assert code == 0
-    assert "damaged: line 1 is no entry" in out
+    assert "damaged: line 1 is not an entry" in out
     assert "in use by a process" in out
     assert {id: (one["in_use"], one["problem"]) for id, one in found.items()} == {
-        "good": (False, ""), "bad": (False, "line 1 is no entry"), "busy": (True, "it is empty"),
+        "good": (False, ""), "bad": (False, "line 1 is not an entry"), "busy": (True, "it is empty"),
     }  # fmt: skip
 
 

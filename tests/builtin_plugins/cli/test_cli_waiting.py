@@ -1,5 +1,5 @@
 import pytest
-from pluggent_cli.terminal.progress import Waiting
+from pluggent_cli.terminal.screen import Waiting
 from pluggent_hookspecs import Message, ToolOutput, Usage
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import ModelCalled, TextShown, ToolFinished, ToolStarted, TurnStarted

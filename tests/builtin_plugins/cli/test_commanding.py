@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 from pluggent_cli.command_host import MOST_IDLE, LentHost
-from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
 from pluggent_hookspecs import (
     Approval,
     Ask,
@@ -25,6 +24,7 @@ from pluggent_host import SyncHost
 from pluggent_testing.fakes import ScriptedModel
 from talking import WAIT_S, hosting
 from tool_sources import Brings, Changing
+from transcript_file import FileStanding as Approvals
 
 
 @tool(effects=())

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_cli.config.provenance import Origin
-from pluggent_cli.config.sources import Loaded, load_settings, state_dir, user_config
+from pluggent_cli.config.sources import Loaded, Origin, load_settings, state_dir, user_config
 from pluggent_hookspecs import ConfigError
 from pluggent_host.settings import HostSettings, Limits
 

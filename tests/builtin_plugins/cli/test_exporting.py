@@ -7,12 +7,12 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_cli.sessions.export import as_document, as_markdown, code, fenced
-from pluggent_cli.sessions.reader import StoredSession, StoredTurn, retell
-from pluggent_cli.sessions.transcript_file import FileTranscript
+from pluggent_cli.sessions.reader import StoredSession, StoredTurn
 from pluggent_hookspecs import Message, SessionError, Usage
 from pluggent_hookspecs.messages import Image
 from pluggent_host.transcript.entries import Given, ModelChosen, Said, SessionBegan, TurnBegan, TurnOver, Undone
 from saved import save, tool_turn, turn
+from transcript_file import FileTranscript, retell
 
 USAGE = {
     "input": None, "output": None, "cached": None, "reasoning": None, "audio": None, "cost_usd": None,

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
 from pluggent_hookspecs import private_folder
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Host
+from transcript_file import FileStanding as Approvals
 
 
 @contextmanager

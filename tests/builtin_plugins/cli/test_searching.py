@@ -2,10 +2,11 @@
 
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_cli.sessions.search import AROUND, Found, Unreadable, search
+from pluggent_cli.sessions.search import AROUND, Found, Unreadable
 from pluggent_hookspecs import Message
 from pluggent_host.transcript.entries import Given, Said, SessionBegan, Settled, TurnBegan
 from saved import CALL, save, tool_turn, turn
+from transcript_file import search
 
 
 def found(folder, text):
@@ -82,8 +83,8 @@ def test_a_damaged_session_is_searched_up_to_the_damage_and_hides_no_other(tmp_p
 
     assert [one.session for one in search(tmp_path, "needle") if isinstance(one, Found)] == ["bad", "good"]
     assert {one for one in search(tmp_path, "needle") if isinstance(one, Unreadable)} == {
-        Unreadable("bad", "it is damaged"),
-        Unreadable("folder", "it cannot be read: it is no regular file"),
+        Unreadable("bad", "is damaged"),
+        Unreadable("folder", f"cannot be read: {tmp_path}/folder.jsonl: it is not a regular file"),
     }
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 from cli_support import Cli
 from mcp_using import peer, server, talking, told, using
-from pluggent_cli.sessions.answer import answer_stored
 from pluggent_hookspecs import Approval
 from pluggent_host import HostSettings
 from pluggent_testing.fakes import ScriptedModel, call
+from transcript_file import answer_stored
 
 READS = {name: ["network_read"] for name in ("change", "counts", "reshape")}
 """What the peer's helping tools do; nobody says what echo does, so it asks."""

@@ -10,11 +10,10 @@ import attrs
 import pytest
 from mcp_serving import WAIT_S, Spoken, over_http
 from mcp_serving_sites import asked, call, connected, heard, hostile_site, posted, raw_server, text_of
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
 from pluggent_hookspecs import Approval
 from pluggent_mcp.serving.http_server import CONNECTIONS
 from pluggent_mcp.serving.stdio_server import MOST_UNDER_WAY
+from transcript_file import FileStanding as Approvals, answer_stored
 
 INITIALIZE = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",

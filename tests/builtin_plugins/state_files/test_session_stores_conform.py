@@ -8,6 +8,7 @@ from pluggent_hookspecs.sessions import SessionLog, SessionStore
 from pluggent_state_files.store import FileStore
 from pluggent_testing.sessions import MemorySessions, SessionStoreConformance
 from saved import SlowSessions
+from sqlite_sessions import DatabaseSessions
 
 
 class TestFileStore(SessionStoreConformance):
@@ -29,3 +30,13 @@ class TestSlowSessions(SessionStoreConformance):
 
     def take_over(self, store: SessionStore, session_id: str) -> MaybeAsync[SessionLog]:
         return cast("SlowSessions", store).take_over(session_id)
+
+
+class TestDatabaseSessions(SessionStoreConformance):
+    async def make_store(self, folder: Path) -> SessionStore:
+        store = DatabaseSessions(folder / "sessions.db")
+        store.connect()
+        return store
+
+    def take_over(self, store: SessionStore, session_id: str) -> MaybeAsync[SessionLog]:
+        return cast("DatabaseSessions", store).take_over(session_id)

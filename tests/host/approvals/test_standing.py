@@ -7,14 +7,13 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
 from pluggent_hookspecs import Approval, ApprovalEvent, Ask, Respond, hookimpl, tool
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Host, HostSettings, Why
 from pluggent_host.approvals.standing import fits, may_approve
 from pluggent_host.settings import Grants
 from pluggent_testing.fakes import ScriptedModel, call
+from transcript_file import FileStanding as Approvals, answer_stored
 
 
 class Office:

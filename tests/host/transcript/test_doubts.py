@@ -17,8 +17,6 @@ from typing import Any
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.transcript_file import read
 from pluggent_hookspecs import Ask, ToolCallEvent, ToolContext, hookimpl, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Host, HostSettings
@@ -27,6 +25,7 @@ from pluggent_host.session import Session
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import Reply, ScriptedModel, call
 from talking import assert_whole
+from transcript_file import answer_stored, read
 
 DOUBT = "may already have taken effect"
 NUMBERS = (1, 2)

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_cli.sessions.transcript_file import FileTranscript
 from pluggent_hookspecs import Message, SessionError
 from pluggent_host.transcript.entries import ModelChosen, Said, TurnBegan, Undone
-from pluggent_state_files.listing import Summary, delete, matching, places, summaries
+from pluggent_state_files.listing import delete, places
 from saved import save, turn
+from transcript_file import FileTranscript, Summary, matching, summaries
 
 LOCKED = pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="no way to see locks here")
 
@@ -73,12 +73,12 @@ def test_damaged_sessions_are_listed_with_what_is_wrong(tmp_path):
     assert problems(tmp_path) == {
         "whole": "",
         "empty": "it is empty",
-        "noise": "line 1 is no entry",
+        "noise": "line 1 is not an entry",
         "headless": "its beginning is missing",
-        "middle": "line 4 is no JSON",
-        "folder": "it cannot be read: it is no regular file",
-        "pipe": "it cannot be read: it is no regular file",
-        "link": "it is a symbolic link",
+        "middle": "line 4 is not JSON",
+        "folder": f"cannot be read: {tmp_path}/folder.jsonl: it is not a regular file",
+        "pipe": f"cannot be read: {tmp_path}/pipe.jsonl: it is not a regular file",
+        "link": f"cannot be read: {tmp_path}/link.jsonl: it is a symbolic link",
     }
 
 
@@ -109,7 +109,7 @@ def test_whatever_lies_there_is_listed(tmp_path_factory, lines):
 def test_a_session_that_may_not_be_read_says_so(tmp_path):
     save(tmp_path, "s").chmod(0)
 
-    assert problems(tmp_path) == {"s": "it cannot be read: Permission denied"}
+    assert problems(tmp_path) == {"s": f"cannot be read: {tmp_path}/s.jsonl: Permission denied"}
 
 
 def test_a_folder_that_is_none_is_told(tmp_path):
@@ -186,7 +186,7 @@ def test_what_is_no_id_deletes_nothing(tmp_path, id):
     outside = save(tmp_path, "a")
     (tmp_path / "sessions").mkdir()
 
-    with pytest.raises(SessionError, match="is no id of a session"):
+    with pytest.raises(SessionError, match="is not an id of a session"):
         delete(tmp_path / "sessions", id)
 
     assert outside.exists()
@@ -211,7 +211,7 @@ def test_what_is_no_file_is_not_deleted(tmp_path):
 
     with pytest.raises(SessionError, match="cannot be deleted"):
         delete(tmp_path, "a")
-    with pytest.raises(SessionError, match="it is no regular file"):
+    with pytest.raises(SessionError, match="it is not a regular file"):
         delete(tmp_path, "b")
 
 

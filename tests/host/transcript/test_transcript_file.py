@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_cli.sessions.transcript_file import FileTranscript, read
 from pluggent_hookspecs import Message, ModelResponse, SessionError, Usage
 from pluggent_hookspecs.messages import Image, Reasoning, Refusal, Text, ToolCall
 from pluggent_host.transcript.entries import Said, SessionBegan, TurnBegan, TurnOver
@@ -19,6 +18,7 @@ from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel
 from saved import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, hosting, shape
+from transcript_file import FileTranscript, read
 
 ENTRIES = (
     SessionBegan("s", 1.5, "scripted/m", "be short"),
@@ -260,7 +260,7 @@ def test_a_second_writer_in_this_process_is_refused(tmp_path):
 
 
 def test_a_second_writer_in_another_process_is_refused(tmp_path):
-    code = "import sys, pathlib; from pluggent_cli.sessions.transcript_file import FileTranscript as F;"
+    code = "import sys, pathlib; from pluggent_state_files.session_log import FileLog as F;"
     code += "F(pathlib.Path(sys.argv[1]), 's')"
     transcript = FileTranscript(tmp_path, "s")
     transcript.append(*ENTRIES)
@@ -278,16 +278,16 @@ def test_a_closed_transcript_is_free_even_if_a_child_still_holds_the_file(tmp_pa
     code = """
 import os, sys
 from pathlib import Path
-from pluggent_cli.sessions.transcript_file import FileTranscript
+from pluggent_state_files.session_log import FileLog
 
-transcript = FileTranscript(Path(sys.argv[1]), "s")
+log = FileLog(Path(sys.argv[1]), "s")
 wait, go = os.pipe()
 if os.fork() == 0:
     os.close(go)
     os.read(wait, 1)  # until the parent ends
     os._exit(0)
-transcript.close()
-FileTranscript(Path(sys.argv[1]), "s").close()
+log.close()
+FileLog(Path(sys.argv[1]), "s").close()
 """
     done = subprocess.run(  # noqa: S603 (this very Python)
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False

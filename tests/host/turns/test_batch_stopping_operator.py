@@ -8,7 +8,6 @@ import pytest
 from places import BATCH, SKIPPED, BatchTools, about_gate
 from pluggent_cli.config.sources import load_settings
 from pluggent_cli.sessions.explain import as_document, explain
-from pluggent_cli.sessions.reader import retell
 from pluggent_hookspecs import (
     Ask,
     Deny,
@@ -24,6 +23,7 @@ from pluggent_host.transcript.entries import Settled
 from pluggent_testing.fakes import call
 from policy_stage import stage
 from talking import assert_whole, hosting, results, talking
+from transcript_file import retell
 
 # ---- what is on record
 

@@ -9,12 +9,8 @@ from typing import Any
 
 import pytest
 from edges_asking import Edges, Shared
-from pluggent_cli.sessions.answer import answer_stored
 from pluggent_cli.sessions.explain import as_document as explained, explain
 from pluggent_cli.sessions.export import as_document, as_markdown
-from pluggent_cli.sessions.pending import all_waiting, waiting_in
-from pluggent_cli.sessions.reader import retell
-from pluggent_cli.sessions.transcript_file import read
 from pluggent_hookspecs import Image, Text
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Why
@@ -22,6 +18,7 @@ from pluggent_host.approvals.pending import Pending
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import call
 from talking import assert_whole
+from transcript_file import all_waiting, answer_stored, read, retell, waiting_in
 
 STAGES = {
     "input": Edges(said="hm"),

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 from edges_asking import PAUSING, Edges, Shared
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.pending import all_waiting, waiting_in
-from pluggent_cli.sessions.transcript_file import FileTranscript, read
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Approval, SyncHost, Why
 from pluggent_host.approvals.pending import Paused
 from pluggent_host.transcript.entries import Settled, TurnOver
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import assert_whole
+from transcript_file import FileTranscript, all_waiting, answer_stored, read, waiting_in
 
 STAGES = {
     "input": Edges(said="hm"),

@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from dying import Steps, die_between_writes, noted
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.transcript_file import read
 from pluggent_hookspecs import Ask, ToolCallEvent, ToolContext, hookimpl, tool
 from pluggent_host import Approval, Host, HostSettings
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.session import Session
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import Reply, ScriptedModel, call
+from transcript_file import answer_stored, read
 
 REFUSED = 3
 """The number that nobody ever agrees to."""

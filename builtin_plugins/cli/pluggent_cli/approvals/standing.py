@@ -9,8 +9,9 @@ import os
 import secrets
 import shlex
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.common.escape import escape_all
@@ -19,21 +20,20 @@ from pluggent_state_files.seals import OTHERS
 from pluggent_cli import exits
 from pluggent_cli.host_access import prepare
 from pluggent_cli.parsing import one_name
+from pluggent_cli.sessions.store import Sessions
 from pluggent_cli.terminal.console import Console, moment, warning
+
+if TYPE_CHECKING:  # see standing
+    from pluggent_hookspecs.sessions import ApprovalRecords
+    from pluggent_host.approvals.standing import Standing
 
 _SHORTEST_KEY = 32
 """Characters of a key: fewer could be tried out."""
 
 
-def standing(folder: Path, words: Sequence[str], console: Console) -> int:
+def standing(sessions: Sessions, console: Console) -> int:
     """List the approvals that hold in every session."""
-    if words:
-        raise ConfigError("pluggent approvals standing", [f"takes no name, got {words[0]!r}"])
-    # Here and not above: listing what waits needs none of it.
-    from pluggent_cli.sessions.transcript_file import FileStanding
-
-    kept = FileStanding(folder)
-    found, problems = kept.all(), kept.problems()
+    found, problems = sessions.finish(_standing(sessions.store.approvals()))
     if console.json:
         listed = [
             {
@@ -43,7 +43,7 @@ def standing(folder: Path, words: Sequence[str], console: Console) -> int:
             }
             for each in found
         ]  # fmt: skip
-        console.document({"standing": listed, "problems": list(problems)})
+        console.document({"standing": listed, "problems": problems})
         return exits.OK
     for each in found:
         console.line(f"{console.ink('bold', each.id)}  {console.ink('cyan', escape_all(each.capability))}")
@@ -63,13 +63,28 @@ def standing(folder: Path, words: Sequence[str], console: Console) -> int:
     return exits.OK
 
 
-def forget(folder: Path, words: Sequence[str], console: Console) -> int:
+async def _standing(records: ApprovalRecords) -> tuple[Sequence[Standing], list[str]]:
+    """Return the approvals that hold, and a sentence for each record that is not genuine and so counts as none."""
+    from pluggent_host.approvals.standing import (
+        read_standing,  # here and not above: listing what waits needs none of it
+    )
+
+    answer = records.all()
+    found = list(await answer if isinstance(answer, Awaitable) else answer)
+    problems = [
+        f"the approval '{each.name}' is damaged or was not written by pluggent; it does not count"
+        for each in found
+        if not each.genuine
+    ]
+    return read_standing(found), problems
+
+
+def forget(sessions: Sessions, words: Sequence[str], console: Console) -> int:
     """Let an approval hold no longer."""
     id = one_name("approvals forget", words)
-    # Here and not above: see standing.
-    from pluggent_cli.sessions.transcript_file import FileStanding
+    from pluggent_host.approvals.standing import KIND  # here and not above: see standing
 
-    if not FileStanding(folder).forget(id):
+    if not sessions.ask(lambda: sessions.store.approvals().drop(KIND, id)):
         raise SessionError(f"no approval is called {id!r}; those that hold: pluggent approvals standing")
     if console.json:
         console.document({"forgotten": id})

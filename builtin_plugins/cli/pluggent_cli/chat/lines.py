@@ -9,8 +9,8 @@ import os
 from pluggent_hookspecs.errors import ConfigError
 
 from pluggent_cli.terminal.console import Console
-from pluggent_cli.terminal.keys import foreground_terminal
 from pluggent_cli.terminal.reader import read_some
+from pluggent_cli.terminal.tty import foreground_terminal
 
 PROMPT = b"> "
 _CTRL_D = b"\x04"

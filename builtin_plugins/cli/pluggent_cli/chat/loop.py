@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
-from pluggent_hookspecs.messages import Part
+from pluggent_hookspecs.messages import Image, Part
 from pluggent_hookspecs.observations import Observation
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.approvals.process_marker import is_inside
@@ -23,15 +23,12 @@ from pluggent_host.turns.step import Why
 from pluggent_state_files.listing import SESSION_ID
 
 from pluggent_cli import exits
-from pluggent_cli.approvals.person import person_at_terminal, say_how_to_approve
 from pluggent_cli.host_access import Setup, folder_option, open_host
-from pluggent_cli.terminal.answers import Answer, answer_for
-from pluggent_cli.terminal.calls import Calls, last_asked
 from pluggent_cli.terminal.console import Console
-from pluggent_cli.terminal.keys import Keys
-from pluggent_cli.terminal.live import Stage
-from pluggent_cli.terminal.progress import Waiting
-from pluggent_cli.terminal.screen import Screen
+from pluggent_cli.terminal.live import Answer, Stage, answer_for
+from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
+from pluggent_cli.terminal.screen import Calls, Screen, Waiting, last_asked
+from pluggent_cli.terminal.tty import Keys
 
 Show = Callable[[Observation], None]
 
@@ -210,6 +207,24 @@ async def open_talk(
     ) as host:
         await talk.open(host, options.session, options.model)
         yield talk
+
+
+def read_images(options: argparse.Namespace) -> tuple[Image, ...]:
+    """Return the pictures that *options* name. Raises ConfigError naming every one that cannot be sent."""
+    if not options.image:
+        return ()
+    from pluggent_host.attachments import image  # here and not above: most turns have no picture
+
+    read: list[Image] = []
+    problems: list[str] = []
+    for path in options.image:
+        try:
+            read.append(image(path))
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("--image", problems)
+    return tuple(read)
 
 
 def _pending_document(pending: Sequence[Pending]) -> list[dict[str, Any]]:

@@ -1,31 +1,28 @@
 """``pluggent approvals``: what waits for a person in any session, and answering it.
 
-Listing and showing take no lock and load no plugin; see sessions/pending.py. Approving wants a person at a
+Listing and showing take no lease; no plugin but a store that the settings name is loaded. Approving wants a person at a
 terminal who has read the request there, or an approver's key; denying needs neither.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.common.escape import escape_all
-from pluggent_state_files.listing import FOLDER
 
 from pluggent_cli import exits
 from pluggent_cli.approvals.standing import forget, key_holder, new_key, patterns, standing
 from pluggent_cli.approvals.view import call_lines, waiting_document, waiting_rows
-from pluggent_cli.commands.sessions import session_named
-from pluggent_cli.config.sources import state_dir
+from pluggent_cli.host_access import prepare_to_look
 from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name
-from pluggent_cli.sessions.pending import SHORT, Call, Waiting, all_waiting, named, problem_of, waiting_in
-from pluggent_cli.terminal.consent import agreed, check_outside, who
+from pluggent_cli.sessions.pending import SHORT, Call, Waiting, all_waiting, answer_stored, named, waiting_in
+from pluggent_cli.sessions.store import Sessions, open_sessions
 from pluggent_cli.terminal.console import Console, moment, warning
+from pluggent_cli.terminal.tty import agreed, check_outside, who
 
 ACTIONS = ("list", "show", "approve", "deny", "expire", "standing", "forget", "new-key")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -84,28 +81,28 @@ def age(text: str) -> float:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Do what was asked for."""
     what, rest = action("approvals", options.words, ACTIONS)
-    folder = state_dir(os.environ) / FOLDER
     _check_options(what, options)
-    match what:
-        case "show":
-            return _show(folder, rest, console)
-        case "approve":
-            return _approve(folder, rest, options, console)
-        case "deny":
-            waiting, calls = _chosen(folder, what, rest, everything=options.all)
-            return _answer(folder, waiting, calls, options, console)
-        case "expire":
-            return _expire(folder, options.older_than, console)
-        case "standing":
-            return standing(folder, rest, console)
-        case "forget":
-            return forget(folder, rest, console)
-        case "new-key":
-            return new_key(rest, console)
-        case _:
-            if rest:
-                raise ConfigError("pluggent approvals list", [f"takes no name, got {rest[0]!r}"])
-            return _list(folder, console)
+    if what == "new-key":
+        return new_key(rest, console)
+    if what in ("", "list", "standing") and rest:
+        raise ConfigError(f"pluggent approvals {what or 'list'}", [f"takes no name, got {rest[0]!r}"])
+    with open_sessions(prepare_to_look(options, console)) as sessions:
+        match what:
+            case "show":
+                return _show(sessions, rest, console)
+            case "approve":
+                return _approve(sessions, rest, options, console)
+            case "deny":
+                waiting, calls = _chosen(sessions, what, rest, everything=options.all)
+                return _answer(sessions, waiting, calls, options, console)
+            case "expire":
+                return _expire(sessions, options.older_than, console)
+            case "standing":
+                return standing(sessions, console)
+            case "forget":
+                return forget(sessions, rest, console)
+            case _:
+                return _list(sessions, console)
 
 
 def _check_options(what: str, options: argparse.Namespace) -> None:
@@ -128,13 +125,13 @@ def _check_options(what: str, options: argparse.Namespace) -> None:
 # ---- looking ----------------------------------------------------------------------------
 
 
-def _list(folder: Path, console: Console) -> int:
-    found = list(all_waiting(folder))
+def _list(sessions: Sessions, console: Console) -> int:
+    found = list(all_waiting(sessions))
     good = [one for one in found if not one.problem]
     if console.json:
         problems = [{"session": one.session, "problem": one.problem} for one in found if one.problem]
         console.document(
-            {"folder": str(folder), "waiting": [waiting_document(one) for one in good], "problems": problems}
+            {"folder": sessions.folder, "waiting": [waiting_document(one) for one in good], "problems": problems}
         )
         return exits.OK
     for one in found:
@@ -153,8 +150,8 @@ def _list(folder: Path, console: Console) -> int:
     return exits.OK
 
 
-def _show(folder: Path, words: Sequence[str], console: Console) -> int:
-    waiting = _waiting(folder, "show", words[:1])
+def _show(sessions: Sessions, words: Sequence[str], console: Console) -> int:
+    waiting = _waiting(sessions, "show", words[:1])
     calls = _named(waiting, words[1:], waiting.calls) if words[1:] else waiting.calls
     if console.json:
         console.document(waiting_document(waiting._replace(calls=calls)))
@@ -177,13 +174,10 @@ def _show(folder: Path, words: Sequence[str], console: Console) -> int:
 # ---- which ------------------------------------------------------------------------------
 
 
-def _waiting(folder: Path, what: str, words: Sequence[str]) -> Waiting:
+def _waiting(sessions: Sessions, what: str, words: Sequence[str]) -> Waiting:
     """Return what the session waits with that *words* name. Raises ConfigError and SessionError."""
-    id = session_named(folder, f"approvals {what}", one_name(f"approvals {what}", words))
-    try:
-        waiting = waiting_in(folder, id)
-    except (OSError, ValueError) as error:
-        raise problem_of(folder, id, error) from error
+    id = sessions.named(f"approvals {what}", one_name(f"approvals {what}", words))
+    waiting = waiting_in(sessions, id)
     if waiting is None:
         raise SessionError(f"session '{id}' has no turn that waits for a person")
     if waiting.problem:
@@ -200,10 +194,12 @@ def _named(waiting: Waiting, words: Sequence[str], among: Sequence[Call]) -> tup
     return tuple(dict.fromkeys(calls[0] for calls in found.values()))
 
 
-def _chosen(folder: Path, what: str, words: Sequence[str], *, everything: bool) -> tuple[Waiting, tuple[Call, ...]]:
+def _chosen(
+    sessions: Sessions, what: str, words: Sequence[str], *, everything: bool
+) -> tuple[Waiting, tuple[Call, ...]]:
     if everything == bool(words[1:]):
         raise ConfigError(f"pluggent approvals {what}", ["wants a SESSION, and either CALLs or --all"])
-    waiting = _waiting(folder, what, words[:1])
+    waiting = _waiting(sessions, what, words[:1])
     calls = waiting.open if everything else _named(waiting, words[1:], waiting.open)
     if not calls:
         raise SessionError(f"all calls of session '{waiting.session}' are answered: pluggent resume {waiting.session}")
@@ -213,12 +209,12 @@ def _chosen(folder: Path, what: str, words: Sequence[str], *, everything: bool) 
 # ---- answering --------------------------------------------------------------------------
 
 
-def _approve(folder: Path, words: Sequence[str], options: argparse.Namespace, console: Console) -> int:
+def _approve(sessions: Sessions, words: Sequence[str], options: argparse.Namespace, console: Console) -> int:
     check_outside("pluggent approvals approve")
     patterns(options.where)  # what is typed wrong is said before anybody is asked
-    waiting, calls = _chosen(folder, "approve", words, everything=options.all)
+    waiting, calls = _chosen(sessions, "approve", words, everything=options.all)
     if options.key:
-        return _answer(folder, waiting, calls, options, console, by=key_holder(options, console))
+        return _answer(sessions, waiting, calls, options, console, by=key_holder(options, console))
     lines: list[str] = []
     for call in calls:
         lines += ["", *(f"  {line}" for line in call_lines(call, console.width - 2))]
@@ -226,7 +222,7 @@ def _approve(folder: Path, words: Sequence[str], options: argparse.Namespace, co
     if not agreed("pluggent approvals approve", [*lines, ""], f"Approve {what}{_more(options)}? [y/N] "):
         console.note("nothing was approved")
         return exits.FAILED
-    return _answer(folder, waiting, calls, options, console, by=who())
+    return _answer(sessions, waiting, calls, options, console, by=who())
 
 
 def _more(options: argparse.Namespace) -> str:
@@ -238,21 +234,17 @@ def _more(options: argparse.Namespace) -> str:
 
 
 def _answer(
-    folder: Path, waiting: Waiting, calls: Sequence[Call], options: argparse.Namespace, console: Console,
+    sessions: Sessions, waiting: Waiting, calls: Sequence[Call], options: argparse.Namespace, console: Console,
     *, by: str = "",
 ) -> int:  # fmt: skip
     """Write down that *by* approves *calls*; without a name they are denied."""
-    # Here and not above: listing needs none of what is behind a transcript that is written to.
-    from pluggent_hookspecs.decisions import Approval
-
-    # The same.
-    from pluggent_cli.sessions.answer import answer_stored
+    from pluggent_hookspecs.decisions import Approval  # here and not above: listing does without attrs
 
     approval = Approval(
         bool(by), "always" if options.always else "session" if options.for_session else "once", options.reason,
         where=patterns(options.where),
     )  # fmt: skip
-    answer_stored(folder, waiting.session, [call.digest for call in calls], approval, by or who())
+    answer_stored(sessions, waiting.session, [call.digest for call in calls], approval, by or who())
     word = "approved" if by else "denied"
     left = len(waiting.open) - len(calls)
     if console.json:
@@ -266,23 +258,19 @@ def _answer(
     return exits.OK
 
 
-def _expire(folder: Path, older_s: float, console: Console) -> int:
-    # Here and not above: see _answer.
-    from pluggent_hookspecs.decisions import Approval
-
-    # The same.
-    from pluggent_cli.sessions.answer import answer_stored
+def _expire(sessions: Sessions, older_s: float, console: Console) -> int:
+    from pluggent_hookspecs.decisions import Approval  # here and not above: see _answer
 
     now = time.time()
     denied: list[tuple[Waiting, Call]] = []
     problems: list[str] = []
-    for one in all_waiting(folder):
+    for one in all_waiting(sessions):
         if one.problem:
             problems.append(f"session '{one.session}' {one.problem}")
         elif one.open and now - one.at_s > older_s:
             approval = Approval(agreed=False, reason="it expired: it was not answered in time")
             try:
-                answer_stored(folder, one.session, [call.digest for call in one.open], approval, "expiry")
+                answer_stored(sessions, one.session, [call.digest for call in one.open], approval, "expiry")
             except SessionError as error:
                 problems.append(str(error))
             else:

@@ -17,16 +17,15 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Image, Message, Part, Role
 from pluggent_host.common.escape import escape_all
 
-from pluggent_cli import exits, interrupts
+from pluggent_cli import exits, process
 from pluggent_cli.chat.lines import PipedLines, TerminalLines
-from pluggent_cli.chat.loop import CODES, Talk, open_talk
-from pluggent_cli.chat.options import add_talking_options, limit_flags, read_images
+from pluggent_cli.chat.loop import CODES, Talk, open_talk, read_images
 from pluggent_cli.chat.slash_commands import Chat, completion, is_command, obey
 from pluggent_cli.host_access import Setup, prepare
-from pluggent_cli.logs import log_to
-from pluggent_cli.parsing import Parser, command_parser, examples
+from pluggent_cli.parsing import Parser, add_talking_options, command_parser, examples, limit_flags
+from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console, cut, escape_controls
-from pluggent_cli.terminal.keys import Keys
+from pluggent_cli.terminal.tty import Keys
 
 _GO_ON = "chat --session {id}"
 _RECALLED_LINES = 6
@@ -65,7 +64,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     log_to(console, debug=options.debug)
     keys = Keys(marking_pastes=_edits(console))
     chatting = _Chatting(setup, options, console, keys)
-    return interrupts.run(chatting.go_on(images), on_interrupt=chatting.interrupted, before_dying=keys.release)
+    return process.run(chatting.go_on(images), on_interrupt=chatting.interrupted, before_dying=keys.release)
 
 
 class Lines(Protocol):

@@ -11,12 +11,12 @@ from typing import Any
 
 from pluggent_host.common.escape import escape_all
 
-from pluggent_cli import exits, interrupts
+from pluggent_cli import exits, process
 from pluggent_cli.doctor.checks import Check, environment, folders, optional, terminal
 from pluggent_cli.doctor.plugins import Loaded, examine
 from pluggent_cli.host_access import Setup, gather
-from pluggent_cli.logs import log_to
 from pluggent_cli.parsing import Parser, command_parser, examples
+from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console, Row, wrapped
 
 _MARKS = {"ok": ("green", "✓"), "note": ("yellow", "·"), "problem": ("red", "✗")}
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     log_to(console, debug=options.debug)
     settings = [Check("settings", "problem", str(error), "pluggent config check") for error in errors]
     settings += [Check("settings", "note", note, "") for note in setup.notes]
-    return interrupts.run(_examined(setup, options, console, settings))
+    return process.run(_examined(setup, options, console, settings))
 
 
 async def _examined(setup: Setup, options: argparse.Namespace, console: Console, settings: list[Check]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Iterator, Sequence
 
 from pluggent_hookspecs import thaw
@@ -14,14 +13,13 @@ from pluggent_hookspecs.observations import Change, DecisionMade, Vote
 from pluggent_host.approvals.pending import Resolved
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import did_you_mean
-from pluggent_state_files.listing import FOLDER
 
 from pluggent_cli import exits
-from pluggent_cli.commands.sessions import session_named
-from pluggent_cli.config.sources import state_dir
+from pluggent_cli.host_access import prepare_to_look
 from pluggent_cli.parsing import Parser, command_parser, examples, one_name
 from pluggent_cli.sessions.explain import Explained, Explanation, as_document, explain
 from pluggent_cli.sessions.reader import StoredSession, StoredTurn, retell
+from pluggent_cli.sessions.store import open_sessions
 from pluggent_cli.terminal.console import Console, cut, moment
 
 _SHOWN = 300
@@ -52,9 +50,10 @@ def parser() -> Parser:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Explain the turn. A damaged session is explained as far as it can be read, and fails."""
-    folder = state_dir(os.environ) / FOLDER
-    id = session_named(folder, "explain", one_name("explain", options.words[:1]))
-    session = retell(folder, id)
+    beginning = one_name("explain", options.words[:1])
+    with open_sessions(prepare_to_look(options, console)) as sessions:
+        id = sessions.named("explain", beginning)
+        session = retell(sessions, id)
     made = explain(id, _turn(session, options.words[1:]))
     if console.json:
         console.document(as_document(made))

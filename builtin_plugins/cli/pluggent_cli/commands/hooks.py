@@ -11,10 +11,10 @@ from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.inspection import Chains
 
-from pluggent_cli import exits, interrupts
+from pluggent_cli import exits, process
 from pluggent_cli.host_access import Setup, open_for_listing, prepare
-from pluggent_cli.logs import log_to
 from pluggent_cli.parsing import Parser, command_parser, examples, one_name
+from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console
 
 
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         raise ConfigError("pluggent hooks", [f"there is no hook {only!r}{did_you_mean(only, HOOKS)}"])
     setup = prepare(options, console)
     log_to(console, debug=options.debug)
-    return interrupts.run(_list(setup, console, only))
+    return process.run(_list(setup, console, only))
 
 
 async def _list(setup: Setup, console: Console, only: str) -> int:

@@ -11,10 +11,10 @@ from pluggent_hookspecs.errors import PluggentError
 from pluggent_host.common.escape import escape_all
 from pluggent_host.inspection import Models, NoModelList
 
-from pluggent_cli import exits, interrupts
+from pluggent_cli import exits, process
 from pluggent_cli.host_access import Setup, open_for_listing, prepare
-from pluggent_cli.logs import log_to
 from pluggent_cli.parsing import Parser, command_parser, examples, one_name, seconds
+from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console, Row
 
 _HEAD = ("MODEL", "CONTEXT", "OUTPUT", "NAME")
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     only = one_name("models", options.words) if options.words else ""
     setup = prepare(options, console)
     log_to(console, debug=options.debug)
-    return interrupts.run(_list(setup, console, only, options.timeout))
+    return process.run(_list(setup, console, only, options.timeout))
 
 
 async def _list(setup: Setup, console: Console, only: str, timeout_s: float | None) -> int:

@@ -15,8 +15,7 @@ from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord
 
 from pluggent_cli import exits
-from pluggent_cli.doctor.failures import recorded
-from pluggent_cli.host_access import Setup, prepare
+from pluggent_cli.host_access import Setup, prepare, recorded_failures
 from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name
 from pluggent_cli.table import NAMES
 from pluggent_cli.terminal.console import Console, Row, warning
@@ -73,7 +72,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _seen(setup: Setup, catalog: Catalog) -> Iterable[Seen]:
-    failures = recorded(setup.state_dir)
+    failures = recorded_failures(setup.state_dir)
     for record in catalog.records:
         failure = failures.get(record.capability)
         if record.state != "available":

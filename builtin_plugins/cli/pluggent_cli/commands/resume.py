@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.common.escape import escape_all
-from pluggent_state_files.listing import FOLDER
 
-from pluggent_cli import interrupts
+from pluggent_cli import process
 from pluggent_cli.chat.loop import CODES, open_talk
-from pluggent_cli.chat.options import add_limits, limit_flags
-from pluggent_cli.commands.sessions import session_named
-from pluggent_cli.config.sources import state_dir
 from pluggent_cli.host_access import Setup, prepare
-from pluggent_cli.logs import log_to
-from pluggent_cli.parsing import Parser, command_parser, examples, one_name
-from pluggent_cli.sessions.pending import Waiting, problem_of, waiting_in
+from pluggent_cli.parsing import Parser, add_limits, command_parser, examples, limit_flags, one_name
+from pluggent_cli.process import log_to
+from pluggent_cli.sessions.pending import Waiting, waiting_in
+from pluggent_cli.sessions.store import open_sessions
 from pluggent_cli.terminal.console import Console
-from pluggent_cli.terminal.keys import Keys
+from pluggent_cli.terminal.tty import Keys
 
 _GO_ON = 'run --session {id} "…"'
 
@@ -57,23 +53,17 @@ def parser() -> Parser:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Go on with the turn and return its exit code."""
     flags = limit_flags(options)
-    folder = state_dir(os.environ) / FOLDER
-    options.session = session_named(folder, "resume", one_name("resume", options.words))
-    options.workspace = options.workspace or _folder_of(_waiting(folder, options.session))
+    beginning = one_name("resume", options.words)
     setup = prepare(options, console, flags)
+    with open_sessions(setup) as sessions:
+        options.session = sessions.named("resume", beginning)
+        waiting = waiting_in(sessions, options.session)
+    if waiting is None:
+        raise SessionError(f"session '{options.session}' has no turn that waits for a person")
+    options.workspace = options.workspace or _folder_of(waiting)
     log_to(console, debug=options.debug)
     keys = Keys()
-    return interrupts.run(_go_on(setup, options, console, keys), before_dying=keys.release)
-
-
-def _waiting(folder: Path, id: str) -> Waiting:
-    try:
-        waiting = waiting_in(folder, id)
-    except (OSError, ValueError) as error:
-        raise problem_of(folder, id, error) from error
-    if waiting is None:
-        raise SessionError(f"session '{id}' has no turn that waits for a person")
-    return waiting
+    return process.run(_go_on(setup, options, console, keys), before_dying=keys.release)
 
 
 def _folder_of(waiting: Waiting) -> str | None:

@@ -11,14 +11,13 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Part
 from pluggent_host.turns.step import Why
 
-from pluggent_cli import interrupts
-from pluggent_cli.chat.loop import CODES, open_talk
-from pluggent_cli.chat.options import add_talking_options, limit_flags, read_images
+from pluggent_cli import process
+from pluggent_cli.chat.loop import CODES, open_talk, read_images
 from pluggent_cli.host_access import Setup, prepare
-from pluggent_cli.logs import log_to
-from pluggent_cli.parsing import Parser, command_parser, examples
+from pluggent_cli.parsing import Parser, add_talking_options, command_parser, examples, limit_flags
+from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console
-from pluggent_cli.terminal.keys import Keys
+from pluggent_cli.terminal.tty import Keys
 
 _STANDARD_INPUT = "-"
 
@@ -53,7 +52,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     setup = prepare(options, console, flags)
     log_to(console, debug=options.debug)
     keys = Keys()
-    return interrupts.run(_turn(setup, options, console, content, keys), before_dying=keys.release)
+    return process.run(_turn(setup, options, console, content, keys), before_dying=keys.release)
 
 
 async def _turn(

@@ -1,27 +1,26 @@
 """``pluggent sessions``: list, show, search, export and delete the sessions that were saved.
 
-Listing and searching import the standard library alone and take no lock; see transcript/listing.py.
+Listing and searching take no lease. Sessions in files are listed and searched with the standard library alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 import termios
 from collections.abc import Sequence
-from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import did_you_mean
-from pluggent_state_files.listing import FOLDER, Summary, delete, matching, places, summaries
 
 from pluggent_cli import exits
-from pluggent_cli.config.sources import state_dir
+from pluggent_cli.host_access import prepare_to_look
 from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name, one_of, whole_number
 from pluggent_cli.sessions.search import AROUND, Found, Unreadable, search
+from pluggent_cli.sessions.store import Sessions, open_sessions
+from pluggent_cli.sessions.summary import Summary, summarise
 from pluggent_cli.terminal.console import Console, Row, cells, moment, warning
 
 ACTIONS = ("list", "show", "search", "export", "delete")
@@ -30,7 +29,6 @@ FOUND = 50
 _HEAD = ("SESSION", "WHEN", "MODEL", "TURNS", "TOKENS", "FIRST WORDS")
 _LEAST_WORDS = 12
 _INDENT = 4
-_NAMED = 5
 _GAPS = 2 * (len(_HEAD) - 1)
 
 
@@ -66,54 +64,54 @@ def parser() -> Parser:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Do what was asked for."""
     what, rest = action("sessions", options.words, ACTIONS)
-    folder = state_dir(os.environ) / FOLDER
-    match what:
-        case "search":
-            return _search(folder, console, " ".join(rest), FOUND if options.limit is None else options.limit)
-        case "delete":
-            return _delete(folder, console, rest, asked=not options.yes)
-        case "show" | "export":
-            # Here and not above: reading a session whole takes the converter of all types.
-            from pluggent_cli.sessions.view import export, show
+    if what not in ("", "list"):
+        _check_words(what, rest)
+    elif rest:
+        raise ConfigError("pluggent sessions list", [f"takes no name, got {rest[0]!r}"])
+    with open_sessions(prepare_to_look(options, console)) as sessions:
+        match what:
+            case "search":
+                return _search(sessions, console, " ".join(rest), FOUND if options.limit is None else options.limit)
+            case "delete":
+                return _delete(sessions, console, rest, asked=not options.yes)
+            case "show" | "export":
+                # Here and not above: reading a session whole takes the converter of all types.
+                from pluggent_cli.sessions.view import export, show
 
-            id = session_named(folder, f"sessions {what}", one_name(f"sessions {what}", rest))
-            return show(folder, id, console) if what == "show" else export(folder, id, options, console)
-        case _:
-            if rest:
-                raise ConfigError("pluggent sessions list", [f"takes no name, got {rest[0]!r}"])
-            return _list(folder, console, LISTED if options.limit is None else options.limit)
+                id = sessions.named(f"sessions {what}", rest[0])
+                return show(sessions, id, console) if what == "show" else export(sessions, id, options, console)
+            case _:
+                return _list(sessions, console, LISTED if options.limit is None else options.limit)
 
 
-def session_named(folder: Path, command: str, beginning: str) -> str:
-    """Return the id of the session that *beginning* means. Raises ConfigError."""
-    ids = matching(folder, beginning)
-    if len(ids) == 1:
-        return ids[0]
-    if not ids:
-        meant = did_you_mean(beginning, (place.id for place in places(folder)))
-        raise ConfigError(f"pluggent {command}", [f"there is no session {beginning!r}{meant or f' in {folder}'}"])
-    more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
-    named = ", ".join(ids[:_NAMED])
-    raise ConfigError(f"pluggent {command}", [f"{beginning!r} may be {named}{more}; write more of it"])
+def _check_words(what: str, words: Sequence[str]) -> None:
+    """Raise ConfigError if *words* are not what the action *what* needs."""
+    if what in ("show", "export"):
+        one_name(f"sessions {what}", words)
+    elif not " ".join(words).strip():
+        needed = "a TEXT" if what == "search" else "an ID, or several"
+        raise ConfigError(f"pluggent sessions {what}", [f"needs {needed}. See pluggent sessions --help"])
 
 
 # ---- listing ----------------------------------------------------------------------------
 
 
-def _list(folder: Path, console: Console, limit: int) -> int:
-    total = len(places(folder))
-    seen = list(summaries(folder, limit=limit or None))
+def _list(sessions: Sessions, console: Console, limit: int) -> int:
+    page = sessions.first(limit)
+    total = page.total if page.cursor is not None else len(page.sessions)
+    seen = [summarise(sessions, one) for one in page.sessions]
     if console.json:
         listed = [one._asdict() for one in seen]
-        console.document({"folder": str(folder), "total": total, "sessions": listed})
+        where = {"store": sessions.store.name, "folder": sessions.folder}
+        console.document({**where, "total": total, "sessions": listed})
         return exits.OK
     if seen:
         _table(console, seen)
     else:
-        console.line(f'no sessions in {escape_all(str(folder))}; one begins with: pluggent run "hello"')
-    if total > len(seen):
-        left = f"{total - len(seen):,} older ones are not shown; all: pluggent sessions --limit 0"
-        console.note(console.err_ink("dim", left))
+        console.line(f'no sessions in {escape_all(sessions.where)}; one begins with: pluggent run "hello"')
+    if page.cursor is not None:
+        left = "" if total is None else f"{total - len(seen):,} "
+        console.note(console.err_ink("dim", f"{left}older ones are not shown; all: pluggent sessions --limit 0"))
     return exits.OK
 
 
@@ -160,16 +158,14 @@ def _shortened(text: str, room: int) -> str:
 # ---- searching --------------------------------------------------------------------------
 
 
-def _search(folder: Path, console: Console, text: str, limit: int) -> int:
-    if not text.strip():
-        raise ConfigError("pluggent sessions search", ["needs a TEXT. See pluggent sessions --help"])
+def _search(sessions: Sessions, console: Console, text: str, limit: int) -> int:
     found: list[Found] = []
     problems: list[Unreadable] = []
     more = False
-    for one in search(folder, text):
+    for one in search(sessions, text):
         if isinstance(one, Unreadable):
             problems.append(one)
-            console.note(warning(console, f"session '{one.session}': {one.problem}"))
+            console.note(warning(console, f"session '{one.session}' {one.problem}"))
         elif limit and len(found) == limit:
             more = True
             break
@@ -202,13 +198,11 @@ def _in_line(text: str) -> str:
 # ---- deleting ---------------------------------------------------------------------------
 
 
-def _delete(folder: Path, console: Console, ids: Sequence[str], *, asked: bool) -> int:
-    if not ids:
-        raise ConfigError("pluggent sessions delete", ["needs an ID, or several. See pluggent sessions --help"])
+def _delete(sessions: Sessions, console: Console, ids: Sequence[str], *, asked: bool) -> int:
     # By whole ids alone: what is deleted is what was typed.
-    wrong = [id for id in dict.fromkeys(ids) if matching(folder, id) != (id,)]
+    wrong = [id for id in dict.fromkeys(ids) if sessions.matching(id) != (id,)]
     if wrong:
-        known = [place.id for place in places(folder)]
+        known = [one.id for one in sessions.all(brief=True)]
         problems = [f"there is no session {id!r}{did_you_mean(id, known)}" for id in wrong]
         raise ConfigError("pluggent sessions delete", problems)
     if asked and not _agreed(console, list(dict.fromkeys(ids))):
@@ -218,7 +212,7 @@ def _delete(folder: Path, console: Console, ids: Sequence[str], *, asked: bool) 
     failed: list[str] = []
     for id in dict.fromkeys(ids):
         try:
-            delete(folder, id)
+            sessions.delete(id)
             deleted.append(id)
         except SessionError as error:
             failed.append(str(error))

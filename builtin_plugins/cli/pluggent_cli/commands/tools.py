@@ -19,15 +19,14 @@ from pluggent_hookspecs.words import read_words
 from pluggent_host.session import Session
 from pluggent_host.transcript.entries import Settled
 
-from pluggent_cli import exits, interrupts
-from pluggent_cli.approvals.person import person_at_terminal, say_how_to_approve
+from pluggent_cli import exits, process
 from pluggent_cli.completion.words import remember_tools
 from pluggent_cli.host_access import Setup, folder_option, open_for_listing, open_host, prepare
-from pluggent_cli.logs import log_to
 from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name
-from pluggent_cli.terminal.calls import Calls, text_of
+from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console, escape_controls
-from pluggent_cli.terminal.screen import Screen
+from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
+from pluggent_cli.terminal.screen import Calls, Screen, text_of
 from pluggent_cli.terminal.tool_listing import find_tool, tool_document, tool_row
 
 T = TypeVar("T")
@@ -74,11 +73,11 @@ def run(options: argparse.Namespace, console: Console) -> int:
     workspace = folder_option("--workspace", options.workspace)
     match what:
         case "schema":
-            return interrupts.run(_schema(setup, console, name))
+            return process.run(_schema(setup, console, name))
         case "call":
-            return interrupts.run(_call(setup, console, rest[0], rest[1:], workspace))
+            return process.run(_call(setup, console, rest[0], rest[1:], workspace))
         case _:
-            return interrupts.run(_list(setup, console))
+            return process.run(_list(setup, console))
 
 
 # ---- looking ----------------------------------------------------------------------------

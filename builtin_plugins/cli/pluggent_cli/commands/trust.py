@@ -17,8 +17,8 @@ from pluggent_cli.config.trust import FILE, LEFT_OUT, Accepted
 from pluggent_cli.host_access import Setup, bare_setup
 from pluggent_cli.installed_plugins import folder_of
 from pluggent_cli.parsing import Parser, command_parser, examples
-from pluggent_cli.terminal.consent import check_outside
 from pluggent_cli.terminal.console import Console, Row, warning
+from pluggent_cli.terminal.tty import check_outside
 
 
 def parser() -> Parser:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from pluggent_host.settings import HostSettings
 
 from pluggent_cli.config.keys import KEYS
-from pluggent_cli.config.provenance import Origin
+from pluggent_cli.config.sources import Origin
 
 WITHHELD = "(text, not shown)"
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\s]+|keyring:[^\s/]+/[^\s/]+")

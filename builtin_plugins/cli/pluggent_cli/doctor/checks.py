@@ -20,8 +20,8 @@ from pluggent_state_files.listing import FOLDER, places
 from pluggent_cli.config.known_hook_plugins import FILE as HOOKS, aside
 from pluggent_cli.config.sources import sources
 from pluggent_cli.host_access import Setup
-from pluggent_cli.terminal.consent import can_ask
 from pluggent_cli.terminal.console import Console, is_terminal
+from pluggent_cli.terminal.tty import can_ask
 
 _OLDEST, _NEWEST = (3, 11), (3, 14)
 _LITTLE = 50_000_000

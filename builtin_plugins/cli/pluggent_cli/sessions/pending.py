@@ -1,24 +1,34 @@
-"""Which stored sessions wait for a person, and with what. Reads only, takes no lock.
+"""Which stored sessions wait for a person, and with what; and answers to what waits.
 
-A session of which the kinds of its lines say that it may wait is rebuilt as it is when it is opened, so that
-what is listed is what counts. Most do not wait, and looking through thousands of those is cheap. Answering is
-answer.py's, and what really happens on resume is decided anew.
+Reading takes no lease. A session that the store lists as one that may wait is rebuilt as it is when it
+is opened, so that what is listed is what counts. An answer is an entry of the transcript: no host is
+opened, Session.resume continues the turn, and every policy decides anew. Who may answer is the caller's
+to check.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from time import time
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.sessions import SessionStore
 from pluggent_host.common.escape import escape_all
-from pluggent_state_files.listing import SUFFIX, fields_of, kind_of, lines, open_session, places
+from pluggent_host.common.names import DOUBT
+from pluggent_host.transcript.rebuild import rebuild
+
+from pluggent_cli.sessions.store import Sessions
+from pluggent_cli.sessions.summary import without_name
 
 if TYPE_CHECKING:  # looking through sessions of which none waits needs no host
-    from pluggent_host.approvals.pending import Pending, Resolved
+    from pluggent_hookspecs.decisions import Approval
+    from pluggent_host.approvals.pending import Pending, Resolved, Waiting as Stored
+    from pluggent_host.transcript.rebuild import Rebuilt
+
+T = TypeVar("T")
 
 SHORT = 16
 """Characters of a digest that are enough to name a request by."""
@@ -86,64 +96,35 @@ class Waiting(NamedTuple):
         return tuple(call for call in self.calls if call.is_open)
 
 
-def all_waiting(folder: Path) -> Iterator[Waiting]:
-    """Yield every session of *folder* that waits, or cannot be read; the one last written to first.
+def all_waiting(sessions: Sessions) -> Iterator[Waiting]:
+    """Yield every session that waits, or cannot be read; the one last written to first.
 
-    Raises SessionError if the folder cannot be read, ConfigError if the key that seals cannot be relied on.
+    Raises SessionError if the sessions cannot be listed, ConfigError if the key that seals cannot be relied on.
     """
-    for place in places(folder):
-        try:
-            found = waiting_in(folder, place.id)
-        except FileNotFoundError:
-            continue  # deleted meanwhile
-        except (OSError, ValueError, SessionError) as error:
-            what = error.strerror if isinstance(error, OSError) else str(error)
-            yield Waiting(place.id, problem=f"cannot be read: {what}")
-            continue
-        if found is not None:
-            yield found
+    for one in sessions.all():
+        if one.problem:
+            yield Waiting(one.id, problem=f"cannot be read: {one.problem}")
+        elif one.waits:
+            try:
+                found = waiting_in(sessions, one.id)
+            except SessionError as error:
+                if one.id in sessions.matching(one.id):  # else it was deleted meanwhile
+                    yield Waiting(one.id, problem=without_name(error, one.id))
+                continue
+            if found is not None:
+                yield found
 
 
-def waiting_in(folder: Path, id: str) -> Waiting | None:
-    """Return what session *id* waits with, None if it does not wait.
+def waiting_in(sessions: Sessions, id: str) -> Waiting | None:
+    """Return what session *id* waits with, as it says itself when it is opened; None if it does not wait.
 
-    Raises OSError, ValueError, SessionError and ConfigError.
+    Raises SessionError if it cannot be read, ConfigError if the key that seals cannot be relied on.
     """
-    return _rebuilt(folder, id) if _may_wait(folder, id) else None
-
-
-def _may_wait(folder: Path, id: str) -> bool:
-    """Say whether the kinds of its lines let session *id* wait: most do not, and are read no further."""
-    waits = False
-    with open_session(folder, id) as file:
-        for number, line in enumerate(lines(file), 1):
-            kind = kind_of(line)
-            if not kind:
-                raise ValueError(f"line {number} is no entry")
-            if kind in _ENDS:
-                waits = False
-            elif kind == "Paused":
-                waits = _is_json(line, number)
-    return waits
-
-
-def _is_json(line: bytes, number: int) -> bool:
-    try:
-        fields_of(line)
-    except ValueError as error:
-        raise ValueError(f"line {number} is no JSON") from error
-    return True
-
-
-def _rebuilt(folder: Path, id: str) -> Waiting | None:
-    """Return what session *id* waits with, as it says itself when it is opened."""
     # Here and not above: where nothing waits none of it is needed.
     from pluggent_host.approvals.pending import Paused
     from pluggent_host.transcript.lines import decode
-    from pluggent_host.transcript.rebuild import rebuild
-    from pluggent_state_files.session_log import read_lines
 
-    entries = tuple(decode(read_lines(folder, id), str(folder / f"{id}{SUFFIX}")))
+    entries = tuple(decode(sessions.lines(id), sessions.place(id)))
     past = rebuild(entries)
     if past.waiting is not None:
         paused = past.waiting.paused
@@ -179,15 +160,6 @@ def named(calls: Iterable[Call], word: str) -> tuple[Call, ...]:
     return by_digest or tuple(call for call in listed if call.call_id == word)
 
 
-def problem_of(folder: Path, id: str, error: Exception) -> SessionError:
-    """Return *error*, raised by ``waiting_in``, as one that says which session it is about."""
-    what = error.strerror if isinstance(error, OSError) else str(error)
-    return SessionError(f"session '{id}' cannot be read: {folder / id}.jsonl: {what}")
-
-
-_ENDS = frozenset({"TurnBegan", "TurnOver", "Undone"})
-
-
 _LONG = 200
 _HEADS = {"tool_call": "call", "input": "what is said:", "model_call": "what is asked of the model"}
 
@@ -198,3 +170,84 @@ def _without_data(value: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(data, str) or len(data) <= _LONG:
         return value
     return {**value, "data": f"{len(data)} characters, sha256 {hashlib.sha256(data.encode()).hexdigest()}"}
+
+
+# ---- answering --------------------------------------------------------------------------
+
+
+def answer_stored(
+    sessions: Sessions, id: str, digests: Collection[str], approval: Approval, by: str
+) -> tuple[Pending, ...]:
+    """Answer the requests *digests* of session *id*, all or none; return their calls.
+
+    ``by`` says who answered; it is recorded. Raises SessionError if there is no such session, another
+    writer has it open, it is damaged, one of *digests* does not wait (any more), or *by* is not among
+    those to whom an ask is limited.
+    """
+    sessions.check(id)
+    return sessions.finish(_answer(sessions.store, id, digests, approval, by))
+
+
+async def _answer(
+    store: SessionStore, id: str, digests: Collection[str], approval: Approval, by: str
+) -> tuple[Pending, ...]:
+    # Here and not above: what only looks at what waits needs no transcript that is written to.
+    from pluggent_host.approvals.pending import answered
+    from pluggent_host.approvals.standing import Approvals
+    from pluggent_host.transcript.logs import StoredTranscript
+    from pluggent_host.transcript.rebuild import rebuild
+
+    log = store.open(id)
+    transcript = StoredTranscript(await log if isinstance(log, Awaitable) else log, id)
+    try:
+        await transcript.load()
+        past = rebuild(transcript.entries())
+        waiting, pending = _checked(id, past, digests, approval, by)
+        now = time()
+        made = [answered(waiting.paused, pending[digest], approval, by, now) for digest in dict.fromkeys(digests)]
+        standing = [stands for _, stands in made if stands is not None]
+        transcript.append(*(answer for answer, _ in made), *standing)
+        kept = Approvals(store.approvals())
+        for stands in standing:
+            if stands.reach == "always":
+                kept.keep(stands)
+        if (written := kept.flush()) is not None:
+            await written
+        await transcript.sync(_here)
+    finally:
+        await transcript.aclose()
+    return tuple(pending[answer.digest] for answer, _ in made)
+
+
+async def _here(work: Callable[[], T]) -> T:
+    """Run *work*, which blocks, here: nothing else runs in the command."""
+    return work()
+
+
+def _checked(
+    id: str, past: Rebuilt, digests: Collection[str], approval: Approval, by: str
+) -> tuple[Stored, dict[str, Pending]]:
+    """Return what waits and its open requests by digest. Raises SessionError if a request cannot be answered so."""
+    from pluggent_host.approvals.pending import refusal  # here and not above: see _answer
+
+    waiting = past.waiting
+    pending = {} if waiting is None else {each.digest: each for each in waiting.open}
+    gone = [digest for digest in digests if digest not in pending]
+    if waiting is None or gone:
+        what = "no turn that waits for a person" if waiting is None else f"no request {', '.join(gone)} that waits"
+        raise SessionError(f"session '{id}' has {what} (any more); {past.void or 'see: pluggent approvals'}")
+    doubtful = [digest for digest in digests if _is_doubtful(past, pending[digest])]
+    if doubtful and approval.agreed:
+        raise SessionError(
+            f"session '{id}': {', '.join(pending[digest].call_id for digest in doubtful)}: the call was interrupted"
+            f" and may already have taken effect; the approval that waits does not say so: pluggent resume {id}"
+        )
+    if problems := [problem for digest in digests if (problem := refusal(pending[digest], approval, by))]:
+        raise SessionError(f"session '{id}': {'; '.join(problems)}")
+    return waiting, pending
+
+
+def _is_doubtful(past: Rebuilt, pending: Pending) -> bool:
+    """Say whether *pending* had been dispatched when its process ended, and a person has not been asked about that."""
+    dispatched = pending.kind == "tool_call" and past.doubts.interrupted(pending.call_id)
+    return bool(dispatched) and all(plugin != DOUBT for plugin, _ in pending.asks)

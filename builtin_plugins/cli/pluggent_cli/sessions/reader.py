@@ -1,21 +1,20 @@
 """A stored session as a whole: its turns in order, with everything that was said and decided.
 
-Reads without the writer's lock; a session in use is retold as far as it has come. What it looks
-like as a file for others is export.py's.
+Reads without the writer's lease: a session in use is returned as far as it has come. export.py makes
+a document of it for others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import attrs
-from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_host.transcript.entries import Entry, Given, SessionBegan, Spending, TurnBegan, TurnOver, Undone
-from pluggent_state_files.listing import SUFFIX, open_session
+from pluggent_host.transcript.lines import decode_unsealed
 
-from pluggent_cli.sessions.transcript_file import read
+from pluggent_cli.sessions.store import Sessions
 
 
 @attrs.frozen
@@ -35,9 +34,9 @@ class StoredTurn:
 
 @attrs.frozen
 class StoredSession:
-    """A session as its file tells it. ``given`` are the messages that it was begun with.
+    """A session as its store has it. ``given`` are the messages that it was begun with.
 
-    ``problem`` says from where on the file is damaged; empty if it is whole.
+    ``problem`` says from where on it is damaged; empty if it is whole.
     """
 
     id: str
@@ -52,25 +51,22 @@ class StoredSession:
         return sum((turn.usage for turn in self.turns), Usage())
 
 
-def retell(folder: Path, id: str) -> StoredSession:
-    """Return the session *id* of *folder*. Of a damaged one what comes before the damage.
+def retell(sessions: Sessions, id: str) -> StoredSession:
+    """Return the session *id*, whatever its seals say: this shows what happened. Of a damaged one what comes before.
 
     Raises SessionError if there is none, or it cannot be read at all.
     """
+    sessions.check(id)
+    reader = _Reader(id)
     try:
-        open_session(folder, id).close()
-    except OSError as error:
-        raise SessionError(f"session '{id}' cannot be read: {folder / id}{SUFFIX}: {error.strerror}") from error
-    book = _Book(id)
-    try:
-        for entry in read(folder / f"{id}{SUFFIX}"):
-            book.read(entry)
-    except SessionError as error:
-        return attrs.evolve(book.session(), problem=str(error))
-    return book.session()
+        for entry in decode_unsealed(sessions.lines(id), sessions.place(id)):
+            reader.read(entry)
+    except (SessionError, ConfigError) as error:
+        return attrs.evolve(reader.session(), problem=str(error))
+    return reader.session()
 
 
-class _Book:
+class _Reader:
     """Reads entries in order, turn by turn."""
 
     def __init__(self, id: str) -> None:

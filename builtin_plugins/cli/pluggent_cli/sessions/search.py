@@ -1,25 +1,16 @@
-"""Finds words in what was said, across the sessions of a folder. One line in memory at a time.
-
-Standard library only, no lock taken; see transcript/listing.py.
-"""
+"""Finds words in what was said, across the sessions of a store. Takes no lease. Standard library only."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from pluggent_state_files.listing import (
-    fields_of,
-    kind_of,
-    lines,
-    list_of,
-    object_of,
-    open_session,
-    places,
-    text_of,
-)
+from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_state_files.listing import fields_of, list_of, object_of, text_of
+
+from pluggent_cli.sessions.store import Sessions
+from pluggent_cli.sessions.summary import without_name
 
 AROUND = 60
 """Characters given on either side of what was found, where there are as many."""
@@ -42,35 +33,33 @@ class Found(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A session that could not be searched, or not to its end."""
+    """A session that could not be searched, or not to its end: ``problem`` completes "session … "."""
 
     session: str
     problem: str
 
 
-def search(folder: Path, text: str) -> Iterator[Found | Unreadable]:
+def search(sessions: Sessions, text: str) -> Iterator[Found | Unreadable]:
     """Yield where *text* was said, in the session last written to first; the first place in each message.
 
     Upper and lower case are one, and so is all white space. Searched are messages of persons and
     models, tool calls with their arguments, and whole results. Nothing is found of an empty
-    *text*. Raises SessionError if the folder cannot be read.
+    *text*. Raises SessionError if the sessions cannot be listed.
     """
     words = text.casefold().split()
     if not words:
         return
     pattern = re.compile(r"\s+".join(map(re.escape, words)))
-    for place in places(folder):
+    for one in sessions.all(brief=True):
         try:
-            with open_session(folder, place.id) as file:
-                for line in lines(file):
-                    if kind_of(line) in _KINDS:
-                        yield from _in_entry(place.id, fields_of(line), pattern)
-        except FileNotFoundError:
-            continue  # deleted meanwhile
-        except OSError as error:
-            yield Unreadable(place.id, f"it cannot be read: {error.strerror}")
+            for line in sessions.lines(one.id):
+                if line.kind in _KINDS:
+                    yield from _in_entry(one.id, fields_of(line.data), pattern)
+        except (SessionError, ConfigError) as error:
+            if one.id in sessions.matching(one.id):  # else it was deleted meanwhile
+                yield Unreadable(one.id, without_name(error, one.id))
         except ValueError:
-            yield Unreadable(place.id, "it is damaged")
+            yield Unreadable(one.id, "is damaged")
 
 
 def _in_entry(session: str, plain: dict[str, Any], pattern: re.Pattern[str]) -> Iterator[Found]:

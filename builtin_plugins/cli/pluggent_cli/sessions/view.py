@@ -22,6 +22,7 @@ from pluggent_host.transcript.entries import Decided, Entry, ModelChosen, Said, 
 from pluggent_cli import exits
 from pluggent_cli.sessions.export import as_document, as_markdown, text_of
 from pluggent_cli.sessions.reader import StoredSession, StoredTurn, retell
+from pluggent_cli.sessions.store import Sessions
 from pluggent_cli.terminal.console import Console, cells, escape_controls, json_text, moment
 from pluggent_cli.terminal.screen import shown_arguments
 
@@ -32,9 +33,9 @@ _MARGIN = 4
 # ---- for a person -----------------------------------------------------------------------
 
 
-def show(folder: Path, id: str, console: Console) -> int:
+def show(sessions: Sessions, id: str, console: Console) -> int:
     """Print the conversation. A damaged session is shown as far as it can be read, and fails."""
-    session = retell(folder, id)
+    session = retell(sessions, id)
     if console.json:
         console.document(as_document(session))
     else:
@@ -200,9 +201,9 @@ def _count(tokens: int | None) -> str:
 # ---- for others -------------------------------------------------------------------------
 
 
-def export(folder: Path, id: str, options: argparse.Namespace, console: Console) -> int:
+def export(sessions: Sessions, id: str, options: argparse.Namespace, console: Console) -> int:
     """Write the session in a form for others. Raises SessionError, writing nothing, for a damaged one."""
-    session = retell(folder, id)
+    session = retell(sessions, id)
     if session.problem:
         raise SessionError(f"{session.problem}; what comes before is shown by: pluggent sessions show {id}")
     markdown = options.format == "markdown"

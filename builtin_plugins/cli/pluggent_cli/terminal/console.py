@@ -8,13 +8,16 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from pluggent_host.common.escape import escape_all, escape_controls as escape_controls  # noqa: PLC0414 (commands take both from here)
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _NARROW, _WIDEST = 40, 120
 _GAP = "  "
+
+Line: TypeAlias = tuple[str, int]
+"""A line as it is written, and how many columns it takes."""
 
 
 class Ink:

@@ -23,8 +23,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from pluggent_cli.terminal.console import cells, escape_controls
-from pluggent_cli.terminal.live import Line
+from pluggent_cli.terminal.console import Line, cells, escape_controls
 
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 120
 _PREVIEWED = 4_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pluggent_hookspecs._frozen import Json, thaw
+from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.session import OfferedTool, Session

@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
-from pluggent_hookspecs import events as e
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Json, events as e
 from pluggent_hookspecs.decisions import Deny, Window
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import HookKind, hookimpl

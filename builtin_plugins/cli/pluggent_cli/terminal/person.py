@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from pluggent_cli.host_access import Setup
-from pluggent_cli.terminal.consent import can_ask
 from pluggent_cli.terminal.console import Console, Ink
+from pluggent_cli.terminal.tty import can_ask
 
 if TYPE_CHECKING:  # imported where there is a terminal to ask at
-    from pluggent_cli.approvals.approval_prompt import ConsoleApprover
-    from pluggent_cli.approvals.question_prompt import ConsoleAnswerer
+    from pluggent_cli.approvals.prompts import ConsoleAnswerer, ConsoleApprover
 
 
 class Person(NamedTuple):
@@ -36,10 +35,8 @@ def person_at_terminal(
     if not (wanted and can_ask()):
         return Person()
     # Here and not above: a run without a terminal needs neither prompt.
-    from pluggent_cli.approvals.approval_prompt import ConsoleApprover
-
     # as above
-    from pluggent_cli.approvals.question_prompt import ConsoleAnswerer
+    from pluggent_cli.approvals.prompts import ConsoleAnswerer, ConsoleApprover
 
     approver = ConsoleApprover(ink, shown, lent)
     return Person(approver, ConsoleAnswerer(approver))

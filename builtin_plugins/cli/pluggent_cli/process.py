@@ -1,15 +1,22 @@
-"""Ctrl-C and SIGTERM: the first ends the work cleanly, the second ends the process. POSIX only."""
+"""The process of a command that opens a host: signals end it cleanly, its log goes to standard error. POSIX only.
+
+The first Ctrl-C or SIGTERM ends the work cleanly, the second ends the process.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
+from pluggent_host.common.escape import escape_all
+
 from pluggent_cli.exits import Interrupted
+from pluggent_cli.terminal.console import Console, warning
 
 T = TypeVar("T")
 
@@ -84,3 +91,33 @@ async def _ended() -> None:
 
 def _unsaid(_: asyncio.AbstractEventLoop, __: dict[str, Any]) -> None:
     """Drop errors of tasks that were left behind."""
+
+
+# ---- the log ----------------------------------------------------------------------------
+
+
+def log_to(console: Console, *, debug: bool) -> None:
+    """Show what is logged at WARNING and above; everything with *debug*."""
+    logger = logging.getLogger("pluggent")
+    logger.addHandler(_ConsoleHandler(console))
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._show(record)
+        except Exception:  # noqa: BLE001 (a full disk behind stderr must not reach the code that logs)
+            self.handleError(record)
+
+    def _show(self, record: logging.LogRecord) -> None:
+        text = escape_all(record.getMessage())
+        if record.levelno >= logging.WARNING:
+            self._console.note(warning(self._console, text))
+        else:
+            self._console.error(self._console.err_ink("dim", f"{record.name}: {text}"))
