@@ -26,10 +26,9 @@ from pluggent_provider_http.server_errors import Faults
 from pluggent_anthropic.blocks import WIRE, encode, with_fields
 from pluggent_anthropic.conversation import Conversation, conversation
 from pluggent_anthropic.media import Object, UnsendableError
-from pluggent_anthropic.model_traits import Model, model_of
+from pluggent_anthropic.model_traits import BINDING_BETA, Model, model_of, thinking
 from pluggent_anthropic.schema import output_schema
 from pluggent_anthropic.settings import Server
-from pluggent_anthropic.thinking import BINDING_BETA, thinking
 
 _TOOL = "pluggent_anthropic tool"
 _OWN = frozenset({"model", "messages", "system", "stream", "max_tokens"})

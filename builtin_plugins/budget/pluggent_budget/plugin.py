@@ -24,11 +24,10 @@ from pluggent_budget.amounts import Amount
 from pluggent_budget.costs import Estimate, expected, price_of, spent
 from pluggent_budget.ledger_file import FileRules, LedgerFile
 from pluggent_budget.ledger_thread import LedgerError, LedgerThread
-from pluggent_budget.memory_ledger import MemoryLedger, Reservation
+from pluggent_budget.memory_ledger import HeldReservation, MemoryLedger, PendingReservations, Reservation
 from pluggent_budget.messages import NOTE, no_ledger, no_price, too_little, warning
 from pluggent_budget.periods import Calendar, Clock
 from pluggent_budget.prices import Price, Prices, read_prices, shipped
-from pluggent_budget.reservations import HeldReservation, PendingReservations
 from pluggent_budget.settings import BudgetSettings
 
 log = logging.getLogger("pluggent.budget")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import heapq
+import json
 import time
 from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 from pluggent_hookspecs import (
@@ -17,8 +21,6 @@ from pluggent_hookspecs import (
 )
 
 from pluggent_memory_inmemory.checks import check_identity, check_items, check_limit, check_query, refuse
-from pluggent_memory_inmemory.cursors import Position, cursor_after, position_in
-from pluggent_memory_inmemory.eviction import Rank, Waiting
 from pluggent_memory_inmemory.ranking import Ranking
 from pluggent_memory_inmemory.settings import InMemorySettings
 
@@ -213,3 +215,84 @@ def _listed(row: _Row, query: MemoryQuery, start: Position | None) -> bool:
         return True
     position = _position(row, query)
     return position < start if query.descending else position > start
+
+
+# ---- cursors ----------------------------------------------------------------------------
+
+
+Position: TypeAlias = tuple[int, str]
+
+
+def cursor_after(position: Position, query: MemoryQuery) -> str:
+    """Return a cursor for what follows *position* in the list that *query* asks for."""
+    return base64.urlsafe_b64encode(json.dumps([*position, _list_of(query)]).encode()).decode()
+
+
+def position_in(query: MemoryQuery) -> Position | None:
+    """Return where the page begins, None at the start.
+
+    Raises MemoryStoreError ``invalid`` if the cursor is none, or of another list.
+    """
+    if query.cursor is None:
+        return None
+    try:
+        number, key, list_of = json.loads(base64.urlsafe_b64decode(query.cursor.encode()))
+        position = (int(number), str(key))
+    except (ValueError, TypeError, binascii.Error, RecursionError) as error:
+        raise MemoryStoreError(MemoryStoreErrorKind.INVALID, "this is not a cursor of this store") from error
+    if list_of != _list_of(query):
+        raise MemoryStoreError(
+            MemoryStoreErrorKind.INVALID, "the cursor belongs to another list: only limit may change between pages"
+        )
+    return position
+
+
+def _list_of(query: MemoryQuery) -> list[object]:
+    return [query.namespace, query.prefix, query.since_s, query.order, query.descending]
+
+
+# ---- eviction ---------------------------------------------------------------------------
+
+
+Rank: TypeAlias = tuple[float, float]
+
+
+class Entry(Protocol):
+    """What waits here; ``gone`` says that it need not be considered any more."""
+
+    gone: bool
+
+
+E = TypeVar("E", bound=Entry)
+_SLACK = 64
+
+
+class Waiting(Generic[E]):
+    """Entries by rank. Those that are gone are skipped, and cleared out now and then."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Rank, int, E]] = []
+        self._added = 0
+        self._limit = _SLACK
+
+    def add(self, rank: Rank, entry: E) -> None:
+        """Put *entry* where its *rank* belongs; of equal ranks the first added goes first."""
+        self._added += 1
+        heapq.heappush(self._heap, (rank, self._added, entry))
+        if len(self._heap) > self._limit:
+            self._heap = [waiting for waiting in self._heap if not waiting[2].gone]
+            heapq.heapify(self._heap)
+            self._limit = _SLACK + 2 * len(self._heap)
+
+    def first(self) -> tuple[Rank, E] | None:
+        """Return the entry of the lowest rank, and its rank; None if there is none."""
+        while self._heap and self._heap[0][2].gone:
+            heapq.heappop(self._heap)
+        return (self._heap[0][0], self._heap[0][2]) if self._heap else None
+
+    def take(self) -> tuple[Rank, E] | None:
+        """Return what ``first`` returns, and take it out."""
+        first = self.first()
+        if first is not None:
+            heapq.heappop(self._heap)
+        return first

@@ -10,7 +10,7 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.sessions import ApprovalRecord, Line, SessionPage, SessionQuery
 
 from pluggent_state_files import listing
-from pluggent_state_files.pages import page
+from pluggent_state_files.listing import page
 from pluggent_state_files.seals import APPROVALS, SealedRecords
 from pluggent_state_files.session_log import FileLog, read_lines
 

@@ -65,9 +65,8 @@ def standing(sessions: Sessions, console: Console) -> int:
 
 async def _standing(records: ApprovalRecords) -> tuple[Sequence[Standing], list[str]]:
     """Return the approvals that hold, and a sentence for each record that is not genuine and so counts as none."""
-    from pluggent_host.approvals.standing import (
-        read_standing,  # here and not above: listing what waits needs none of it
-    )
+    # Here and not above: listing what waits needs none of it.
+    from pluggent_host.approvals.standing import read_standing
 
     answer = records.all()
     found = list(await answer if isinstance(answer, Awaitable) else answer)

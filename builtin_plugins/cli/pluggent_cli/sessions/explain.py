@@ -29,6 +29,7 @@ from pluggent_host.approvals.pending import Paused, Resolved, Resumed
 from pluggent_host.transcript.entries import Decided, Dispatched, Entry, Said, Settled, Spending
 
 from pluggent_cli.sessions.reader import StoredTurn
+from pluggent_cli.terminal.screen import vote_document
 
 FORMAT = "pluggent-explanation"
 VERSION = 1
@@ -192,10 +193,7 @@ def _decision(decision: DecisionMade) -> dict[str, Any]:
         "by": decision.by,
         "reason": decision.reason,
         "elapsed_us": decision.elapsed_us,
-        "votes": [
-            {"plugin": vote.plugin, "verdict": vote.verdict, "reason": vote.reason, "elapsed_us": vote.elapsed_us}
-            for vote in decision.votes
-        ],
+        "votes": [{**vote_document(vote), "elapsed_us": vote.elapsed_us} for vote in decision.votes],
         "changes": [
             {"plugin": each.plugin, "paths": list(each.paths), "before": thaw(each.before), "after": thaw(each.after)}
             for each in decision.changes

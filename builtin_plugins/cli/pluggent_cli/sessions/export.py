@@ -39,6 +39,7 @@ from pluggent_host.transcript.codec import to_plain
 from pluggent_host.transcript.entries import Decided, Said, Settled
 
 from pluggent_cli.sessions.reader import StoredSession, StoredTurn
+from pluggent_cli.terminal.screen import change_document, vote_document
 
 FORMAT = "pluggent-session"
 VERSION = 1
@@ -133,9 +134,8 @@ def _decision(decision: DecisionMade) -> dict[str, Any]:
         "by": decision.by,
         "reason": decision.reason,
         "arguments": decision.arguments_json.decode() if decision.arguments_json else None,
-        "votes": [{"plugin": one.plugin, "verdict": one.verdict, "reason": one.reason} for one in decision.votes],
-        # Without before and after: what was there before is what a hook took out.
-        "changes": [{"by": change.plugin, "what": list(change.paths)} for change in decision.changes],
+        "votes": [vote_document(vote) for vote in decision.votes],
+        "changes": [change_document(change) for change in decision.changes],
     }
 
 

@@ -22,7 +22,7 @@ from pluggent_cli.host_access import Setup
 if TYPE_CHECKING:  # a store of files answers at once, and listing them does without
     import asyncio
 
-    from pluggent_hookspecs.markers import MaybeAsync
+    from pluggent_hookspecs.markers import MaybeAsync  # the same
 
 T = TypeVar("T")
 
@@ -149,7 +149,7 @@ def open_sessions(setup: Setup) -> Generator[Sessions]:
     # Here and not above, with everything behind it: sessions in files need neither a loop nor a plugin.
     import asyncio
 
-    from pluggent_host import __version__
+    # as above
     from pluggent_host.plugins.lookup import Capabilities
     from pluggent_host.plugins.registry import PluginSet
 

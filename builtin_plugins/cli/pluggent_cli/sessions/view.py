@@ -1,4 +1,7 @@
-"""One session for a person to read, or as a file for others. Every control character is escaped."""
+"""One session, or one turn of it explained, for a person to read; or the session as a file for others.
+
+Every control character is escaped.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from pluggent_hookspecs import thaw
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.messages import Message, ToolCall
-from pluggent_hookspecs.observations import DecisionMade
+from pluggent_hookspecs.messages import Message, ToolCall, Usage
+from pluggent_hookspecs.observations import Change, DecisionMade, Vote
+from pluggent_host.approvals.pending import Resolved
 from pluggent_host.common.escape import escape_all
 from pluggent_host.transcript.entries import Decided, Entry, ModelChosen, Said, Settled, Spending
 
 from pluggent_cli import exits
+from pluggent_cli.sessions.explain import Explained, Explanation
 from pluggent_cli.sessions.export import as_document, as_markdown, text_of
 from pluggent_cli.sessions.reader import StoredSession, StoredTurn, retell
 from pluggent_cli.sessions.store import Sessions
-from pluggent_cli.terminal.console import Console, cells, escape_controls, json_text, moment
-from pluggent_cli.terminal.screen import shown_arguments
+from pluggent_cli.terminal.console import Console, cells, cut, escape_controls, json_text, moment
+from pluggent_cli.terminal.screen import CONSOLE, count, shown_arguments
 
-_APPROVER = "app:_approver"
+_SHOWN = 300
+_GOOD = frozenset({"allow", "approved"})
+_OPEN = frozenset({"ask", "respond"})
 _MARGIN = 4
 
 
@@ -45,12 +53,44 @@ def show(sessions: Sessions, id: str, console: Console) -> int:
     return exits.FAILED if session.problem else exits.OK
 
 
-class _Reader:
-    """Shows a session turn by turn. What was said is set in, so that none of it can pass for a heading."""
+def show_explanation(made: Explanation, console: Console) -> None:
+    """Print what became of each operation of a turn."""
+    for line in _Explainer(console).lines(made):
+        console.line(line)
+
+
+class _Printer:
+    """Words that both views have in common. Every name and text of others is escaped and on one line."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._ink = console.ink
+
+    def _head(self, turn: StoredTurn) -> str:
+        began = turn.began
+        notes = [moment(began.at_s), began.origin, *(["dry run"] if began.dry_run else [])]
+        return f"{escape_all(began.turn_id)}  {', '.join(map(escape_all, notes))}"
+
+    def _taken_back(self, turn: StoredTurn) -> str:
+        return self._ink("yellow", "  taken back") if turn.undone else ""
+
+    def _verdict(self, decision: DecisionMade, word: str) -> str:
+        """Return *word*, which says how *decision* ended."""
+        style = "green" if decision.verdict in _GOOD else "yellow" if decision.verdict in _OPEN else "red"
+        return self._ink(style, escape_all(word))
+
+    def _by(self, decision: DecisionMade) -> str:
+        return "a person" if decision.by == CONSOLE else escape_all(decision.by)
+
+    def _dim(self, text: str) -> str:
+        return self._ink("dim", cut(text, _SHOWN))
+
+
+class _Reader(_Printer):
+    """Shows a session turn by turn. What was said is set in, so that none of it can pass for a heading."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
         self._model = ""
         self._calls: dict[str, ToolCall] = {}
         self._decided: set[str] = set()
@@ -58,7 +98,7 @@ class _Reader:
     def show(self, session: StoredSession) -> None:
         began, usage = session.began, session.usage
         when = f", begun {moment(began.created_s)}" if began else ""
-        tokens = f"{_count(usage.input)} tokens in, {_count(usage.output)} out"
+        tokens = f"{count(usage.input)} tokens in, {count(usage.output)} out"
         turns = f"{len(session.turns)} turn{'' if len(session.turns) == 1 else 's'}"
         self._line(f"{self._ink('bold', session.id)}  {turns}, {tokens}{when}")
         self._model = began.model if began else ""
@@ -70,11 +110,8 @@ class _Reader:
             self._turn(turn)
 
     def _turn(self, turn: StoredTurn) -> None:
-        began = turn.began
-        notes = [moment(began.at_s), began.origin, *(["dry run"] if began.dry_run else [])]
-        head = f"── {escape_all(began.turn_id)}  {', '.join(map(escape_all, notes))}"
         self._line()
-        self._line(self._ink("dim", head) + (self._ink("yellow", "  taken back") if turn.undone else ""))
+        self._line(self._ink("dim", f"── {self._head(turn)}") + self._taken_back(turn))
         for entry in turn.entries:
             self._entry(entry)
         if turn.why not in ("completed", "direct"):
@@ -129,10 +166,10 @@ class _Reader:
             again = decision.call_id in self._decided  # asked before, and answered now
             self._decided.add(decision.call_id)
             call = "  " if again else f"{self._arrow('→')} {self._call(decision)}  "
-            self._line(call + self._verdict(decision))
+            self._line(call + self._outcome(decision))
         elif decision.verdict != "allow":
             what = escape_all(decision.operation.replace("_", " "))
-            self._line(f"{self._ink('dim', '·')} {what}  {self._verdict(decision)}")
+            self._line(f"{self._ink('dim', '·')} {what}  {self._outcome(decision)}")
 
     def _call(self, decision: DecisionMade) -> str:
         asked = self._calls.get(decision.call_id)
@@ -147,18 +184,15 @@ class _Reader:
         shown = shown_arguments(cast("dict[str, Any]", read)) if isinstance(read, dict) else escape_all(arguments)
         return f"{self._ink('bold', escape_all(name))}({shown})"
 
-    def _verdict(self, decision: DecisionMade) -> str:
-        good = decision.verdict in ("allow", "approved")
-        who = "a person" if decision.by == _APPROVER else escape_all(decision.by)
-        by = "" if good and decision.by == "host" else f" by {who}"
+    def _outcome(self, decision: DecisionMade) -> str:
+        by = "" if decision.verdict in _GOOD and decision.by == "host" else f" by {self._by(decision)}"
         reason = f": {escape_all(decision.reason)}" if decision.reason else ""
         changes = "".join(
             f"; {escape_all(change.plugin)} changed {escape_all(', '.join(change.paths))}"
             for change in decision.changes
         )
-        style = "green" if good else "yellow" if decision.verdict in ("ask", "respond") else "red"
         word = _WORDS.get(decision.verdict, decision.verdict)
-        return self._ink(style, escape_all(word)) + self._ink("dim", f"{by}{reason}{changes}")
+        return self._verdict(decision, word) + self._ink("dim", f"{by}{reason}{changes}")
 
     def _result(self, call_id: str, message: Message, outcome: str, whole: str | None) -> None:
         call = self._calls.get(call_id)
@@ -194,8 +228,95 @@ def _pieces(line: str, room: int) -> Iterator[str]:
     yield line
 
 
-def _count(tokens: int | None) -> str:
-    return "?" if tokens is None else f"{tokens:,}"
+# ---- an explanation ---------------------------------------------------------------------
+
+
+class _Explainer(_Printer):
+    """Shows a turn operation by operation. Every name and text of others is escaped and on one line."""
+
+    def lines(self, made: Explanation) -> Iterator[str]:
+        turn = made.turn
+        yield f"{self._ink('bold', made.session)}  {self._head(turn)}{self._taken_back(turn)}"
+        for one in made.operations:
+            yield ""
+            yield from self._operation(one)
+        yield ""
+        for spent in made.model_calls:
+            failed = self._ink("red", f"  {escape_all(spent.error)}") if spent.error else ""
+            yield f"used  {escape_all(spent.model)}: {_used(spent.usage)}{failed}"
+        for paused in made.pauses:
+            waited = ", ".join(escape_all(each.call_id) for each in paused.pending if each.asks)
+            yield f"paused  {moment(paused.at_s)}, waiting for an answer to {waited or 'nothing'}"
+        for resumed in made.resumed:
+            yield f"resumed  {moment(resumed.at_s)}"
+        ended = f"ended  {escape_all(turn.why)}" if turn.why else "not over"
+        yield ended + (f": {escape_all(turn.detail)}" if turn.detail else "")
+
+    def _operation(self, one: Explained) -> Iterator[str]:
+        yield self._heading(one)
+        for decision in one.decisions:
+            yield from self._decision(decision)
+        for answer in one.answers:
+            yield f"  {self._answer(answer)}"
+        if one.dispatched:
+            yield "  about to take effect: recorded before it ran"
+        if one.settled is not None:
+            outcome = one.settled.outcome
+            how = self._ink("red", escape_all(outcome)) if outcome else self._ink("green", "done")
+            yield f"  {how}: {self._dim(escape_all(one.settled.message.text.strip()))}"
+
+    def _heading(self, one: Explained) -> str:
+        what = escape_all(one.operation.replace("_", " "))
+        last = one.decisions[-1] if one.decisions else None
+        if not one.call_id or last is None:
+            named = escape_all(one.name or (last.capability if last else ""))
+            return f"{self._ink('cyan', what)}  {named}".rstrip()
+        name = escape_all(one.name or last.capability.rpartition("/")[2])
+        arguments = cut(escape_all(last.arguments_json.decode()), _SHOWN)
+        capability = self._dim(escape_all(last.capability))
+        return f"{self._ink('cyan', what)}  {self._ink('bold', name)} {arguments}  {capability}"
+
+    def _decision(self, decision: DecisionMade) -> Iterator[str]:
+        for change in decision.changes:
+            yield f"  {escape_all(change.plugin)} changed {_changed(change)}"
+        silent = 0
+        for vote in decision.votes:
+            if vote.verdict == "none" and not self._console.verbose:
+                silent += 1
+            else:
+                yield f"  {self._vote(vote)}"
+        if silent:
+            yield f"  {self._dim(f'{silent} more had nothing to say')}"
+        reason = f": {escape_all(decision.reason)}" if decision.reason else ""
+        took = self._dim(f"  ({decision.elapsed_us:,.0f} µs)") if decision.elapsed_us else ""
+        yield f"  = {self._verdict(decision, decision.verdict)} by {self._by(decision)}{reason}{took}"
+
+    def _vote(self, vote: Vote) -> str:
+        reason = f": {escape_all(vote.reason)}" if vote.reason else ""
+        took = self._dim(f"  ({vote.elapsed_us:,.0f} µs)") if vote.elapsed_us else ""
+        return f"{escape_all(vote.plugin)} said {escape_all(vote.verdict)}{reason}{took}"
+
+    def _answer(self, answer: Resolved) -> str:
+        word = self._ink("green", "approved") if answer.agreed else self._ink("red", "denied")
+        reach = {"once": "", "session": " for the session", "always": " for always"}[answer.reach]
+        reason = f": {escape_all(answer.reason)}" if answer.reason else ""
+        return f"{word}{reach} by {escape_all(answer.by)}, {moment(answer.at_s)}{reason}"
+
+
+def _changed(change: Change) -> str:
+    paths = escape_all(", ".join(change.paths)) or "something"
+    if change.before is None and change.after is None:
+        return paths
+    before, after = (
+        cut(escape_all(json.dumps(thaw(value), ensure_ascii=False)), _SHOWN) for value in (change.before, change.after)
+    )
+    return f"{paths}: {before} → {after}"
+
+
+def _used(usage: Usage) -> str:
+    tokens = map(count, (usage.input, usage.output))
+    cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
+    return "{} tokens in, {} out".format(*tokens) + cost
 
 
 # ---- for others -------------------------------------------------------------------------

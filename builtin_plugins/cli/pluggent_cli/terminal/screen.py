@@ -15,6 +15,7 @@ import attrs
 from pluggent_hookspecs import thaw
 from pluggent_hookspecs.messages import Message, Text, ToolCall
 from pluggent_hookspecs.observations import (
+    Change,
     DecisionMade,
     Discarded,
     HookFailed,
@@ -28,6 +29,7 @@ from pluggent_hookspecs.observations import (
     ToolProgressed,
     ToolStarted,
     UserNotified,
+    Vote,
 )
 from pluggent_hookspecs.tools import ToolOutput
 from pluggent_host.common.escape import escape_all
@@ -38,7 +40,8 @@ from pluggent_cli.terminal.tty import who
 
 _CATCHING_UP_S = 1.0
 _ARGUMENTS_SHOWN = 300
-_CONSOLE = "app:_approver"
+CONSOLE = "app:_approver"
+"""By whom a decision is that the person at a terminal made while the turn ran."""
 _RESULT_LINES = 2
 _WITHHELD = "(it ran; a policy withholds the result)"
 _SETTLED = frozenset({"approved", "refused"})
@@ -113,7 +116,7 @@ class Screen:
 
     def _verdict(self, event: DecisionMade) -> str:
         ink = self._console.err_ink
-        by_whom = "you" if event.by in (_CONSOLE, who()) else escape_all(event.by)
+        by_whom = "you" if event.by in (CONSOLE, who()) else escape_all(event.by)
         reason = f": {escape_all(event.reason)}" if event.reason else ""
         by = "" if event.by == "host" else f" by {by_whom}"
         match event.verdict:
@@ -166,7 +169,7 @@ class Screen:
             case ModelCalled(model=model, usage=usage, elapsed_s=elapsed_s) if self._console.verbose:
                 if self._answer is not None:
                     self._answer.end()
-                tokens = f"{_count(usage.input)} tokens in, {_count(usage.output)} out"
+                tokens = f"{count(usage.input)} tokens in, {count(usage.output)} out"
                 self._console.note(self._dim(f"· {escape_all(model)}: {tokens}, {elapsed_s:.2f} s"))
             case ToolProgressed(name=name, done=done, total=total, message=message) if self._console.verbose:
                 far = f"{done:g}" if total is None else f"{done:g} of {total:g}"
@@ -193,7 +196,8 @@ def shown_arguments(arguments: Mapping[str, Any]) -> str:
     )
 
 
-def _count(tokens: int | None) -> str:
+def count(tokens: int | None) -> str:
+    """Return a number of tokens; ``?`` if it is unknown."""
     return "?" if tokens is None else f"{tokens:,}"
 
 
@@ -236,12 +240,8 @@ class Call:
             "verdict": self.verdict,
             "by": last.by if last else "",
             "reason": last.reason if last else "",
-            "votes": [
-                {"plugin": vote.plugin, "verdict": vote.verdict, "reason": vote.reason}
-                for one in self.decisions[:1]
-                for vote in one.votes
-            ],
-            "changes": [{"by": change.plugin, "what": list(change.paths)} for change in changes],
+            "votes": [vote_document(vote) for one in self.decisions[:1] for vote in one.votes],
+            "changes": [change_document(change) for change in changes],
             "ran": self.ran,
             "failed": self.output.is_error if self.output else None,
             "withheld": self.withheld,
@@ -296,6 +296,16 @@ class Calls:
             self._by_id[id] = call
             self.all.append(call)
         return call
+
+
+def vote_document(vote: Vote) -> dict[str, Any]:
+    """Return a vote as JSON has it."""
+    return {"plugin": vote.plugin, "verdict": vote.verdict, "reason": vote.reason}
+
+
+def change_document(change: Change) -> dict[str, Any]:
+    """Return a change as JSON has it, without before and after: what was there before is what a hook took out."""
+    return {"by": change.plugin, "what": list(change.paths)}
 
 
 def last_asked(history: Sequence[Message], id: str) -> tuple[int, ToolCall] | None:
