@@ -149,9 +149,9 @@ def open_sessions(setup: Setup) -> Generator[Sessions]:
     # Here and not above, with everything behind it: sessions in files need neither a loop nor a plugin.
     import asyncio
 
-    # as above
-    from pluggent_host.plugins.lookup import Capabilities
-    from pluggent_host.plugins.registry import PluginSet
+    from pluggent_host import __version__  # the same
+    from pluggent_host.plugins.lookup import Capabilities  # the same
+    from pluggent_host.plugins.registry import PluginSet  # the same
 
     with asyncio.Runner() as loop:
         plugins = PluginSet(setup.catalog(), setup.settings, __version__)

@@ -49,6 +49,10 @@ class FileStanding(Approvals):
         """Let the approval called *id* hold no longer; return whether there was one."""
         return self._file.drop(KIND, id)
 
+    def problems(self) -> tuple[str, ...]:
+        """Return the names of the records, or of the whole file, that do not count."""
+        return tuple(record.name for record in self._file.all() if not record.genuine)
+
 
 def read(path: Path) -> list[Entry]:
     """Return the entries of the session in *path*, whatever their seals say."""
