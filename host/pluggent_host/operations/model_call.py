@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
@@ -327,15 +328,26 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
             return response
         except BaseException as error:
             partial = reply.message()
-            if reply.usage != Usage():
-                self._use(reply.usage)
+            if self.used != Usage():
+                pass  # counted above
+            elif reply.usage != Usage():
+                with contextlib.suppress(ProviderError):  # the first failure counts
+                    self._use(reply.usage)
             elif partial.content or not isinstance(error, ProviderError):
                 self._use(used_so_far(request, partial))
             raise
 
     def _use(self, usage: Usage) -> None:
-        self.used = usage
-        self.spent += usage
+        """Count *usage*. Raises ProviderError if it is not possible; what was reserved counts then."""
+        problem = _impossible(usage)
+        self.used = Usage(estimated=True) if problem else usage
+        self.spent += self.used
+        if problem:
+            raise ProviderError(
+                ProviderErrorKind.PROTOCOL,
+                f"the server reports a usage that is not possible: {problem}",
+                provider=self._provider.name,
+            )
 
     partial: Callable[[], Message] | None = None
     """Makes the reply as far as it came, while a stream is running."""
@@ -423,6 +435,18 @@ def checked(response: object) -> ModelResponse:
     return response
 
 
+def _impossible(usage: Usage) -> str:
+    """Return what of *usage*, as a provider gave it, is not a count or an amount of money; empty if nothing is."""
+    for name in _COUNTS:
+        count: object = getattr(usage, name)
+        if count is not None and (type(count) is not int or count < 0):
+            return f"{name}={count!r}"
+    cost: object = usage.cost_usd
+    if cost is not None and (type(cost) not in (int, float) or not 0 <= cast("float", cost) < math.inf):
+        return f"cost_usd={cost!r}"
+    return ""
+
+
 def _is_from_assistant(message: object) -> bool:
     return isinstance(message, Message) and message.role is Role.ASSISTANT
 
@@ -442,6 +466,7 @@ def _check_call(call: object) -> None:
 
 
 _PARTS = get_args(Part)
+_COUNTS = ("input", "output", "cached", "reasoning", "audio", "cache_write", "input_audio")
 
 
 def seen_in(batch: Sequence[Delta]) -> tuple[str, str]:

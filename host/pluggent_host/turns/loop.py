@@ -188,7 +188,8 @@ class Turn:
         """End the turn with what a policy, or a layer around it, answered in its place."""
         if not await self.say(answer):
             return self.over(Done(Why.DENIED, self.gate.last_note))
-        problems = "; ".join(self._read_output(answer))
+        assert self.reply is not None  # as the output policies let it pass
+        problems = "; ".join(self._read_output(self.reply))
         return self.over(Done(Why.INVALID_OUTPUT, problems) if problems else Done(Why.COMPLETED))
 
     def _begin(self, message: Message) -> None:
