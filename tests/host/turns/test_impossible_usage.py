@@ -35,9 +35,16 @@ def reply(usage: Usage) -> ModelResponse:
     return ModelResponse(Message.assistant("hello"), usage=usage)
 
 
-@pytest.mark.parametrize(
-    "usage", IMPOSSIBLE, ids=lambda usage: str({k: v for k, v in attrs.asdict(usage).items() if v is not None})
-)
+async def said(session: Session, *, streamed: bool) -> None:
+    """Say something, streamed or not."""
+    if not streamed:
+        await session.say("hi")
+        return
+    async with session.stream("hi") as events:
+        [event async for event in events]
+
+
+@pytest.mark.parametrize("usage", IMPOSSIBLE)
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_an_impossible_usage_fails_the_call_and_books_what_was_reserved(usage: Usage, *, streamed: bool) -> None:
     ledger = Ledger()
