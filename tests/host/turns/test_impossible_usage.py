@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 from pluggent_hookspecs import Message, ModelResponse, ProviderError, Usage, hookimpl
-from pluggent_host import Limits
+from pluggent_host import Limits, Session
 from talking import talking
 
 IMPOSSIBLE = [
