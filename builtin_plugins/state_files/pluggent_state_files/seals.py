@@ -282,6 +282,16 @@ def _replace(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(descriptor)
         temporary.replace(path)
+        sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in *folder* survive a loss of power. Blocks."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

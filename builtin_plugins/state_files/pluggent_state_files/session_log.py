@@ -25,6 +25,7 @@ from pluggent_state_files.seals import (
     check_owner,
     is_sealed,
     seal_of,
+    sync_folder,
 )
 
 _BLOCK = 65_536
@@ -68,6 +69,7 @@ class FileLog:
             check_owner(self.path, os.fstat(self._fd), OTHERS_WRITE)
             self._lock()
             self._size = self._mend()
+            self._is_new = self._size == 0
             self.lease = self._size + 1
         except OSError as error:
             self.close()
@@ -140,6 +142,9 @@ class FileLog:
             own = os.dup(self._fd)  # this runs in a thread, and the number may be closed meanwhile
             try:
                 _to_disk(own)
+                if self._is_new:  # its name, too, has to survive
+                    sync_folder(self.path.parent)
+                    self._is_new = False
                 removed = os.fstat(own).st_nlink == 0
             finally:
                 os.close(own)

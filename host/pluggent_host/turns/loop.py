@@ -114,7 +114,7 @@ class Turn:
                 self.said = asked.event.message
                 if pending is None:
                     return self.over(Done(Why.DENIED, unanswered(asked).deny.tell_user))
-                return self._pause(State(self.meter.limits), (pending,))
+                return await self._pause(State(self.meter.limits), (pending,))
             case Ready() | Answered():
                 result: TurnResult[Any] | Message = await self.operations.perform(settled)
                 if not isinstance(result, Message):
@@ -146,20 +146,20 @@ class Turn:
             self.over(broken_by(error))
             raise
         if isinstance(effect, Pause):
-            return self._wait(state)
+            return await self._wait(state)
         self._close(effect)
         return self.over(effect)
 
-    def _wait(self, state: State) -> TurnResult[Any]:
+    async def _wait(self, state: State) -> TurnResult[Any]:
         if self._held is not None:
-            return self._pause(state, (self._held.pending,), before=self._held.before, warning=self._held.warning)
+            return await self._pause(state, (self._held.pending,), before=self._held.before, warning=self._held.warning)
         assert self._batch is not None
         settled = self._batch.settled
-        return self._pause(
+        return await self._pause(
             state, self._batch.pending, self._batch.messages, outcomes=settled.outcomes, now=settled.asks
         )
 
-    def _pause(
+    async def _pause(
         self, state: State, pending: tuple[Pending, ...], results: Sequence[Message] = (), *, now: int = 1, **more: Any
     ) -> TurnResult[Any]:
         terms = attrs.evolve(self.parts.agent.terms(self.scope), agreed=self.consent.agreed)
@@ -176,6 +176,7 @@ class Turn:
         except BaseException:
             self.conversation.close_waiting()  # what is written nowhere does not wait
             raise
+        await self.record.commit()  # a person is told that it waits
         return self.paused(paused)
 
     def paused(self, paused: Paused) -> TurnResult[Any]:

@@ -54,7 +54,7 @@ class ResumedTurn:
             if self._stage == "input":
                 return await self._turn.begun(decided)
             if isinstance(decided, Waits):
-                return self._wait_longer(decided.asked)
+                return await self._wait_longer(decided.asked)
             if not isinstance(decided, Ready):
                 why = (
                     decided.deny.tell_user if isinstance(decided, Denied) else "a policy answered in place of going on"
@@ -78,7 +78,7 @@ class ResumedTurn:
             return refused
         return await self._turn.consent.settle(await self._turn.operations.decide_frozen(operation, event))
 
-    def _wait_longer(self, asked: Asked[InputEvent, Any]) -> TurnResult[Any]:
+    async def _wait_longer(self, asked: Asked[InputEvent, Any]) -> TurnResult[Any]:
         """Leave all as it is, and wait for an answer to what is asked anew about what was said, too."""
         waiting = self._waiting
         before = waiting.paused
@@ -91,6 +91,7 @@ class ResumedTurn:
         others = [each for each in before.pending if each.kind != "input"]
         paused = attrs.evolve(before, pending=(pending, *others))
         self._turn.record.append(paused)
+        await self._turn.record.commit()
         self._turn.conversation.waiting = attrs.evolve(waiting, paused=paused)
         return self._turn.paused(paused)
 
