@@ -15,6 +15,8 @@ from pluggent_hookspecs.observations import ToolLogged
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
+__all__ = ["Command", "HostOperations", "HostResult", "HostTool", "OnLog", "OnProgress", "Requester"]
+
 if TYPE_CHECKING:  # costs nothing until a command is typed
     import argparse
 

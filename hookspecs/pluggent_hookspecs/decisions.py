@@ -14,6 +14,8 @@ import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
 
+__all__ = ["ANSWERS", "Allow", "Answers", "Approval", "Ask", "Decision", "Deny", "Reach", "Respond", "Window"]
+
 REACHES = ("once", "session", "always")
 
 

@@ -23,6 +23,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+__all__ = [
+    "ConfigError", "Denied", "HookError", "LimitReached", "MemoryStoreError", "MemoryStoreErrorKind", "NameTaken",
+    "PlanParseError", "PluggentError", "PluginError", "PluginIncompatible", "PluginLoadError", "ProviderError",
+    "ProviderErrorKind", "SessionError", "SessionLeaseLost", "SessionOwnerError", "ToolError", "ToolErrorKind",
+]  # fmt: skip
+
 
 class PluggentError(Exception):
     """Base of everything that pluggent raises on purpose."""

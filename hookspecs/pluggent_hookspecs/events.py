@@ -21,6 +21,12 @@ from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
+__all__ = [
+    "ApprovalEvent", "DeltaEvent", "InputEvent", "MemoryReadEvent", "MemoryResultEvent", "MemoryWriteEvent",
+    "ModelRequestEvent", "ModelResponseEvent", "OutputEvent", "ProvideEvent", "QuestionEvent", "ReserveEvent",
+    "Scope", "SettleEvent", "ToolCallEvent", "ToolResultEvent", "ToolSelectionEvent",
+]  # fmt: skip
+
 
 def _to_metadata(value: Mapping[str, str]) -> Mapping[str, str]:
     return cast("Mapping[str, str]", freeze_object(value))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+__all__ = ["private_folder"]
+
 _OWN = 0o700
 
 

@@ -39,6 +39,8 @@ from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.sessions import SessionStore
 from pluggent_hookspecs.tools import Tool, ToolOutput, ToolSource
 
+__all__ = ["HOOKS", "HookInfo"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _spec_marker = pluggy.HookspecMarker(PROJECT)

@@ -11,6 +11,8 @@ import pluggy
 
 from pluggent_hookspecs.models import ModelRequest
 
+__all__ = ["IMPL_MARK", "PROJECT", "Band", "CallNext", "HookKind", "ImplOptions", "MaybeAsync", "hookimpl"]
+
 PROJECT = "pluggent"
 IMPL_MARK = "__pluggent_hookimpl__"
 

@@ -10,6 +10,11 @@ import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 
+__all__ = [
+    "Audio", "File", "Image", "Message", "Part", "Reasoning", "Refusal", "Role", "Text", "ToolCall", "Usage",
+    "VendorPart",
+]  # fmt: skip
+
 T = TypeVar("T")
 
 

@@ -17,6 +17,12 @@ from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.tools import ToolSpec
 
+__all__ = [
+    "AllowedTools", "Delta", "FinishReason", "Finished", "ListsModels", "ModelInfo", "ModelParameters",
+    "ModelRequest", "ModelResponse", "PartDelta", "Provider", "ReasoningDelta", "RefusalDelta", "Reply", "TextDelta",
+    "ToolCallDelta", "ToolChoice", "UsageDelta", "collect", "deltas",
+]  # fmt: skip
+
 
 def _to_names(value: Iterable[str]) -> tuple[str, ...]:
     if isinstance(value, str):

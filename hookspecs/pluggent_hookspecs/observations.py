@@ -12,6 +12,13 @@ from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.tools import ToolOutput
 
+__all__ = [
+    "LOG_LEVELS", "Change", "DecisionMade", "Discarded", "EventsDropped", "HookFailed", "ModelCalled", "ModelRetried",
+    "Observation", "PlanStepChanged", "PluginStateChanged", "QuestionAnswered", "ReasoningShown", "SessionClosed",
+    "SessionOpened", "TextShown", "ToolFinished", "ToolLogged", "ToolProgressed", "ToolStarted", "TurnEnded",
+    "TurnStarted", "UserNotified", "Vote",
+]  # fmt: skip
+
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Of what a tool has for a log, in order: those of RFC 5424."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
+__all__ = ["Opens", "PluginContext"]
+
 
 class PluginContext(Protocol):
     """What the host lends a plugin while it is open."""

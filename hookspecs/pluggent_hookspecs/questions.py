@@ -9,6 +9,8 @@ import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 
+__all__ = ["Accepted", "Cancelled", "Declined", "Elicited"]
+
 
 def _names(content: object) -> str:
     # What a person typed is nobody else's: it stays out of logs and tracebacks.

@@ -17,6 +17,11 @@ import attrs
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 from pluggent_hookspecs.markers import MaybeAsync
 
+__all__ = [
+    "ApprovalRecord", "ApprovalRecords", "Line", "Lines", "ListedSession", "SessionLog", "SessionPage",
+    "SessionQuery", "SessionStore",
+]  # fmt: skip
+
 
 class Line(NamedTuple):
     r"""One entry of a session: ``data`` is a JSON object in UTF-8 that ends with a newline, and has no other.

@@ -12,6 +12,11 @@ import attrs
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
 from pluggent_hookspecs.messages import Message, Part
 
+__all__ = [
+    "READ_ONLY", "TOOL_MARK", "Effect", "Param", "Tool", "ToolContext", "ToolMark", "ToolOutput", "ToolSource",
+    "ToolSpec", "tool",
+]  # fmt: skip
+
 if TYPE_CHECKING:  # models builds on ToolSpec, and a tool may ask a model: a type, not a need
     from pluggent_hookspecs.memory import MemoryAccess
     from pluggent_hookspecs.models import ModelParameters, ModelResponse

@@ -9,6 +9,8 @@ from typing import cast
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import ConfigError
 
+__all__ = ["read_words"]
+
 
 def read_words(words: Sequence[str], schema: Mapping[str, Json], where: str) -> dict[str, Json]:
     """Return *words* as arguments; whether they suit the tool is the host's to say.

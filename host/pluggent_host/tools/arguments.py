@@ -56,7 +56,7 @@ def parse(text: str, *, max_depth: int = MAX_DEPTH, max_bytes: int = MAX_BYTES) 
     if text.count("[") + text.count("{") > max_depth and _deeper_than(text, max_depth):
         raise ArgumentProblems([f"nested more than {max_depth} levels deep"])
     try:
-        value = _decode(data)
+        value: object = _decode(data)
     except (ValueError, RecursionError) as error:
         raise ArgumentProblems([_explained(error, text, data)]) from None
     if not isinstance(value, dict):
