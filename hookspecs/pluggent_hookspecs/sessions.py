@@ -64,7 +64,7 @@ class SessionLog(Protocol):
     **Lease.** ``lease`` is larger than that of every earlier writer that has appended to this
     session. A writer whose lease was taken away gets SessionLeaseLost from the next ``append`` or
     ``sync``, and none of its lines is kept from then on. A store compares the number in the same
-    transaction in which it keeps the lines; it keeps the number beside the log, not in it.
+    transaction in which it keeps the lines; it keeps the number outside of the log.
     """
 
     @property
