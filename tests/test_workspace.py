@@ -238,6 +238,12 @@ def test_imports_inside_the_host_point_to_what_comes_before() -> None:
     assert wrong == []
 
 
+def test_the_readme_of_the_host_lists_its_parts_in_the_order_of_imports() -> None:
+    text = (ROOT / "host" / "README.md").read_text(encoding="utf-8").partition("## Reading it")[2].partition("##")[0]
+
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [part for parts in HOST_ORDER[1:] for part in parts]
+
+
 USES_THE_SYSTEM = {
     "approvals/process_marker.py": {"os.environ"},
     "attachments.py": {"open", "os.open"},
