@@ -22,7 +22,8 @@ from pluggent_host.operations.services import Services
 from pluggent_host.operations.tool_call import ToolCallOperation
 from pluggent_host.plugins.lookup import Model
 from pluggent_host.settings import Limits
-from pluggent_host.tools.toolset import Tools, Toolset
+from pluggent_host.tools.selection import SessionTools
+from pluggent_host.tools.toolset import Toolset
 from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.doubts import Doubts
 from pluggent_host.transcript.entries import (
@@ -46,7 +47,7 @@ class Agent:
 
     model: Model
     system: Message | None
-    offer: Tools
+    offer: SessionTools
     parameters: ModelParameters
     limits: Limits
     workspace: Path | None
