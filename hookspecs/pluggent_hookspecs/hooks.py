@@ -67,9 +67,6 @@ def _hook(kind: HookKind) -> Callable[[F], F]:
     return mark
 
 
-# ---- provide ----------------------------------------------------------------------------
-
-
 @_hook(HookKind.PROVIDE)
 def provide_providers(event: e.ProvideEvent) -> Iterable[Provider]:
     """Return this plugin's model providers. Group ``pluggent.providers``.
@@ -157,9 +154,6 @@ def provide_commands(event: e.ProvideEvent) -> Iterable[Command]:
     raise AssertionError(event)
 
 
-# ---- a turn -----------------------------------------------------------------------------
-
-
 @_hook(HookKind.TRANSFORM)
 def transform_input(event: e.InputEvent) -> MaybeAsync[Message | None]:
     """Return another user message, or None to leave it.
@@ -235,9 +229,6 @@ def decide_output(event: e.OutputEvent) -> MaybeAsync[Decision | None]:
     ...         return Deny("this stays inside") if "internal" in event.message.text else None
     """
     raise AssertionError(event)
-
-
-# ---- model calls ------------------------------------------------------------------------
 
 
 @_hook(HookKind.TRANSFORM)
@@ -354,9 +345,6 @@ def decide_model_response(event: e.ModelResponseEvent) -> MaybeAsync[Decision | 
     raise AssertionError(event)
 
 
-# ---- tool calls -------------------------------------------------------------------------
-
-
 @_hook(HookKind.TRANSFORM)
 def transform_tool_call(event: e.ToolCallEvent) -> MaybeAsync[Mapping[str, Json] | None]:
     """Return other arguments, or None to leave them.
@@ -433,9 +421,6 @@ def decide_tool_result(event: e.ToolResultEvent) -> MaybeAsync[Decision | None]:
     raise AssertionError(event)
 
 
-# ---- memory -----------------------------------------------------------------------------
-
-
 @_hook(HookKind.TRANSFORM)
 def transform_memory_write(event: e.MemoryWriteEvent) -> MaybeAsync[Sequence[MemoryItem] | None]:
     """Return other items to save, or None to leave them. Namespace and store stay.
@@ -482,9 +467,6 @@ def transform_memory_result(event: e.MemoryResultEvent) -> MaybeAsync[Sequence[M
     ...         return [item for item in event.items if not item.key.startswith("draft-")]
     """
     raise AssertionError(event)
-
-
-# ---- people and observers ---------------------------------------------------------------
 
 
 @_hook(HookKind.DECIDE)

@@ -185,9 +185,6 @@ class Section(dict[str, Any]):
         self.folders = folders
 
 
-# ---- limits as they are given -----------------------------------------------------------
-
-
 class LimitChanges(TypedDict, total=False):
     """Some of the Limits; the others stay as they are.
 

@@ -134,9 +134,6 @@ class FunctionTool:
             return sorted_json(self._decode(canonical(_integral(value))))
 
 
-# ---- calls -----------------------------------------------------------------------------
-
-
 def _told(error: Exception) -> str:
     if not isinstance(error, msgspec.ValidationError):
         return f"$: {error}"
