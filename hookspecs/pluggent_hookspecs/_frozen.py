@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias, cast
 
+__all__ = ["EMPTY", "Json", "freeze", "freeze_object", "thaw"]
+
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})

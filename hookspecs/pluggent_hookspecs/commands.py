@@ -1,4 +1,4 @@
-"""A command that a plugin adds to ``pluggent``, and what the host does for it."""
+"""A command that a plugin adds to ``pluggent``, and the operations of the host for it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from pluggent_hookspecs.observations import ToolLogged
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
+__all__ = ["Command", "HostOperations", "HostResult", "HostTool", "OnLog", "OnProgress", "Requester"]
+
 if TYPE_CHECKING:  # costs nothing until a command is typed
     import argparse
 
 OnProgress: TypeAlias = Callable[[float, float | None, str], None]
-"""Told how far a call is: done, of how many (None: nobody knows), and a message."""
+"""Gets the progress of a call: done, total (None: unknown), and a message."""
 
 OnLog: TypeAlias = Callable[[ToolLogged], None]
-"""Told what a call has for a log."""
+"""Gets the log messages of a call."""
 
 
 @attrs.frozen
 class HostTool:
     """A tool of the host as a model would see it: under the name ``spec.name``.
 
-    ``capability`` is its full id, ``effects`` what the operator or the tool says it does (None:
-    undeclared), ``calls`` what becomes of a call if no policy speaks up: allow or ask.
+    ``capability`` is its full id, ``effects`` are those that count (None: undeclared), ``calls`` is the
+    decision about a call without a policy's vote: allow or ask.
     """
 
     spec: ToolSpec
@@ -42,9 +44,9 @@ class HostTool:
 
 @attrs.frozen
 class HostResult:
-    """What came of a call: ``output`` as it came out of the hooks, ``outcome`` why it is no proper result.
+    """The result of a call: its ``output`` after the hooks, and in ``outcome`` why it has no proper result.
 
-    ``outcome`` is None for a call that ran and returned, be it an error of the tool's own.
+    ``outcome`` is None for a call that ran and returned, even an error of the tool itself.
     """
 
     output: ToolOutput
@@ -52,34 +54,33 @@ class HostResult:
 
 
 class Requester(Protocol):
-    """Whoever asked for a call, as far as it can be asked back: a client at the other end of a wire.
+    """The client that asked for a call, if it can be asked back.
 
-    Its word counts only if the operator lists the command's plugin under ``[grants] approvers``;
-    else nobody asks it. It has the time of ``timeouts.approver_s``, then it counts as not there.
+    Its answers count only if the operator lists the command's plugin under ``[grants] approvers``; else it
+    is not asked. It has ``timeouts.approver_s`` seconds, then it counts as absent.
     """
 
     async def approve(self, event: ApprovalEvent) -> bool | Approval | None:
-        """Answer as ``resolve_approval`` does: True, False, or None if nobody is there to answer."""
+        """Answer as ``resolve_approval`` does: True, False, an Approval, or None if no person is there."""
         ...
 
     async def answer(self, event: QuestionEvent) -> Elicited | None:
-        """Answer as ``answer_question`` does; None if nobody is there to answer."""
+        """Answer as ``answer_question`` does; None if no person is there."""
         ...
 
 
 class HostOperations(Protocol):
-    """What the host does for a command: operations under all policies, recorded like any other.
+    """Operations of the host for a command: under all policies, recorded like any other.
 
     The host is opened with the user's settings when the first of these is awaited, and closed,
     with its plugins, after the command. All are for the event loop that runs the command.
     """
 
     async def tools(self, *choices: str) -> tuple[HostTool, ...]:
-        """Return the tools that *choices* mean, or all that are installed and work.
+        """Return the tools that *choices* mean, or all installed ones that work.
 
-        A choice is a name as sessions take it: a tool's, a capability id, either with ``*``, a
-        plugin's. Raises ConfigError for one that means nothing, PluginError for a plugin that was
-        named and does not work. Call it again to see what has changed.
+        A choice is a name as for sessions: of a tool, a capability id, either with ``*``, or of a plugin.
+        Raises ConfigError for an unknown one, PluginError for a named plugin that fails. Each call looks again.
         """
         ...
 
@@ -94,25 +95,24 @@ class HostOperations(Protocol):
         on_log: OnLog | None = None,
         requester: Requester | None = None,
     ) -> HostResult:
-        """Call one tool and return its result, as it came out of the hooks; failures are results too.
+        """Call one tool and return its result after the hooks; failures are results too.
 
-        *name* is a capability id, or the name from ``tools()``. *origin* says on whose behalf in
-        one word (``mcp``), *principal* who asks, as far as the command knows; policies see both. Unless
-        the origin is ``cli`` and there is no principal, the name counts as claimed (see Scope): policies
-        see ``claimed:NAME``, and no approval that stands covers the call. What needs approval is put to a
-        person where the operator lets this origin ask (``cli``: whoever typed the command), or to the
-        *requester* where the operator granted that; else it is denied, with a text that says how to let
-        it run. An approval is for this one call.
+        *name* is a capability id, or the name from ``tools()``. *origin* names the way in (``mcp``), *principal*
+        the client, as far as the command knows; policies see both. Unless the origin is ``cli`` and there is no
+        principal, the name counts as claimed (see Scope): policies see ``claimed:NAME``, and no standing approval
+        covers the call. Asks go to a person if the operator allows that for this origin (``cli``: the user of the
+        command), or to the *requester* if the operator granted it; else the call is denied, with a text that
+        says how to allow it. An approval is for this one call.
 
-        Calls may run side by side. Cancelling the task that waits cancels the call. Raises
-        ConfigError where there is no such tool.
+        Calls may run concurrently. Cancelling the awaiting task cancels the call. Raises ConfigError for an
+        unknown tool.
         """
         ...
 
     async def changed(self) -> None:
-        """Wait until tools() may have something new to say: some have changed, come or gone since.
+        """Wait until the result of tools() may have changed since its last call.
 
-        Looks about once a second. Returns at once if they have changed already.
+        Checks about once a second. Returns at once after a change.
         """
         ...
 
@@ -122,7 +122,7 @@ class Command:
     """``configure`` adds arguments to the parser; ``run``, or ``run_with``, returns the exit code.
 
     ``run_with`` is for commands that need the host: it runs in an event loop of its own. Ctrl-C
-    cancels it; it is waited for, and the host is closed.
+    cancels it; after its end the host is closed.
 
     >>> Command("hello", "Say hello.", lambda options: 0).name
     'hello'

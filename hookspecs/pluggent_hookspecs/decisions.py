@@ -1,4 +1,4 @@
-"""What a policy may answer, and what each decide hook makes of it.
+"""The answers of policies, and their meaning in each decide hook.
 
 Decisions rank deny > ask > respond > allow > none; the order of plugins never matters.
 """
@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias, cast
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
+
+__all__ = ["ANSWERS", "Allow", "Answers", "Approval", "Ask", "Decision", "Deny", "Reach", "Respond", "Window"]
 
 REACHES = ("once", "session", "always")
 
@@ -43,9 +45,9 @@ class Allow:
 
 @attrs.frozen
 class Deny:
-    """No. ``tell_model`` goes into the conversation, ``tell_user`` to the person.
+    """No. The model reads ``tell_model``, the person ``tell_user``.
 
-    With ``ends_turn`` the turn ends after this batch of calls instead of going on.
+    With ``ends_turn`` the turn ends after this batch of calls.
 
     >>> Deny("not on Sundays").tell_user
     'not on Sundays'
@@ -57,17 +59,16 @@ class Deny:
 
 
 Reach: TypeAlias = Literal["once", "session", "always"]
-"""What an approval is good for: this very request, or the same asks about the same tool, in this session or any."""
+"""The reach of an approval: this request alone, or the same asks about the same tool, in this session or in any."""
 
 
 @attrs.frozen
 class Ask:
     """Only if a person agrees to exactly this request; ``tell_user`` is the question.
 
-    ``approvers`` are who alone may agree, as names with ``*``: ids of plugins that approve, or whom
-    the record names, such as ``terminal:alice`` and ``key:*``; none: everybody whom the operator
-    lists. ``reach`` is the most that an approval may be good for. Of several asks about one
-    request all have to be satisfied, and the narrowest reach counts.
+    Only ``approvers`` may agree: names with ``*``, ids of approving plugins or names in the record, such as
+    ``terminal:alice`` and ``key:*``; empty: everyone whom the operator lists. ``reach`` is the widest reach of
+    an approval. Several asks about one request all have to be satisfied, and the narrowest reach counts.
 
     >>> Ask("pay 900 EUR?", approvers=("key:finance",), reach="once").reach
     'once'
@@ -81,13 +82,13 @@ class Ask:
 
 @attrs.frozen
 class Approval:
-    """An answer to an ask: whether it is agreed to, for what that is good, and why.
+    """An answer to an ask: agreed or not, its reach, and a reason.
 
-    With ``where`` an approval beyond this request covers only calls whose arguments fit: a
-    pattern for each name. In a pattern ``*`` stands for anything but ``/``, ``**`` for anything, two
-    of them at most. Stars fit texts alone, of 4,096 characters at most, without ``..`` between
-    slashes; a text has to fit as it is, decoded, and in Unicode's NFKC. ``by`` is the person's name
-    for the record; it counts from the application's own approver alone.
+    With ``where`` an approval beyond this request covers only calls with arguments that fit: {name:
+    pattern}. In a pattern ``*`` matches anything but ``/``, ``**`` anything, two of them at most. Stars match
+    text alone, of 4,096 characters at most, without ``..`` between slashes; the text has to match as it
+    is, decoded, and in Unicode's NFKC. ``by`` is the person's name for the record, from the application's
+    own approver alone.
     """
 
     agreed: bool = attrs.field(validator=attrs.validators.instance_of(bool))
@@ -101,10 +102,10 @@ class Approval:
 class Respond:
     """Answer with a value that already exists instead of executing: a cache, a stub.
 
-    ``value`` is what the operation would have returned: ToolOutput or str for a tool call,
+    ``value`` replaces the result of the operation: ToolOutput or str for a tool call,
     ModelResponse or str for a model request, Message or str for an input. It passes the
     result hooks, needs a grant of the operator (``may_respond``) unless the tool is the
-    plugin's own, and never answers what another policy denied or asked about.
+    plugin's own, and never answers a request that another policy denied or asked about.
     """
 
     value: object
@@ -113,10 +114,10 @@ class Respond:
 
 @attrs.frozen
 class Window:
-    """What ``transform_delta`` lets be shown: ``show``, and later more.
+    """The answer of ``transform_delta``: ``show`` is shown now.
 
-    ``keep`` is how many characters at the end of ``event.text`` the plugin wants to see again
-    with what comes next. ``state`` comes back as ``event.state``.
+    The last ``keep`` characters of ``event.text`` come again with the next text. ``state`` comes back as
+    ``event.state``.
     """
 
     show: str
@@ -129,7 +130,7 @@ Decision: TypeAlias = Allow | Deny | Ask | Respond
 
 @attrs.frozen
 class Answers:
-    """One row of the table of what a decide hook may answer and what then happens."""
+    """The answers that a decide hook may give, and what they do."""
 
     may: frozenset[type]
     on_deny: str
@@ -167,7 +168,7 @@ ANSWERS: Mapping[str, Answers] = MappingProxyType(
         "decide_output": Answers(_RESULT, "nothing of it is shown; the user reads tell_user"),
         "decide_memory_write": Answers(_RESULT, "nothing is written; the caller gets Denied"),
         "decide_memory_read": Answers(_RESULT, "nothing is read; the caller gets Denied"),
-        "decide_question": Answers(frozenset({Allow, Deny}), "nobody is asked; the tool gets Denied"),
+        "decide_question": Answers(frozenset({Allow, Deny}), "the person is not asked; the tool gets Denied"),
     }
 )
 """For each decide hook: the answers it may give and what they do. Any other answer is a deny."""

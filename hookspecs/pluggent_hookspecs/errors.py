@@ -23,6 +23,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+__all__ = [
+    "ConfigError", "Denied", "HookError", "LimitReached", "MemoryStoreError", "MemoryStoreErrorKind", "NameTaken",
+    "PlanParseError", "PluggentError", "PluginError", "PluginIncompatible", "PluginLoadError", "ProviderError",
+    "ProviderErrorKind", "SessionError", "SessionLeaseLost", "SessionOwnerError", "ToolError", "ToolErrorKind",
+]  # fmt: skip
+
 
 class PluggentError(Exception):
     """Base of everything that pluggent raises on purpose."""
@@ -60,7 +66,7 @@ class PluginLoadError(PluginError):
 
 
 class PluginIncompatible(PluginError):  # noqa: N818 (the tree's name; it states what the plugin is)
-    """A plugin asks for a version of the contract that this host does not speak."""
+    """A plugin requires another version of the contract than this host has."""
 
 
 class NameTaken(PluginError):  # noqa: N818
@@ -68,7 +74,7 @@ class NameTaken(PluginError):  # noqa: N818
 
 
 class HookError(PluginError):
-    """A hook that may not fail did: a transform, an around or a required observer."""
+    """A hook failed whose failure ends the operation: a transform, an around or a required observer."""
 
     def __init__(self, plugin: str, hook: str, problem: str) -> None:
         self.hook = hook
@@ -76,7 +82,7 @@ class HookError(PluginError):
 
 
 class ProviderErrorKind(StrEnum):
-    """Why a model call failed, in the terms that decide what to do next."""
+    """Why a model call failed, as far as a caller would do something different."""
 
     AUTHENTICATION = "authentication"
     RATE_LIMITED = "rate_limited"
@@ -134,7 +140,7 @@ class ProviderError(PluggentError):
 
 
 class ToolErrorKind(StrEnum):
-    """What became of a tool call that has no proper result. The model reads it."""
+    """Why a tool call has no proper result. The model reads it."""
 
     UNKNOWN = "unknown_tool"
     ARGUMENTS = "invalid_arguments"
@@ -151,7 +157,7 @@ class ToolErrorKind(StrEnum):
 
 
 class ToolError(PluggentError):
-    """Raise it in a tool to tell the model, in words, why the call did not work."""
+    """Raise it in a tool: the model reads the message as the reason of the failure."""
 
     def __init__(self, message: str, *, tool: str = "", kind: ToolErrorKind = ToolErrorKind.FAILED) -> None:
         self.message = message
@@ -161,7 +167,7 @@ class ToolError(PluggentError):
 
 
 class MemoryStoreErrorKind(StrEnum):
-    """Why a memory store could not do what it was asked."""
+    """Why a memory store failed."""
 
     UNAVAILABLE = "unavailable"
     INVALID = "invalid"
@@ -180,7 +186,7 @@ class MemoryStoreError(PluggentError):
 
 
 class PlanParseError(PluggentError):
-    """A text is not a plan. ``line`` counts from 1, None where no line can be named."""
+    """A text is not a plan. ``line`` counts from 1; None if the problem has no line."""
 
     def __init__(self, problems: Sequence[str], line: int | None = None) -> None:
         self.problems = tuple(problems)
@@ -190,10 +196,10 @@ class PlanParseError(PluggentError):
 
 
 class Denied(PluggentError):  # noqa: N818
-    """A policy refused an operation that was asked for outside a turn.
+    """A policy refused an operation outside a turn.
 
-    ``by`` names the plugin (or ``host``), ``digest`` the exact request that was refused.
-    ``tell_model`` is what a model may read of it.
+    ``by`` is the plugin (or ``host``), ``digest`` names the refused request, a model may read
+    ``tell_model``.
     """
 
     def __init__(self, by: str, reason: str, digest: str = "", *, tell_model: str = "") -> None:
@@ -214,14 +220,14 @@ class LimitReached(PluggentError):  # noqa: N818
 
 
 class SessionError(PluggentError):
-    """A session was used wrongly, is damaged, or another process is writing to it."""
+    """A session was used wrongly, is damaged, or is open in another process."""
 
 
 class SessionOwnerError(SessionError):
     """A stored session belongs to another principal than the one that opens it.
 
-    ``principal`` is whose it is, for the application alone: the sentence does not name it. ``claimed``:
-    a client began it under a name that nobody has proved. ``by`` wanted to open it; ``unproven``: under
+    ``principal`` is its owner, for the application alone: the sentence does not name it. ``claimed``:
+    a client began it under an unproven name. ``by`` wanted to open it; ``unproven``: under
     such a name.
 
     >>> print(SessionOwnerError("trip", "alice"))
@@ -242,7 +248,7 @@ class SessionOwnerError(SessionError):
         if self.unproven:
             return "is stored, and a name that a client only claims opens no stored session; begin one of another id"
         whose = (
-            "was begun by a client under a name that nobody has proved"
+            "was begun by a client under an unproven name"
             if self.claimed
             else (f"belongs to another principal{f' than {self.by!r}' if self.by else ''}")
         )
@@ -253,7 +259,7 @@ class SessionOwnerError(SessionError):
 
 
 class SessionLeaseLost(SessionError):  # noqa: N818 (the tree's name; it states what has happened)
-    """Another writer has taken the session over; nothing more is written here, and nothing with an effect runs.
+    """Another writer has taken over the session: this one writes nothing more and runs nothing with an effect.
 
     ``lease`` is the number of the writer that lost it.
 

@@ -1,7 +1,7 @@
-"""What hooks are told: one frozen event a hook. What observers are told: observations.py.
+"""The events of hooks: one frozen class a hook. Those of observers are in observations.py.
 
 Every event is JSON-safe and converts there and back without loss. A new field has a
-default and breaks nobody. Before the freeze ``digest`` is empty; afterwards it names the
+default and breaks no plugin. Before the freeze ``digest`` is empty; afterwards it names the
 exact request, and nothing changes it any more.
 """
 
@@ -21,6 +21,12 @@ from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import ModelRequest, ModelResponse
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
+__all__ = [
+    "ApprovalEvent", "DeltaEvent", "InputEvent", "MemoryReadEvent", "MemoryResultEvent", "MemoryWriteEvent",
+    "ModelRequestEvent", "ModelResponseEvent", "OutputEvent", "ProvideEvent", "QuestionEvent", "ReserveEvent",
+    "Scope", "SettleEvent", "ToolCallEvent", "ToolResultEvent", "ToolSelectionEvent",
+]  # fmt: skip
+
 
 def _to_metadata(value: Mapping[str, str]) -> Mapping[str, str]:
     return cast("Mapping[str, str]", freeze_object(value))
@@ -28,12 +34,12 @@ def _to_metadata(value: Mapping[str, str]) -> Mapping[str, str]:
 
 @attrs.frozen
 class Scope:
-    """Where something happens; the same object for everything in one turn.
+    """The context of an event; the same object for everything in one turn.
 
-    ``origin`` is the way in: cli, api, stream, resume, plan, mcp, tool, … ``principal`` is
-    whoever the application says is asking; ``claimed``: only the client itself says so, without
-    proof, and no approval stands for it. ``operation_id`` of an outer operation is
-    ``parent_id`` below it. ``metadata`` is the application's own, of the session and the turn.
+    ``origin`` is the way in: cli, api, stream, resume, plan, mcp, tool, … ``principal`` is the
+    identity that asks, given by the application; ``claimed``: only the client itself says so, without
+    proof, and no standing approval covers it. ``operation_id`` of an outer operation is ``parent_id``
+    below it. ``metadata`` is the application's own, of the session and the turn.
     In a ``dry_run`` everything is decided and recorded, and nothing with effects is executed.
     """
 
@@ -94,7 +100,7 @@ class ToolSelectionEvent:
 
 @attrs.frozen
 class ModelRequestEvent:
-    """A model is about to be asked. ``provider`` is a capability id, ``target`` where it is."""
+    """A model is about to be asked. ``provider`` is a capability id, ``target`` its address."""
 
     scope: Scope
     request: ModelRequest
@@ -106,7 +112,7 @@ class ModelRequestEvent:
 
 @attrs.frozen
 class ModelResponseEvent:
-    """A model has answered; nobody has seen it yet."""
+    """A model has answered; its reply is not shown yet."""
 
     scope: Scope
     request: ModelRequest
@@ -120,9 +126,9 @@ class ModelResponseEvent:
 class DeltaEvent:
     """More of a streamed reply is about to be shown.
 
-    ``text`` is what the plugin held back last time and what has come since, ``kind`` text or
-    reasoning, each a stream of its own. ``final``: this is the end of it. ``state`` is what
-    the plugin left in its last Window of this stream.
+    ``text`` is the text that the plugin held back last time, with the new text after it; ``kind`` is text
+    or reasoning, each a stream of its own. ``final``: this is its end. ``state`` is that of the plugin's
+    last Window of this stream.
     """
 
     scope: Scope
@@ -177,8 +183,8 @@ class ToolCallEvent:
 
     ``arguments_json`` is canonical (sorted, no spaces) and is what will run;
     ``arguments`` is a read-only view of it. ``capability`` is the full id,
-    ``definition`` the digest of the tool's definition, ``effects`` what counts for this
-    call (None: undeclared). ``round`` and ``index`` say which call of the turn this is.
+    ``definition`` the digest of the tool's definition, ``effects`` those that count for this
+    call (None: undeclared). ``round`` and ``index`` number the calls of a turn.
     """
 
     scope: Scope
@@ -200,7 +206,7 @@ class ToolCallEvent:
 
 @attrs.frozen
 class ToolResultEvent:
-    """A tool call has a result, failures included; nobody has seen it yet."""
+    """A tool call has a result, failures included; it is not shown yet."""
 
     scope: Scope
     call_id: str
@@ -220,7 +226,7 @@ class ToolResultEvent:
 
 @attrs.frozen
 class MemoryWriteEvent:
-    """Items are about to be saved, or ``delete`` names keys about to be forgotten."""
+    """Items are about to be saved, or the (namespace, key) pairs of ``delete`` deleted."""
 
     scope: Scope
     store: str
@@ -245,7 +251,7 @@ class MemoryReadEvent:
 
 @attrs.frozen
 class MemoryResultEvent:
-    """Memory has been read; nobody has seen the items yet."""
+    """Memory has been read; the items are not handed out yet."""
 
     scope: Scope
     store: str
@@ -258,9 +264,9 @@ class MemoryResultEvent:
 class QuestionEvent:
     """A tool is about to ask a person for data.
 
-    ``source`` is on whose behalf, such as the name of a server; ``capability`` is the tool's id.
-    ``message`` and ``schema``, a JSON Schema of a flat object, are as they were given: text of
-    strangers, perhaps. ``rendered`` is all of it, made by the host for a person to read.
+    ``source`` names the origin of the question, such as a server; ``capability`` is the tool's id.
+    ``message`` and ``schema``, a JSON Schema of a flat object, are as given, perhaps by an untrusted
+    server. ``rendered`` is all of it, made by the host for a person to read.
     """
 
     scope: Scope
@@ -274,11 +280,11 @@ class QuestionEvent:
 
 @attrs.frozen
 class ApprovalEvent:
-    """A person is needed. ``rendered`` was made by the host from the frozen request.
+    """A person has to decide. ``rendered`` was made by the host from the frozen request.
 
     An approver answers True or False for exactly ``digest``, or an Approval; None leaves it to the
-    next. ``asks`` are (plugin, question) in order. ``reach`` is the most that an approval will be
-    good for; ``approvers`` are those to whom asks are limited, a list of names for each such ask.
+    next. ``asks`` are (plugin, question) in order. ``reach`` is the widest reach of an approval;
+    ``approvers`` limit who may approve, a list of names for each ask that has one.
     """
 
     scope: Scope

@@ -1,8 +1,10 @@
-"""Makes the folders in which the host and its plugins keep what is this user's alone. Standard library only."""
+"""Makes private folders for the host and its plugins. Standard library only."""
 
 from __future__ import annotations
 
 import os
+
+__all__ = ["private_folder"]
 
 _OWN = 0o700
 

@@ -3,12 +3,12 @@
 Eight kinds. *provide*: return records, synchronous, no input or output. *transform*: return
 a new value or None. *decide*: return a Decision or None (``decisions.ANSWERS`` says which).
 *around*: async, gets ``call_next``. *first*: the first value that is not None counts.
-*ledger*: asked before each attempt, told after it. *sink*: keeps the record, or nothing goes
-on. *observe*: told, never asked.
+*ledger*: reserves before each attempt, settles after it. *sink*: keeps the record; if it fails, the
+operation is denied. *observe*: gets events, answers nothing.
 
 transform, decide, first and observe may be ``def`` or ``async def``. One deadline covers a
-whole hook call (decide, transform, first: 5 s; observe: 0.5 s an event). What happens when
-an implementation fails stands with its kind in ``HookKind``.
+whole hook call (decide, transform, first: 5 s; observe: 0.5 s an event). ``HookKind`` says what
+the failure of an implementation means.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.sessions import SessionStore
 from pluggent_hookspecs.tools import Tool, ToolOutput, ToolSource
 
+__all__ = ["HOOKS", "HookInfo"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _spec_marker = pluggy.HookspecMarker(PROJECT)
@@ -63,9 +65,6 @@ def _hook(kind: HookKind) -> Callable[[F], F]:
         return _spec_marker(function)
 
     return mark
-
-
-# ---- provide ----------------------------------------------------------------------------
 
 
 @_hook(HookKind.PROVIDE)
@@ -113,7 +112,7 @@ def provide_memory(event: e.ProvideEvent) -> Iterable[MemoryStore]:
 
 @_hook(HookKind.PROVIDE)
 def provide_sessions(event: e.ProvideEvent) -> Iterable[SessionStore]:
-    """Return this plugin's stores of sessions. Group ``pluggent.sessions``.
+    """Return this plugin's session stores. Group ``pluggent.sessions``.
 
     Fires when the operator or the application names one of them (``sessions = "name"``,
     ``Host.open(sessions=…)``); a store is never used because it is installed. Two of one name in a
@@ -155,9 +154,6 @@ def provide_commands(event: e.ProvideEvent) -> Iterable[Command]:
     raise AssertionError(event)
 
 
-# ---- a turn -----------------------------------------------------------------------------
-
-
 @_hook(HookKind.TRANSFORM)
 def transform_input(event: e.InputEvent) -> MaybeAsync[Message | None]:
     """Return another user message, or None to leave it.
@@ -177,8 +173,8 @@ def decide_input(event: e.InputEvent) -> MaybeAsync[Decision | None]:
     """Say whether this message may start a turn. Allow, Deny, Ask or Respond.
 
     Fires after ``transform_input`` on the frozen message. Deny: the turn ends ``denied``,
-    the model is never asked. Ask: nothing is said before a person agrees; if nobody answers now,
-    the turn is denied, or waits where the operator lets it (``on_ask = "pause"``).
+    the model is never asked. Ask: the turn starts once a person agrees; without an answer now it
+    is denied, or waits if the operator configured that (``on_ask = "pause"``).
 
     >>> class Plugin:
     ...     @hookimpl
@@ -190,7 +186,7 @@ def decide_input(event: e.InputEvent) -> MaybeAsync[Decision | None]:
 
 @_hook(HookKind.AROUND)
 async def around_turn(event: e.InputEvent, call_next: CallNext[Any]) -> Any:
-    """Run code before and after a whole turn; return what ``call_next()`` returned.
+    """Run code before and after a whole turn; return the result of ``call_next()``.
 
     For tracing and for resources that last a turn. The turn's result cannot be replaced.
 
@@ -205,11 +201,11 @@ async def around_turn(event: e.InputEvent, call_next: CallNext[Any]) -> Any:
 
 @_hook(HookKind.TRANSFORM)
 def transform_output(event: e.OutputEvent) -> MaybeAsync[Message | None]:
-    """Return another message to be shown, or None to leave it.
+    """Return another message for the person, or None to leave it.
 
-    Fires for everything that a person can see, whatever its source: the reply, a tool's
-    ``for_user`` and ``media``, and what the model reads of its result, since that is told to whoever
-    watches. Of replies the conversation keeps what this hook returned, of results what the model reads.
+    Fires for everything that a person can see, whatever its source: the reply, a tool's ``for_user``
+    and ``media``, and its ``for_model``, since subscribers get that too. The conversation keeps a reply
+    as this hook returned it, and a tool result as the model reads it.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -223,9 +219,9 @@ def transform_output(event: e.OutputEvent) -> MaybeAsync[Message | None]:
 def decide_output(event: e.OutputEvent) -> MaybeAsync[Decision | None]:
     """Say whether this may be shown: Allow, Deny, or Ask for its release.
 
-    Fires after ``transform_output``. Deny: nothing of it is shown, nor kept if it is a reply. A
-    result of a tool is seen by nobody who watches then, and still read by the model; an Ask about one
-    counts as a Deny, unless a person called the tool by hand.
+    Fires after ``transform_output``. Deny: nothing of it is shown; a reply is not kept either. A denied
+    tool result is hidden from subscribers, but the model still reads it; an Ask about one counts as a
+    Deny, unless a person called the tool directly.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -235,15 +231,12 @@ def decide_output(event: e.OutputEvent) -> MaybeAsync[Decision | None]:
     raise AssertionError(event)
 
 
-# ---- model calls ------------------------------------------------------------------------
-
-
 @_hook(HookKind.TRANSFORM)
 def select_tools(event: e.ToolSelectionEvent) -> MaybeAsync[Sequence[str] | None]:
     """Return the names of the tools to offer, or None to leave them.
 
     Fires before each model call. It can only narrow; a name that was not offered is an
-    error of the plugin. What is left is what the model may call in this round.
+    error of the plugin. The model may call no other tool in this round.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -272,8 +265,8 @@ def transform_model_request(event: e.ModelRequestEvent) -> MaybeAsync[ModelReque
 def decide_model_request(event: e.ModelRequestEvent) -> MaybeAsync[Decision | None]:
     """Say whether this request may be sent. Allow, Deny, Ask or Respond.
 
-    Fires on the frozen request. Deny: the turn ends ``denied``. Ask: nothing is sent before a
-    person agrees; if nobody answers now, the turn is denied, or waits where the operator lets it.
+    Fires on the frozen request. Deny: the turn ends ``denied``. Ask: the request is sent once a
+    person agrees; without an answer now the turn is denied, or waits if the operator configured that.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -287,9 +280,8 @@ def decide_model_request(event: e.ModelRequestEvent) -> MaybeAsync[Decision | No
 async def around_model_call(event: e.ModelRequestEvent, call_next: CallNext[ModelResponse]) -> ModelResponse:
     """Run code around one model call; return a reply.
 
-    For timing, and (if the operator lists the plugin under ``retriers``) for calling again or
-    asking another model.
-    Returning without ``call_next`` counts as a Respond and needs its grant.
+    For timing, and (if the operator lists the plugin under ``retriers``) for retries and fallbacks
+    to another model. Returning without ``call_next`` counts as a Respond and needs its grant.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -305,13 +297,12 @@ async def around_model_call(event: e.ModelRequestEvent, call_next: CallNext[Mode
 
 @_hook(HookKind.TRANSFORM)
 def transform_delta(event: e.DeltaEvent) -> Window | None:
-    """Say what of a streamed reply may be shown by now, or None for all of it. Synchronous.
+    """Return the part of a streamed reply that may be shown now, or None for all of it. Synchronous.
 
-    For plugins whose result hooks of the model call or the output are marked
-    ``incremental=N``; without such a hook the plugin is refused, because the whole reply has to
-    pass it all the same. ``event.text`` is what this plugin held back last time and what has
-    come since. What it fails on, or holds back for longer than N characters, is not shown
-    before the whole reply has passed the result hooks.
+    For plugins with a result hook of the model call or the output that is marked ``incremental=N``;
+    a plugin without one is refused, because the whole reply has to pass it as well. ``event.text`` is
+    the text that this plugin held back last time, with the new text after it. Text that it fails on, or
+    holds back for more than N characters, is shown after the whole reply has passed the result hooks.
 
     >>> class Plugin:
     ...     @hookimpl(incremental=40)
@@ -329,7 +320,7 @@ def transform_delta(event: e.DeltaEvent) -> Window | None:
 def transform_model_response(event: e.ModelResponseEvent) -> MaybeAsync[ModelResponse | None]:
     """Return another reply, or None to leave it.
 
-    Fires before anybody has seen the reply: a stream shows nothing until it has returned.
+    Fires before the reply is shown: a stream shows nothing until it has returned.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -354,15 +345,12 @@ def decide_model_response(event: e.ModelResponseEvent) -> MaybeAsync[Decision | 
     raise AssertionError(event)
 
 
-# ---- tool calls -------------------------------------------------------------------------
-
-
 @_hook(HookKind.TRANSFORM)
 def transform_tool_call(event: e.ToolCallEvent) -> MaybeAsync[Mapping[str, Json] | None]:
     """Return other arguments, or None to leave them.
 
     Fires on arguments that were parsed strictly, checked against the tool's schema and
-    completed by its defaults. What comes out is checked again. The tool stays the same.
+    completed by its defaults. The new ones are checked again. The tool stays the same.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -377,7 +365,7 @@ def decide_tool_call(event: e.ToolCallEvent) -> MaybeAsync[Decision | None]:
     """Say whether exactly this call may run. Allow, Deny, Ask or Respond.
 
     Fires on the frozen call, after every transform, before any call of the batch runs.
-    Deny: the model reads ``tell_model`` as the call's result and the turn goes on.
+    Deny: the model reads ``tell_model`` as the call's result and the turn continues.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -433,12 +421,9 @@ def decide_tool_result(event: e.ToolResultEvent) -> MaybeAsync[Decision | None]:
     raise AssertionError(event)
 
 
-# ---- memory -----------------------------------------------------------------------------
-
-
 @_hook(HookKind.TRANSFORM)
 def transform_memory_write(event: e.MemoryWriteEvent) -> MaybeAsync[Sequence[MemoryItem] | None]:
-    """Return other items to be saved, or None to leave them. Namespace and store stay.
+    """Return other items to save, or None to leave them. Namespace and store stay.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -474,7 +459,7 @@ def decide_memory_read(event: e.MemoryReadEvent) -> MaybeAsync[Decision | None]:
 
 @_hook(HookKind.TRANSFORM)
 def transform_memory_result(event: e.MemoryResultEvent) -> MaybeAsync[Sequence[MemoryItem] | None]:
-    """Return other items (fewer, or changed) to be handed to the reader, or None.
+    """Return other items (fewer, or changed) for the reader, or None to leave them.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -484,15 +469,12 @@ def transform_memory_result(event: e.MemoryResultEvent) -> MaybeAsync[Sequence[M
     raise AssertionError(event)
 
 
-# ---- people and observers ---------------------------------------------------------------
-
-
 @_hook(HookKind.DECIDE)
 def decide_question(event: e.QuestionEvent) -> MaybeAsync[Decision | None]:
     """Say whether a tool may put this question to a person. Allow or Deny.
 
-    Fires before anybody is asked. Deny: nobody is, and the tool gets Denied. What the person
-    answers goes to the tool, and so perhaps to a server: secrets must not be asked for so.
+    Fires before the question is asked. Deny: it is not, and the tool gets Denied. The answer goes to
+    the tool, and so perhaps to a server: a tool must not ask for secrets.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -506,8 +488,8 @@ def decide_question(event: e.QuestionEvent) -> MaybeAsync[Decision | None]:
 def answer_question(event: e.QuestionEvent) -> MaybeAsync[Elicited | None]:
     """Put ``event.rendered`` to a person; return Accepted, Declined, Cancelled, or None (not mine).
 
-    For people's front ends: only plugins that the operator lists under ``approvers`` are asked. The
-    answer has to fit ``event.schema``; it is data, and approves nothing. Nobody answering is Cancelled.
+    For front ends: only plugins that the operator lists under ``approvers`` are asked. The answer has
+    to fit ``event.schema``; it is data, and approves nothing. Without an answer the tool gets Cancelled.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -520,10 +502,10 @@ def answer_question(event: e.QuestionEvent) -> MaybeAsync[Elicited | None]:
 
 @_hook(HookKind.FIRST)
 def resolve_approval(event: e.ApprovalEvent) -> MaybeAsync[bool | Approval | None]:
-    """Answer True (go on), False (no) or None (not mine) for exactly ``event.digest``.
+    """Return True (approved), False (refused), an Approval, or None (not mine) for exactly ``event.digest``.
 
     Fires when a decision is Ask. Only plugins that the operator lists under ``approvers`` are asked;
-    a refusal is final. Nobody answering is a denial that says so.
+    a refusal is final. No answer is a denial that says so.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -535,14 +517,13 @@ def resolve_approval(event: e.ApprovalEvent) -> MaybeAsync[bool | Approval | Non
 
 @_hook(HookKind.LEDGER)
 def reserve(event: e.ReserveEvent) -> MaybeAsync[Deny | Json]:
-    """Set aside what one attempt at a model or tool call may cost, or refuse it with Deny.
+    """Reserve the possible cost of one attempt at a model or tool call, or refuse it with Deny.
 
-    Fires after the decisions and approvals, before every attempt, retries included. A model call
-    that is refused ends the turn; of a tool call the model reads ``tell_model`` and goes on, unless
-    the Deny has ``ends_turn``. The value it
-    returns (None if it sets nothing aside) comes back in ``settle``, once for every
-    reservation, however the attempt ended. A failure is a refusal; what is reserved later than
-    the deadline is settled when it comes, with no usage.
+    Fires after the decisions and approvals, before every attempt, retries included. A refused model
+    call ends the turn; of a refused tool call the model reads ``tell_model`` and the turn continues,
+    unless the Deny has ``ends_turn``. ``settle`` gets the returned value (None: nothing is reserved),
+    once for every reservation, however the attempt ended. A failure is a refusal; a reservation that
+    comes after the deadline is settled when it comes, with no usage.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -554,13 +535,12 @@ def reserve(event: e.ReserveEvent) -> MaybeAsync[Deny | Json]:
 
 @_hook(HookKind.LEDGER)
 def settle(event: e.SettleEvent) -> MaybeAsync[Usage | None]:
-    """Put what one attempt did cost in the place of what ``reserve`` of this plugin set aside.
+    """Replace the reservation of this plugin for one attempt by its actual cost.
 
-    Fires in the end of every attempt whose reservation was made, cancelled and broken ones
-    included; it is not cancelled itself. Who knows what a model call did cost may return it as
-    ``Usage(cost_usd=…)``: it joins the usage of the call and the turn, unless the vendor told a
-    price, or another ledger before. The rest of that Usage is not looked at, and neither is the
-    price of a tool call.
+    Fires at the end of every attempt with a reservation, cancelled and broken ones included; it is
+    not cancelled itself. It may return the price of a model call as ``Usage(cost_usd=…)``, which is
+    added to the usage of the call and the turn, unless the vendor or an earlier ledger gave one. The
+    other fields of that Usage are ignored, and so is the price of a tool call.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -573,12 +553,12 @@ def settle(event: e.SettleEvent) -> MaybeAsync[Usage | None]:
 
 @_hook(HookKind.SINK)
 def write_record(event: Observation) -> None:
-    """Keep a record of what happened; raise if it cannot be kept. Synchronous, in order, nothing is left out.
+    """Record an event; raise if that fails. Synchronous, in order, without gaps.
 
-    Fires for every decision before anything is executed (DecisionMade), and for what begins
-    and ends: sessions, turns, model calls, tool calls, questions, failures of hooks. If it fails, the
-    decision becomes a denial, and so does every one after it until a record could be written
-    again; not so for a plugin that the operator lists as optional.
+    Fires for every decision before anything is executed (DecisionMade), and for the begin and end of
+    sessions, turns, model calls, tool calls, questions, and failures of hooks. If it fails, the decision
+    becomes a denial, and so does every later one until a record is written again; not for a plugin
+    that the operator lists as optional.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -590,7 +570,7 @@ def write_record(event: Observation) -> None:
 
 @_hook(HookKind.OBSERVE)
 def observe(event: Observation) -> MaybeAsync[None]:
-    """Be told what happened. The answer is ignored; a failure never touches the operation.
+    """Receive an event. The answer is ignored; a failure never affects the operation.
 
     Subscribe with ``@hookimpl(events=(ToolFinished, DecisionMade))``. Events come in order,
     after they passed the result hooks; a slow observer never delays a turn and may miss events.

@@ -11,6 +11,8 @@ import pluggy
 
 from pluggent_hookspecs.models import ModelRequest
 
+__all__ = ["IMPL_MARK", "PROJECT", "Band", "CallNext", "HookKind", "ImplOptions", "MaybeAsync", "hookimpl"]
+
 PROJECT = "pluggent"
 IMPL_MARK = "__pluggent_hookimpl__"
 
@@ -26,7 +28,7 @@ class HookKind(StrEnum):
     """How the answers of a hook are combined, and what a failure means."""
 
     PROVIDE = "provide"
-    """Failure: that plugin is failed, the others go on."""
+    """Failure: that plugin is failed, the others continue."""
     TRANSFORM = "transform"
     """Failure: the operation fails, naming the plugin."""
     DECIDE = "decide"
@@ -34,18 +36,18 @@ class HookKind(StrEnum):
     AROUND = "around"
     """Failure: an error of the operation."""
     FIRST = "first"
-    """Failure: the next one is asked, the failure is told to observers."""
+    """Failure: the next one is asked; observers get the failure."""
     LEDGER = "ledger"
-    """Failure of a reservation: deny. Failure of a settlement: logged, told to observers."""
+    """Failure of a reservation: deny. Failure of a settlement: logged; observers get it."""
     SINK = "sink"
-    """Failure: deny, unless the operator marked the plugin optional; told to observers either way."""
+    """Failure: deny, unless the operator marked the plugin optional; observers get it either way."""
     OBSERVE = "observe"
-    """Failure: logged and counted; after five in a row it is no longer told."""
+    """Failure: logged and counted; after five in a row the observer gets no more events."""
 
 
 @attrs.frozen
 class ImplOptions:
-    """What ``@hookimpl`` wrote on an implementation."""
+    """The options of ``@hookimpl`` on an implementation."""
 
     band: Band = "normal"
     before: tuple[str, ...] = ()
@@ -84,9 +86,9 @@ def hookimpl(
     the two host bands for the application's own code. ``before`` and ``after`` name plugin
     ids inside the band. ``blocking`` moves a synchronous implementation into a thread.
     ``events`` limits ``observe`` to some event classes. While a result hook of the model call
-    or the output is active, a stream shows nothing before the whole reply has passed it; but
-    one that is marked ``incremental=N`` leaves the stream to ``transform_delta`` of the same
-    plugin, which may hold back up to N characters at a time.
+    or the output is active, a stream shows nothing before the whole reply has passed it; one with
+    ``incremental=N`` leaves the stream to ``transform_delta`` of the same plugin, which may hold
+    back up to N characters at a time.
 
     >>> class Quiet:
     ...     @hookimpl
@@ -111,14 +113,14 @@ class CallNext(Protocol[T_co]):
     """The rest of an operation, seen from an ``around_*`` hook.
 
     Call it once; plugins that the operator lists as retriers (``may_repeat``) may call it again.
-    ``shown`` says whether text of the last attempt has reached anybody, ``discard()`` voids it.
-    ``retrying`` tells observers that another attempt follows in ``wait_s`` seconds; without it
-    they are told when it begins.
+    ``shown`` says whether text of the last attempt was shown, ``discard()`` voids it. ``retrying``
+    announces to observers another attempt in ``wait_s`` seconds; without it they get the event when
+    it begins.
 
-    ``reissue`` sends another request in place of that of a model call, to *model*, as
-    ``provider/model``, if another one is to be asked. It is an operation of its own below this
-    hook, transformed and decided anew, with an approval of its own if one is needed. For
-    retriers, 3 times an operation. Raises Denied if a policy says no.
+    ``reissue`` sends another request instead of that of a model call, to *model* (``provider/model``)
+    if given. It is an operation of its own below this hook, transformed and decided anew, with an
+    approval of its own if needed. For retriers, 3 times an operation. Raises Denied if a policy
+    denies it.
     """
 
     async def __call__(self) -> T_co: ...

@@ -9,6 +9,8 @@ import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 
+__all__ = ["MemoryAccess", "MemoryHit", "MemoryItem", "MemoryPage", "MemoryQuery", "MemoryStore"]
+
 
 @attrs.frozen
 class MemoryItem:

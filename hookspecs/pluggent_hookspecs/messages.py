@@ -10,6 +10,11 @@ import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 
+__all__ = [
+    "Audio", "File", "Image", "Message", "Part", "Reasoning", "Refusal", "Role", "Text", "ToolCall", "Usage",
+    "VendorPart",
+]  # fmt: skip
+
 T = TypeVar("T")
 
 
@@ -189,8 +194,8 @@ class Usage:
 
     ``input`` includes ``cached`` (read from the vendor's cache), ``cache_write`` (stored in
     it) and ``input_audio``; ``output`` includes ``reasoning`` and ``audio``. ``cost_usd`` is
-    filled by whoever knows prices, never by guessing. ``estimated`` says that some of it was
-    counted by the host, because a stream broke before the vendor told.
+    filled from known prices, never by guessing. ``estimated`` says that some of it was
+    estimated by the host, because a stream broke before the vendor reported it.
 
     >>> (Usage(input=3) + Usage(input=4, output=5)).total
     12

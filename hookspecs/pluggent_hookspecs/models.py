@@ -17,6 +17,12 @@ from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.tools import ToolSpec
 
+__all__ = [
+    "AllowedTools", "Delta", "FinishReason", "Finished", "ListsModels", "ModelInfo", "ModelParameters",
+    "ModelRequest", "ModelResponse", "PartDelta", "Provider", "ReasoningDelta", "RefusalDelta", "Reply", "TextDelta",
+    "ToolCallDelta", "ToolChoice", "UsageDelta", "collect", "deltas",
+]  # fmt: skip
+
 
 def _to_names(value: Iterable[str]) -> tuple[str, ...]:
     if isinstance(value, str):
@@ -59,15 +65,14 @@ def _to_specs(value: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
 class ModelParameters:
     """How to answer. None means the vendor's default.
 
-    ``logprobs`` asks for the log-probability of every token of the reply, beside that many of
-    its most likely alternatives (0: none); they come back in ModelResponse.extra. ``user`` is
-    an id of the person at the other end, for the vendor's abuse detection; it should not tell
-    who that is. ``metadata`` is kept by the vendor with the request. ``output_schema`` is a JSON
-    Schema that the text of the reply has to follow.
+    ``logprobs`` asks for the log-probability of every token of the reply and of that many likely
+    alternatives (0: none); they come back in ModelResponse.extra. ``user`` is a pseudonymous id of the
+    person, for the vendor's abuse detection. ``metadata`` is stored by the vendor with the request.
+    ``output_schema`` is a JSON Schema for the text of the reply.
 
-    What a vendor has no word for is refused by its provider, never silently left out.
-    ``extra`` goes into the request as it is, under the vendor's own names; a name that the
-    provider already sets from a field above is refused by it too.
+    A provider refuses parameters that its vendor does not have, and leaves none out in silence. ``extra``
+    goes into the request as it is, under the vendor's names; the provider refuses a name that it sets
+    from a field above.
     """
 
     temperature: float | None = None
@@ -102,8 +107,8 @@ class ModelRequest:
 class FinishReason(StrEnum):
     """Why a reply ended.
 
-    ``paused``: the vendor interrupted a long reply of its own; asked again with it at the end
-    of the conversation, the model goes on.
+    ``paused``: the vendor interrupted a long reply; the model continues it if asked again with it at
+    the end of the conversation.
     """
 
     STOP = "stop"
@@ -150,7 +155,7 @@ class RefusalDelta:
 
 @attrs.frozen
 class ToolCallDelta:
-    """More of one call. ``index`` tells calls apart and is the provider's to keep straight.
+    """More of one call. ``index`` identifies the call; the provider assigns it.
 
     ``id`` and ``name`` are given once, in the call's first delta; ``arguments`` of all
     deltas of one index are joined. ``extra`` is that of the call, given once.

@@ -1,4 +1,4 @@
-"""What observers and sinks are told: one frozen class for each thing that happened."""
+"""The events of observers and sinks: one frozen class for each kind."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.tools import ToolOutput
 
+__all__ = [
+    "LOG_LEVELS", "Change", "DecisionMade", "Discarded", "EventsDropped", "HookFailed", "ModelCalled", "ModelRetried",
+    "Observation", "PlanStepChanged", "PluginStateChanged", "QuestionAnswered", "ReasoningShown", "SessionClosed",
+    "SessionOpened", "TextShown", "ToolFinished", "ToolLogged", "ToolProgressed", "ToolStarted", "TurnEnded",
+    "TurnStarted", "UserNotified", "Vote",
+]  # fmt: skip
+
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""Of what a tool has for a log, in order: those of RFC 5424."""
+"""The levels of a tool's log messages, in order: those of RFC 5424."""
 
 
 @attrs.frozen
@@ -111,7 +118,7 @@ class ToolStarted:
 
 @attrs.frozen
 class ToolProgressed:
-    """A running call tells how far it is."""
+    """A running call reports its progress."""
 
     scope: Scope
     call_id: str
@@ -123,7 +130,7 @@ class ToolProgressed:
 
 @attrs.frozen
 class ToolLogged:
-    """A running call has something for a log, of a level among LOG_LEVELS; ``logger`` is the part that says it."""
+    """A running call logs a message, at one of LOG_LEVELS; ``logger`` is the part of the tool that logs it."""
 
     scope: Scope
     call_id: str
@@ -138,7 +145,7 @@ class ToolLogged:
 class ToolFinished:
     """A call has its result. ``ran`` is false if it never ran.
 
-    ``output`` is what came out of the hooks on results and then out of those on outputs: the model may have
+    ``output`` has passed the hooks on results and then those on outputs: the model may have
     read more. ``withheld``: an output policy has denied it, failed, or wants to ask a person first; ``output``
     then says only whether it is an error. It is without ``for_user`` and ``media``: those come as
     UserNotified, if the output policies let them pass. ``outcome`` is how the call failed, a
@@ -160,8 +167,8 @@ class ToolFinished:
 class QuestionAnswered:
     """A tool has asked a person for data. ``outcome`` is accepted, declined or cancelled.
 
-    ``fields`` are the names of what was given; the values are for the tool alone. ``by`` is who
-    answered, empty if nobody did. ``call_id`` is the call that asked.
+    ``fields`` are the names of the given values; the values are for the tool alone. ``by`` is the person
+    who answered, empty without an answer. ``call_id`` is the call that asked.
     """
 
     scope: Scope
@@ -176,7 +183,7 @@ class QuestionAnswered:
 
 @attrs.frozen
 class Vote:
-    """What one plugin said to a decide hook, and how long it took."""
+    """The answer of one plugin to a decide hook, and its time."""
 
     plugin: str
     verdict: str
@@ -186,7 +193,7 @@ class Vote:
 
 @attrs.frozen
 class Change:
-    """What one plugin changed before the freeze: the paths, and for non-security ones how."""
+    """A change of one plugin before the freeze: the paths, and for non-security plugins the values."""
 
     plugin: str
     paths: tuple[str, ...] = ()
@@ -219,7 +226,7 @@ class DecisionMade:
 
 @attrs.frozen
 class PlanStepChanged:
-    """A step of a plan went on."""
+    """A step of a plan has a new status."""
 
     scope: Scope
     plan: Plan
@@ -228,7 +235,7 @@ class PlanStepChanged:
 
 @attrs.frozen
 class PluginStateChanged:
-    """A plugin went from one state to another; ``reason`` says why."""
+    """A plugin has a new state; ``reason`` says why."""
 
     plugin: str
     state: str
@@ -258,7 +265,7 @@ class TurnEnded:
 
 @attrs.frozen
 class EventsDropped:
-    """Whoever follows a stream of events was too slow for it, and ``count`` of them are not here."""
+    """The subscriber was too slow: ``count`` events are missing here."""
 
     count: int
 

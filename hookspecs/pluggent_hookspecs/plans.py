@@ -8,6 +8,8 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
+__all__ = ["Plan", "PlanParser", "Step", "StepStatus"]
+
 
 class StepStatus(StrEnum):
     """pending → running → completed | failed | skipped, one way; pending → skipped too."""

@@ -1,13 +1,15 @@
-"""What a plugin is to the host: a factory, its settings, and a lifetime."""
+"""The lifetime of a plugin, and what it may ask the host meanwhile."""
 
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
+__all__ = ["Opens", "PluginContext"]
+
 
 class PluginContext(Protocol):
-    """What the host lends a plugin while it is open."""
+    """The host, for a plugin that is open."""
 
     @property
     def plugin(self) -> str:
@@ -20,13 +22,13 @@ class PluginContext(Protocol):
     async def tools_named(self, pattern: str) -> tuple[str, ...]:
         """Return the capability ids that *pattern* names: an id, a short name, or either with ``*``.
 
-        Loads the tools it needs to know. Raises ConfigError if nothing bears the name, with the
-        nearest one, or if a short name means two tools: a rule must not miss in silence.
+        Loads the plugins of these tools. Raises ConfigError, with the nearest name, for an unknown name,
+        or a short name that two tools have: a rule must not be lost in silence.
         """
         ...
 
     async def model_named(self, name: str) -> str:
-        """Return *name*, ``provider/model``, as it will be asked for; loads its provider.
+        """Return *name*, ``provider/model``, once its provider is loaded.
 
         Raises ConfigError, with the nearest name, if there is no such provider.
         """

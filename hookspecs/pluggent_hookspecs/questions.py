@@ -1,4 +1,4 @@
-"""What a person answers when a tool asks for data. Never an approval of anything."""
+"""A person's answer to a question of a tool. Never an approval of anything."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
 
+__all__ = ["Accepted", "Cancelled", "Declined", "Elicited"]
+
 
 def _names(content: object) -> str:
-    # What a person typed is nobody else's: it stays out of logs and tracebacks.
+    # A person's input stays out of logs and tracebacks.
     names = map(str, cast("Mapping[str, Json]", content)) if isinstance(content, Mapping) else (type(content).__name__,)
     return f"<{', '.join(names) or 'nothing'}>"
 
 
 @attrs.frozen
 class Accepted:
-    """The person gave what was asked for. ``content`` fits the schema, its defaults filled in.
+    """The person answered. ``content`` fits the schema, with its defaults filled in.
 
     >>> Accepted({"city": "Oslo"}).content["city"]
     'Oslo'
@@ -38,10 +40,10 @@ class Declined:
 
 @attrs.frozen
 class Cancelled:
-    """Nobody answered: nobody was there, or the person left it. ``reason`` says which."""
+    """No answer: no person was there, or the person left the question open. ``reason`` says which."""
 
     reason: str = ""
 
 
 Elicited: TypeAlias = Accepted | Declined | Cancelled
-"""What comes of asking a person for data."""
+"""The answer to a question."""

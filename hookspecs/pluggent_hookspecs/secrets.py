@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError
 
+__all__ = ["Secret"]
+
 _MAX_BYTES = 65_536
 
 

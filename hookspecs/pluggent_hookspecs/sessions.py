@@ -17,6 +17,11 @@ from pluggent_hookspecs._frozen import EMPTY, Json
 if TYPE_CHECKING:  # listing the sessions of a folder imports no third-party package
     from pluggent_hookspecs.markers import MaybeAsync
 
+__all__ = [
+    "ApprovalRecord", "ApprovalRecords", "Line", "Lines", "ListedSession", "SessionLog", "SessionPage",
+    "SessionQuery", "SessionStore",
+]  # fmt: skip
+
 
 class Line(NamedTuple):
     r"""One entry of a session: ``data`` is a JSON object in UTF-8 that ends with a newline, and has no other.
@@ -59,7 +64,7 @@ class SessionLog(Protocol):
     **Lease.** ``lease`` is larger than that of every earlier writer that has appended to this
     session. A writer whose lease was taken away gets SessionLeaseLost from the next ``append`` or
     ``sync``, and none of its lines is kept from then on. A store compares the number in the same
-    transaction in which it keeps the lines; it keeps the number beside the log, not in it.
+    transaction in which it keeps the lines; it keeps the number outside of the log.
     """
 
     @property

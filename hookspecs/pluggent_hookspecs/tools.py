@@ -12,6 +12,11 @@ import attrs
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
 from pluggent_hookspecs.messages import Message, Part
 
+__all__ = [
+    "READ_ONLY", "TOOL_MARK", "Effect", "Param", "Tool", "ToolContext", "ToolMark", "ToolOutput", "ToolSource",
+    "ToolSpec", "tool",
+]  # fmt: skip
+
 if TYPE_CHECKING:  # models builds on ToolSpec, and a tool may ask a model: a type, not a need
     from pluggent_hookspecs.memory import MemoryAccess
     from pluggent_hookspecs.models import ModelParameters, ModelResponse
@@ -21,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Effect(StrEnum):
-    """What a call does to the world. Custom effects are strings that begin with ``x:``.
+    """The effect of a call on the world. Custom effects are strings that begin with ``x:``.
 
     A tool that declares nothing counts as the worst; ``effects=()`` is declared pure.
     """
@@ -61,16 +66,15 @@ def _tags(value: Iterable[str]) -> frozenset[str]:
 
 @attrs.frozen
 class ToolSpec:
-    """What everybody may know of a tool.
+    """The public description of a tool.
 
     ``parameters`` is a JSON Schema (2020-12) of type object. ``effects`` None is
     undeclared. ``timeout_s`` None means the host's limit. ``idempotent``: repeating a call
-    changes nothing more. ``exclusive``: runs alone. ``concurrent``: may run beside other
-    calls although it has writing effects. ``extra`` holds what only one vendor's declaration
-    of tools knows, under the name of its wire format: ``{"openai": {"strict": True}}``.
-    ``stops_batch``: the calls behind it in the same reply begin only once it has succeeded; if
-    its result is an error, a denial or a time-out too, they are not run. ``result_schema`` is
-    the JSON Schema of ``data`` in a result; the host refuses a result whose data does not fit.
+    changes nothing more. ``exclusive``: runs alone. ``concurrent``: may run in parallel with other
+    calls although it has writing effects. ``extra`` holds vendor-specific fields of the declaration,
+    under the name of the wire format: ``{"openai": {"strict": True}}``. ``stops_batch``: later calls
+    of the same reply run only if this one succeeds (denials and time-outs are errors). ``result_schema``
+    is the JSON Schema of ``data`` in a result; the host refuses a result that does not fit.
     """
 
     name: str
@@ -100,7 +104,7 @@ class ToolSpec:
 
 
 def _content(value: str | Iterable[Part]) -> str | tuple[Part, ...]:
-    # Whatever else was given stays as it is: the host says what is wrong with it.
+    # Any other value stays as it is: the host reports it.
     return tuple(value) if isinstance(value, list) else cast("str | tuple[Part, ...]", value)
 
 
@@ -112,12 +116,11 @@ def _media(value: Iterable[Part]) -> tuple[Part, ...]:
 class ToolOutput:
     """The result of a call.
 
-    ``for_model`` is what the model reads. ``for_user`` is shown to the person, None shows
-    nothing. ``data`` is the result in structured form. ``media`` goes to the person beside
-    ``for_user``. ``silent`` hides the call from the person; ``handled`` says that the person
-    has been served and no further model call is needed (both honoured only for tools to
-    which the operator granted them). ``pause_for_input`` ends the turn and waits for the
-    person. ``task`` names work that goes on after the call.
+    The model reads ``for_model``. ``for_user`` is shown to the person, None shows nothing. ``data`` is
+    the result in structured form. ``media`` goes to the person together with ``for_user``. ``silent``
+    hides the call from the person; ``handled``: the person has been served and no further model call
+    is needed (both count only if the operator granted them to the tool). ``pause_for_input`` ends the
+    turn and waits for the person. ``task`` names work that continues after the call.
 
     >>> ToolOutput("22 degrees").for_model
     '22 degrees'
@@ -145,10 +148,10 @@ class ToolOutput:
 
 
 class ToolContext(Protocol):
-    """What the host lends a tool for one call. Ask for it with a parameter of this type.
+    """The host, for one call of a tool. Ask for it with a parameter of this type.
 
     Its operations run under the same policies as everything else. The async ones are for
-    async tools; a blocking tool may read the facts, test ``cancelled`` and call ``progress``.
+    async tools; a blocking tool may read the properties and call ``progress`` and ``log``.
     """
 
     @property
@@ -159,7 +162,7 @@ class ToolContext(Protocol):
     def call_id(self) -> str: ...
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this call: hand it to services that know such keys."""
+        """An idempotency key: the same for every attempt at this call."""
         ...
 
     @property
@@ -173,7 +176,7 @@ class ToolContext(Protocol):
     def chat_id(self) -> str: ...
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more: stop as soon as you can."""
+        """Whether the call was given up: stop as soon as possible."""
         ...
 
     def remaining_s(self) -> float:
@@ -181,18 +184,18 @@ class ToolContext(Protocol):
         ...
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        """Tell whoever watches how far this call is. Safe from any thread.
+        """Report the progress of this call to subscribers, as ToolProgressed. Safe from any thread.
 
-        While a plugin filters results or outputs, *message* is not shown: it would go past it.
+        While a plugin filters results or outputs, *message* is not shown: it would bypass the filter.
         """
         ...
 
     def log(self, level: str, message: str, *, logger: str = "", data: Json = None) -> None:
-        """Say something for a log to whoever watches this call, as ToolLogged. Safe from any thread.
+        """Log a message for subscribers, as ToolLogged. Safe from any thread.
 
-        *level* is one of LOG_LEVELS, *logger* the part of the tool that says it, *data* the same
-        for programs. While a plugin filters results or outputs nothing of it is told: it would go
-        past it. Raises ValueError for another level.
+        *level* is one of LOG_LEVELS, *logger* the part of the tool that logs it, *data* the same
+        for programs. While a plugin filters results or outputs, nothing is logged: it would bypass the
+        filter. Raises ValueError for another level.
         """
         ...
 
@@ -210,14 +213,14 @@ class ToolContext(Protocol):
     ) -> ModelResponse:
         """Ask the session's model, without the session's history and without tools.
 
-        *prompt* is a question, or a conversation of the tool's own: messages of the roles user
-        and assistant, without tool calls; text for the system goes into *system* alone. The
-        limit on the length of the answer is ``parameters.max_output_tokens``, as given.
+        *prompt* is a question, or a conversation of the tool: messages of the roles user and
+        assistant, without tool calls; *system* is the system prompt. The length of the answer is
+        limited by ``parameters.max_output_tokens``, as given.
 
-        With *ask*, the reason in words, a person who can answer now has to agree first, whatever
-        the policies allow; for prompts that somebody else wrote, such as a server. Nobody there
-        is a denial. Raises Denied where a policy or the person says no, ProviderError where the
-        model fails, ValueError for a conversation that is none.
+        With *ask*, the reason in words, a person who can answer now has to agree first, whatever the
+        policies allow; for prompts of untrusted authors, such as a server. Without a person it is denied.
+        Raises Denied if a policy or the person refuses, ProviderError if the model fails, ValueError
+        for an invalid conversation.
         """
         ...
 
@@ -226,19 +229,19 @@ class ToolContext(Protocol):
 
         *schema* is a JSON Schema of a flat object: strings, numbers, integers, booleans, choices
         (``enum``, or ``oneOf`` with ``const`` and ``title``) and lists of choices; with titles,
-        descriptions, defaults and bounds, as MCP has it. *source* is on whose behalf the tool
-        asks, such as the name of a server; the person is told, beside the plugin's id. The host
-        renders the question, and checks the answer against the schema.
+        descriptions, defaults and bounds, as in MCP. *source* names the origin of the question, such as
+        a server; the person reads it and the plugin's id. The host renders the question, and checks the
+        answer against the schema.
 
-        It goes to a person who can answer now; nobody there is Cancelled, at once. The call's
-        clock stands still meanwhile. What comes back approves nothing. Never ask for secrets so.
-        Raises Denied where a policy says no (``decide_question``), ToolError for a schema that
-        no form can be made of, LimitReached for more questions in a turn than it may have.
+        It goes to a person who can answer now; without one it is Cancelled at once. The deadline of the
+        call is paused meanwhile. The answer approves nothing. Never ask for secrets. Raises Denied if a
+        policy refuses (``decide_question``), ToolError for a schema that is not such a form,
+        LimitReached for too many questions in a turn.
         """
         ...
 
     def memory(self, store: str = "") -> MemoryAccess:
-        """Return a memory store, each of whose calls passes the memory policies."""
+        """Return a memory store; each call of it passes the memory policies."""
         ...
 
 
@@ -258,28 +261,28 @@ class Tool(Protocol):
 class ToolSource(Protocol):
     """A set of tools that is known only after connecting somewhere.
 
-    The sources of a plugin are asked side by side, each under a deadline of its own. If one
-    fails, the others keep their tools, and the failure is told and shown. A source may have
-    more attributes than the method below; each is read anew whenever it matters:
+    The sources of a plugin are listed concurrently, each under a deadline of its own. If one fails,
+    the others keep their tools, and the failure is logged and shown. A source may have more attributes
+    than the method below; each is read anew whenever it matters:
 
-    - ``name: str``: what the failure calls it.
-    - ``prefix: str``: how the names of all its tools begin. It is not asked for a session that
-      wants only tools with other names. A tool with another name makes it fail.
-    - ``required: bool``: True makes its failure the plugin's; False never does. Where it says
-      nothing, its failure is the plugin's if no tool of the plugin is left.
-    - ``revision: int``: grows when its tools have changed, or when it is worth asking again after
-      a failure. The next request to the model offers the new set. Without it, a source is asked
-      once, and after a failure again when the next session opens.
+    - ``name: str``: its name in error messages.
+    - ``prefix: str``: the prefix of all its tool names. It is not listed for a session that selects
+      only tools with other names. A tool without the prefix makes it fail.
+    - ``required: bool``: True makes its failure the plugin's; False never does. Without it, its failure
+      is the plugin's if no tool of the plugin is left.
+    - ``revision: int``: grows when its tools have changed, or when a retry after a failure makes sense.
+      The next request to the model offers the new set. Without it, a source is listed once, and after
+      a failure again when the next session opens.
     """
 
     async def tools(self) -> Iterable[Tool]:
-        """Connect if need be and return the tools; called when a session opens, or goes on."""
+        """Connect if necessary and return the tools; called when a session opens or a turn continues."""
         ...
 
 
 @attrs.frozen
 class ToolMark:
-    """What ``@tool`` wrote on a function; the host makes the ToolSpec from both."""
+    """The options of ``@tool`` on a function; the host makes the ToolSpec from both."""
 
     name: str | None
     description: str | None

@@ -1,4 +1,4 @@
-"""Arguments of a tool as a person types them: ``key=value`` words."""
+"""Reads arguments of a tool from a command line: ``key=value`` words."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import cast
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.errors import ConfigError
 
+__all__ = ["read_words"]
+
 
 def read_words(words: Sequence[str], schema: Mapping[str, Json], where: str) -> dict[str, Json]:
-    """Return *words* as arguments; whether they suit the tool is the host's to say.
+    """Return *words* as arguments, not checked against the tool.
 
     ``key=value`` is text where *schema*, that of the tool, says text; otherwise JSON if it can be
     read so, else text. ``key:=value`` is always JSON. Raises ConfigError about *where* (a command),

@@ -32,37 +32,24 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "Approval": "approvals.pending",
-    "EventStream": "hooks.event_bus",
-    "Exchange": "transcript.undo",
-    "Grants": "settings",
-    "Host": "host",
-    "HostSettings": "settings",
-    "LimitChanges": "settings",
-    "Limits": "settings",
-    "Memory": "operations.memory",
-    "Pending": "approvals.pending",
-    "OfferedTool": "session",
-    "Selection": "settings",
-    "Session": "session",
-    "Timeouts": "settings",
-    "SyncHost": "sync",
-    "SyncSession": "sync",
-    "ToolLimits": "settings",
-    "TurnOptions": "turns.options",
-    "TurnResult": "turns.result",
-    "TurnStream": "turns.result",
-    "Why": "turns.step",
-    "audio": "attachments",
-    "file": "attachments",
-    "image": "attachments",
+_MODULES = {
+    "approvals.pending": "Pending",
+    "attachments": "audio file image",
+    "hooks.event_bus": "EventStream",
+    "host": "Host",
+    "operations.memory": "Memory",
+    "session": "OfferedTool Session",
+    "settings": "Grants HostSettings LimitChanges Limits Selection Timeouts ToolLimits",
+    "sync": "SyncHost SyncSession",
+    "transcript.undo": "Exchange",
+    "turns.options": "TurnOptions",
+    "turns.result": "TurnResult TurnStream",
+    "turns.step": "Why",
 }
+_WHERE = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
+_WHERE["Approval"] = "pluggent_hookspecs.decisions"
 
-__all__ = [  # noqa: PLE0604 (strings, from the table above)
-    "__version__",
-    *_WHERE,
-]  # pyright: ignore[reportUnsupportedDunderAll] (a test compares it with the typed names above)
+__all__ = ["__version__", *_WHERE]  # noqa: PLE0604 (strings)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
@@ -70,7 +57,7 @@ def __getattr__(name: str) -> Any:
         module = _WHERE[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = getattr(import_module(f"{__name__}.{module}"), name)
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

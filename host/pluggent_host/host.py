@@ -97,8 +97,6 @@ class Host:
         self._numbers = itertools.count(1)
         self._closed = False
 
-    # ---- opening and closing -------------------------------------------------------------
-
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
@@ -193,8 +191,6 @@ class Host:
                 return await session.say(prompt)
 
         return asyncio.run(main())
-
-    # ---- sessions ------------------------------------------------------------------------
 
     async def session(
         self,
@@ -315,8 +311,6 @@ class Host:
         self._alive()
         return self._parts.events.streams.stream(kinds)
 
-    # ---- capabilities --------------------------------------------------------------------
-
     async def tools(self, *choices: ToolChoice) -> tuple[OfferedTool, ...]:
         """Return the tools of a session with these *choices* (default: the host's)."""
         self._alive()
@@ -351,8 +345,6 @@ class Host:
         """Return the plan in *text*, read by the installed parser called *parser*. Raises PlanParseError."""
         self._alive()
         return (await self._parts.capabilities.parser(parser)).parse(text, goal)
-
-    # ---- looking in ----------------------------------------------------------------------
 
     async def load_all(self) -> None:
         """Load every plugin that may run and list all tools now instead of on first use.
@@ -425,9 +417,6 @@ def _merged(
 
 def _path(value: str | os.PathLike[str] | None) -> Path | None:
     return None if value is None else Path(value).expanduser().resolve()
-
-
-# ---- model lists -------------------------------------------------------------------------
 
 
 Models: TypeAlias = tuple[ModelInfo, ...] | PluggentError

@@ -185,47 +185,6 @@ class Section(dict[str, Any]):
         self.folders = folders
 
 
-# ---- limits as they are given -----------------------------------------------------------
-
-
-class LimitKind(NamedTuple):
-    """The values of one limit: a number above 0 of *unit*, or a whole number if that is empty.
-
-    ``least`` is the least whole number in a settings file; code may give any from 0 on. None is a value if it is
-    the default.
-    """
-
-    least: int = 0
-    unit: str = ""
-
-
-LIMIT_KINDS: Mapping[str, LimitKind] = MappingProxyType(
-    {
-        "model_calls": LimitKind(1),
-        "tool_rounds": LimitKind(),
-        "tool_timeout_s": LimitKind(unit="seconds"),
-        "result_bytes": LimitKind(256),
-        "wall_s": LimitKind(unit="seconds"),
-        "tokens": LimitKind(1),
-        "cost_usd": LimitKind(unit="dollars"),
-        "repeats": LimitKind(1),
-        "asks": LimitKind(),
-        "denials": LimitKind(),
-        "delegation_depth": LimitKind(),
-        "repairs": LimitKind(),
-    }
-)
-"""Every limit but ``per_tool``."""
-TOOL_LIMIT_KINDS: Mapping[str, LimitKind] = MappingProxyType(
-    {"calls": LimitKind(), "timeout_s": LimitKind(unit="seconds"), "result_bytes": LimitKind(256)}
-)
-
-
-def may_be_none(limit: str) -> bool:
-    """Say whether None, no limit, is a value of *limit*."""
-    return Limits._field_defaults[limit] is None
-
-
 class LimitChanges(TypedDict, total=False):
     """Some of the Limits; the others stay as they are.
 
@@ -274,10 +233,10 @@ def check_limits(limits: object) -> None:
     for name, value in given.items():
         if name == "per_tool":
             _check_per_tool(value)
-        elif name not in LIMIT_KINDS:
+        elif name not in Limits._fields:
             raise TypeError(f"limits: there is no limit {name!r}{did_you_mean(str(name), Limits._fields)}")
-        elif not _is_limit(value) or (value is None and not may_be_none(name)):
-            kind = "a number of at least 0" + (", or None" if may_be_none(name) else "")
+        elif not _is_limit(value) or (value is None and Limits._field_defaults[name] is not None):
+            kind = "a number of at least 0" + (", or None" if Limits._field_defaults[name] is None else "")
             raise TypeError(f"limits.{name}: expected {kind}, got {value!r}")
 
 

@@ -271,9 +271,6 @@ class SyncTurnStream(Generic[T]):
             self._ended.set()
 
 
-# ---- the loop ---------------------------------------------------------------------------
-
-
 class LoopThread:
     """A thread with an event loop, in which one host is open."""
 

@@ -70,7 +70,7 @@ class Import(NamedTuple):
 
     module: str
     name: str | None
-    """The name taken from *module*; None for ``import module``."""
+    """The name taken from *module*, or ``*``; None for ``import module``."""
     line: int
     depth: str
     """Where it stands: module, function, or typing (below ``if TYPE_CHECKING``)."""

@@ -150,9 +150,6 @@ def is_left_out(selection: Selection, item: Distribution) -> bool:
     return isinstance(selection.allow, SystemList) and not _listed(item, selection.allow.whole)
 
 
-# ---- states -----------------------------------------------------------------------------
-
-
 def _state(
     item: Distribution, selection: Selection, contract: str, required: Collection[str], running: Collection[str],
     role: str,
@@ -224,9 +221,6 @@ def _unknown(place: str, names: Iterable[str], installed: Collection[str]) -> It
             version_fits("0", f"=={pin}" if pin else "")
         except ValueError:
             yield f"{place}: '{listed}' has no proper version after =="
-
-
-# ---- names ------------------------------------------------------------------------------
 
 
 def _claimants(known: Sequence[PluginRecord], name: str) -> list[PluginRecord]:
@@ -342,9 +336,6 @@ def _digest(text: str, length: int) -> str:
     import hashlib  # 2 ms, and listing plugins needs none
 
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:length]
-
-
-# ---- versions ---------------------------------------------------------------------------
 
 
 def version_fits(version: str, specifier: str) -> bool:

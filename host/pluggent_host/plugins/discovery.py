@@ -147,9 +147,6 @@ def normalised(name: str) -> str:
     return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
 
 
-# ---- where to look ----------------------------------------------------------------------
-
-
 def _may_hold(entry: str, name: str) -> bool:
     try:
         return any(_name_of_folder(each) == name for each in os.listdir(entry) if each.endswith("-info"))
@@ -164,9 +161,6 @@ def _places(path: Iterable[object], roots: Sequence[str]) -> dict[str, bool]:
         if isinstance(entry, str) and (place := real(entry)):
             places.setdefault(place, in_project(place, roots))
     return places
-
-
-# ---- what is there ----------------------------------------------------------------------
 
 
 class _Search:
@@ -354,9 +348,6 @@ def _name_of_folder(folder: str) -> str:
     stem, _, suffix = folder.rpartition(".")
     name = stem.rpartition("-")[0] if suffix == "dist-info" else stem.partition("-")[0]
     return normalised(name or stem)
-
-
-# ---- the formats ------------------------------------------------------------------------
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:

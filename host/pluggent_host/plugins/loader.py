@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import inspect
 import sys
-import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -31,11 +29,9 @@ _ABSENT = object()
 
 @attrs.frozen(eq=False)
 class Loaded:
-    """A registered plugin. ``hooks`` are the names it implements; ``import_ms`` is wall time."""
+    """A registered plugin; ``hooks`` are the names it implements."""
 
-    record: PluginRecord
     plugin: object
-    import_ms: float
     hooks: tuple[str, ...]
 
 
@@ -60,18 +56,18 @@ def load(
     Raises ConfigError naming every problem of *settings*, PluginLoadError for anything else, SystemExit
     included; the manager is then as it was.
     """
-    target, arguments, import_ms = _prepared(record, settings)
-    with _blame(record)("cannot be made by"):
+    target, arguments = _prepared(record, settings)
+    with _blamed(record, "cannot be made by"):
         plugin = target if inspect.ismodule(target) else _made(cast("Callable[..., object]", target), arguments)
-    with _blame(record)("is refused, loaded from"):
+    with _blamed(record, "is refused, loaded from"):
         hooks = register_checked(manager, registered_name(record), plugin, (record.kind,))
-    return Loaded(record, plugin, import_ms, hooks)
+    return Loaded(plugin, hooks)
 
 
 def make(record: PluginRecord, settings: Mapping[str, Any]) -> Any:
     """Import *record* and return its plugin, registered nowhere. Raises as ``load``."""
-    target, arguments, _ = _prepared(record, settings)
-    with _blame(record)("cannot be made by"):
+    target, arguments = _prepared(record, settings)
+    with _blamed(record, "cannot be made by"):
         return _made(cast("Callable[..., object]", target), arguments)
 
 
@@ -80,20 +76,13 @@ def check_settings(record: PluginRecord, settings: Mapping[str, Any] | object | 
     _prepared(record, settings)
 
 
-def _prepared(record: PluginRecord, settings: object) -> tuple[object, tuple[object, ...], float]:
-    """Return the target of *record*, the arguments of its factory, and the import time in ms."""
-    started = time.perf_counter()
-    with _blame(record)("could not be imported from"):
+def _prepared(record: PluginRecord, settings: object) -> tuple[object, tuple[object, ...]]:
+    """Return the target of *record*, and the arguments of its factory."""
+    with _blamed(record, "could not be imported from"):
         target = _imported(record)
-    import_ms = (time.perf_counter() - started) * 1000
-    with _blame(record)("cannot be made by"):
+    with _blamed(record, "cannot be made by"):
         names_settings = _settings_class(target)
-    return target, settings_for(record.id, names_settings, settings), import_ms
-
-
-def _blame(record: PluginRecord) -> Callable[[str], AbstractContextManager[None]]:
-    entry = f"{record.name} = {record.value} [{record.group}]"
-    return functools.partial(_blamed, functools.partial(_load_error, record, entry))
+    return target, settings_for(record.id, names_settings, settings)
 
 
 def register(
@@ -103,14 +92,14 @@ def register(
 
     *host_code*: the application gave it. Raises PluginLoadError; the manager is then as it was.
     """
-
-    def error(doing: str, cause: BaseException) -> PluginLoadError:
+    try:
+        return register_checked(manager, plugin_id, obj, kinds)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as cause:
         advice = "" if host_code else f" Mend it, or leave it out: pluggent --without {plugin_id}"
         where = "given in application code" if host_code else ""
-        return PluginLoadError(plugin_id, where, f"{doing}: {_because(cause)}{advice}")
-
-    with _blamed(error, "is refused"):
-        return register_checked(manager, plugin_id, obj, kinds)
+        raise PluginLoadError(plugin_id, where, f"is refused: {_because(cause)}{advice}") from cause
 
 
 def registered_name(record: PluginRecord) -> str:
@@ -121,20 +110,17 @@ def registered_name(record: PluginRecord) -> str:
     return record.id if record.kind == "hooks" else record.capability
 
 
-# ---- blame ------------------------------------------------------------------------------
-
-
 @contextmanager
-def _blamed(error: Callable[[str, BaseException], PluginLoadError], doing: str) -> Generator[None]:
+def _blamed(record: PluginRecord, doing: str) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
         raise
     except BaseException as cause:  # here plugin code runs; it may even raise SystemExit
-        raise error(doing, cause) from cause
+        raise _load_error(record, doing, cause) from cause
 
 
-def _load_error(record: PluginRecord, entry: str, doing: str, cause: BaseException) -> PluginLoadError:
+def _load_error(record: PluginRecord, doing: str, cause: BaseException) -> PluginLoadError:
     mend = "Mend it"
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         own = record.value.partition(":")[0]
@@ -146,6 +132,7 @@ def _load_error(record: PluginRecord, entry: str, doing: str, cause: BaseExcepti
             if missing
             else f"Install the package that provides '{top}'"
         )
+    entry = f"{record.name} = {record.value} [{record.group}]"
     problem = f"{doing} {entry}: {_because(cause)} {mend}, or leave it out: pluggent --without {record.id}"
     return PluginLoadError(record.id, f"{record.distribution.shown_name} {record.version}", problem)
 
@@ -158,9 +145,6 @@ def _because(error: BaseException) -> str:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     sentence = ", because of ".join(said)
     return sentence if sentence.endswith("?") else f"{sentence}."
-
-
-# ---- making -----------------------------------------------------------------------------
 
 
 def _imported(record: PluginRecord) -> object:

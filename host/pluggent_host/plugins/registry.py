@@ -71,8 +71,6 @@ class PluginSet:
         self._lifetimes: list[tuple[str, Lifetime]] = []
         self.emit: Callable[[Observation], None] = lambda _: None
 
-    # ---- hooks ---------------------------------------------------------------------------
-
     def register_in_code(self, plugins: Iterable[object]) -> None:
         """Register objects of the application as ``app:<class name>``."""
         for plugin in plugins:
@@ -138,8 +136,6 @@ class PluginSet:
         """Return the hooks that the plugin registered as *name* implements."""
         callers = self.manager.get_hookcallers(self.manager.get_plugin(name)) or ()
         return frozenset(caller.name for caller in callers)
-
-    # ---- capabilities --------------------------------------------------------------------
 
     async def offers(self, kind: str, records: Iterable[PluginRecord] | None = None) -> tuple[Offer, ...]:
         """Return the capabilities of *records* (default: all available of *kind*) and of application code.
@@ -211,8 +207,6 @@ class PluginSet:
                 raise PluginLoadError(name, "", f"took {perf_counter() - started:.1f} s in {hook}; {limit}")
         return tuple(things)
 
-    # ---- lifetimes -----------------------------------------------------------------------
-
     async def _open(self, name: str, plugin: object) -> None:
         if not isinstance(plugin, Opens):
             return
@@ -233,8 +227,6 @@ class PluginSet:
             if problem is not None:
                 log.warning("plugin %s failed to close: %s", name, said(problem))
             self._become(name, "closed", "" if problem is None else said(problem))
-
-    # ---- settings and states -------------------------------------------------------------
 
     def _section(self, record: PluginRecord) -> Mapping[str, Any] | object | None:
         return self._settings.plugins.get(record.id)
@@ -260,9 +252,6 @@ def named(pattern: str, known: Mapping[str, str]) -> tuple[str, ...]:
         others = [*known, *known.values()]
         raise ConfigError("rules", [f"{pattern!r} matches no tool{did_you_mean(pattern, others)}"])
     return tuple(sorted(found))
-
-
-# ---- lifetimes --------------------------------------------------------------------------
 
 
 STOPPING_S = 0.5

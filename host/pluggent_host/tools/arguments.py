@@ -56,7 +56,7 @@ def parse(text: str, *, max_depth: int = MAX_DEPTH, max_bytes: int = MAX_BYTES) 
     if text.count("[") + text.count("{") > max_depth and _deeper_than(text, max_depth):
         raise ArgumentProblems([f"nested more than {max_depth} levels deep"])
     try:
-        value = _decode(data)
+        value: object = _decode(data)
     except (ValueError, RecursionError) as error:
         raise ArgumentProblems([_explained(error, text, data)]) from None
     if not isinstance(value, dict):
@@ -149,9 +149,6 @@ def with_defaults(value: Any, schema: Mapping[str, Json]) -> Any:
     return _completed(value, _applicable([schema], schema), schema)
 
 
-# ---- reading ---------------------------------------------------------------------------
-
-
 def _encoded(text: str, max_bytes: int) -> bytes:
     try:
         data = text.encode() if len(text) <= max_bytes else b""
@@ -187,9 +184,6 @@ def _explained(error: Exception, text: str, data: bytes) -> str:
     return f"not valid JSON: {message[: place.start()]} at byte {at}" + (f", near {near!r}" if near else "")
 
 
-# ---- writing ---------------------------------------------------------------------------
-
-
 def plain(value: object) -> object:
     """Return a mapping as a dict, for msgspec, which knows no other. Raises TypeError for any other value."""
     if isinstance(value, Mapping):
@@ -210,9 +204,6 @@ def _refuse_not_finite(value: object, path: str = "$") -> None:
             _refuse_not_finite(item, f"{path}[{index}]")
     elif isinstance(value, float) and not math.isfinite(value):
         raise ArgumentProblems([f"{path}: {value} is not JSON"])
-
-
-# ---- checking --------------------------------------------------------------------------
 
 
 def _refuse_to_fetch(uri: str) -> Any:
@@ -256,9 +247,6 @@ def _path(parts: Iterable[str | int]) -> str:
 def _cut(text: str) -> str:
     half = _SHOWN // 2
     return text if len(text) <= _SHOWN else f"{text[:half]} … {text[-half:]}"
-
-
-# ---- defaults --------------------------------------------------------------------------
 
 
 def _completed(value: object, schemas: list[Mapping[str, Any]], root: Mapping[str, Any]) -> object:

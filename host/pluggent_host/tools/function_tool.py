@@ -131,9 +131,6 @@ class FunctionTool:
         return await result if inspect.isawaitable(result) else result
 
 
-# ---- calls -----------------------------------------------------------------------------
-
-
 def _told(error: Exception) -> str:
     if not isinstance(error, msgspec.ValidationError):
         return f"$: {error}"

@@ -69,9 +69,6 @@ def fit(output: ToolOutput, limit_bytes: int, media_bytes: int = MEDIA_BYTES) ->
     return attrs.evolve(output, for_model=shown), "\n".join(part.text for part in content if isinstance(part, _WORDS))
 
 
-# ---- what a tool returned --------------------------------------------------------------
-
-
 def _read(value: object) -> ToolOutput:
     match value:
         case None:
@@ -183,9 +180,6 @@ def _field_names(cls: type) -> list[str] | None:
 def _named(value: object) -> str:
     name = type(value).__qualname__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
-
-
-# ---- cutting ---------------------------------------------------------------------------
 
 
 def _fits(text: str, limit: int) -> bool:

@@ -59,9 +59,6 @@ def read_signature(name: str, function: Callable[..., Any]) -> Signature:
     return Signature(description, schema, _struct(name, seen), _positional(function), context, bounded)
 
 
-# ---- parameters ------------------------------------------------------------------------
-
-
 @attrs.frozen
 class _Seen:
     """A parameter that the model sees: ``type`` as msgspec understands it."""
@@ -191,9 +188,6 @@ def _same(value: Any) -> Any:
     return value  # never handed to the function: it is encoded at once, and decoded afresh
 
 
-# ---- annotations in msgspec's terms ----------------------------------------------------
-
-
 def _translated(hint: Any) -> Any:
     """Return *hint* with every string, Param and bound in ``Annotated`` as msgspec spells it."""
     if hint is object:
@@ -257,9 +251,6 @@ def _fitting(hint: Any) -> tuple[str, ...]:
     if base in (str, bytes):
         return _TEXT
     return _SIZED if isinstance(base, type) and issubclass(base, _COLLECTIONS) else ()
-
-
-# ---- the schema ------------------------------------------------------------------------
 
 
 def _schema(seen: tuple[_Seen, ...], words: Mapping[str, str]) -> tuple[dict[str, Any], bool]:
@@ -348,9 +339,6 @@ def _untitled_object(schema: dict[str, Any]) -> dict[str, Any]:
         elif key != "title":
             done[key] = _untitled(item)
     return done
-
-
-# ---- the docstring ---------------------------------------------------------------------
 
 
 def _described(text: str) -> tuple[str, dict[str, str]]:

@@ -113,8 +113,6 @@ class Toolbox:
     def _changes(self) -> int:
         return sum(shelf.changes for _, shelf in self._shelves.values())
 
-    # ---- choosing ------------------------------------------------------------------------
-
     async def _chosen(self, name: str, held: set[str], *, opening: bool) -> tuple[Found, ...]:
         catalog = self._plugins.catalog
         if name == "*":
@@ -167,8 +165,6 @@ class Toolbox:
             # Kept with its offer, so that no other object gets its id.
             known = self._shelves[id(offer)] = (offer, shelf)
         return known[1]
-
-    # ---- binding -------------------------------------------------------------------------
 
     def _check_effects(self) -> None:
         problems: list[str] = []

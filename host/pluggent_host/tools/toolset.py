@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 from pluggent_hookspecs import Json, thaw
@@ -152,34 +152,12 @@ class Toolset(Mapping[str, BoundTool]):
     def __len__(self) -> int:
         return len(self._tools)
 
-    @property
-    def current(self) -> Toolset:
-        """Itself: see Tools."""
-        return self
-
-    async def latest(self) -> Toolset:
-        """Return itself: it never changes."""
-        return self
-
     def narrowed(self, names: Iterable[str]) -> Toolset:
         """Return this set with only *names*, in its own order. Raises ValueError for others."""
         wanted = set(names)
         if unknown := wanted - self._tools.keys():
             raise ValueError(f"{', '.join(sorted(unknown))}: not among the offered tools; they can only be narrowed")
         return self if len(wanted) == len(self._tools) else Toolset(t for n, t in self._tools.items() if n in wanted)
-
-
-class Tools(Protocol):
-    """The tools that a session may offer its model: a Toolset, or a changing one."""
-
-    @property
-    def current(self) -> Toolset:
-        """The tools of the last look."""
-        ...
-
-    async def latest(self) -> Toolset:
-        """Look again, and return the tools there are now."""
-        ...
 
 
 def kept_names(names: Mapping[str, str], before: Toolset) -> Mapping[str, str]:

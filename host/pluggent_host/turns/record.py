@@ -27,8 +27,9 @@ from pluggent_host.operations.operation import Asked, Decided, Journal, Ready
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.operations.tool_call import ToolCallOperation
 from pluggent_host.plugins.lookup import Model
-from pluggent_host.settings import HostSettings, Limits
-from pluggent_host.tools.toolset import Tools, Toolset
+from pluggent_host.settings import Limits
+from pluggent_host.tools.selection import SessionTools
+from pluggent_host.tools.toolset import Toolset
 from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.doubts import Doubts
 from pluggent_host.transcript.entries import Decided as DecidedEntry, Entry, Said, Transcript, TurnBegan, TurnOver
@@ -59,7 +60,7 @@ class Agent:
 
     model: Model
     system: Message | None
-    offer: Tools
+    offer: SessionTools
     parameters: ModelParameters
     limits: Limits
     workspace: Path | None

@@ -79,7 +79,7 @@ def test_a_session_that_a_claimed_name_began_is_read_and_not_gone_on_with(cli: C
     done = cli("run", "--session", "trip", "--model", "offline/demo", "hello")
 
     assert done.code == 1
-    assert "was begun by a client under a name that nobody has proved" in done.err
+    assert "was begun by a client under an unproven name" in done.err
     assert "pluggent sessions show trip" in done.err
     assert "the code is 1234" in cli("sessions", "show", "trip").out
 

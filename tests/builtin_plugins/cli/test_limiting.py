@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from pluggent_cli.config.keys import LIMIT_KINDS, TOOL_LIMIT_KINDS
 from pluggent_hookspecs import tool
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits, SyncHost, ToolLimits, Why
-from pluggent_host.settings import LIMIT_KINDS, TOOL_LIMIT_KINDS, LimitChanges, check_limits, limited
+from pluggent_host.settings import LimitChanges, check_limits, limited
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import hosting, talking
 

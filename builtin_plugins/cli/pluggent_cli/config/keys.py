@@ -18,16 +18,7 @@ from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.names import did_you_mean
-from pluggent_host.plugins.discovery import normalised
-from pluggent_host.settings import (
-    LIMIT_KINDS,
-    NOTHING,
-    TOOL_LIMIT_KINDS,
-    LimitKind,
-    SystemList,
-    ToolLimits,
-    may_be_none,
-)
+from pluggent_host.settings import NOTHING, Limits, ToolLimits
 
 _NUMBER_MAX = 1e12
 _SHOWN = 60
@@ -133,12 +124,31 @@ def _table(entry: Kind) -> Kind:
     return Kind("a table", _is_table, MappingProxyType, entry=entry)
 
 
-def _of(limit: LimitKind) -> Kind:
-    return _above_zero(f"a number of {limit.unit}") if limit.unit else _whole(limit.least)
+_SECONDS = _above_zero("a number of seconds")
+LIMIT_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "model_calls": _whole(1),
+        "tool_rounds": _whole(0),
+        "tool_timeout_s": _SECONDS,
+        "result_bytes": _whole(256),
+        "wall_s": _SECONDS,
+        "tokens": _whole(1),
+        "cost_usd": _above_zero("a number of dollars"),
+        "repeats": _whole(1),
+        "asks": _whole(0),
+        "denials": _whole(0),
+        "delegation_depth": _whole(0),
+        "repairs": _whole(0),
+    }
+)
+"""Every limit but ``per_tool``. Code may give less than a file: any number from 0 on, say to see what a limit does."""
+TOOL_LIMIT_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {"calls": _whole(0), "timeout_s": _SECONDS, "result_bytes": _whole(256)}
+)
 
 
 def _limits_of_a_tool() -> Kind:
-    kinds = {name: _of(limit) for name, limit in TOOL_LIMIT_KINDS.items()}
+    kinds = TOOL_LIMIT_KINDS
 
     def fits(value: Any) -> bool:
         return _is_table(value) and all(name in kinds and kinds[name].fits(each) for name, each in value.items())
@@ -237,8 +247,8 @@ class Key(NamedTuple):
 
 
 def _limit(name: str) -> Key:
-    kind = _of(LIMIT_KINDS[name])
-    return Key(_or_none(kind) if may_be_none(name) else kind, tighten=_least)
+    kind = LIMIT_KINDS[name]
+    return Key(_or_none(kind) if Limits._field_defaults[name] is None else kind, tighten=_least)
 
 
 KEYS: Mapping[str, Key] = MappingProxyType(
