@@ -27,7 +27,7 @@ from pluggent_host.operations.operation import Asked, Decided, Journal, Ready
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.operations.tool_call import ToolCallOperation
 from pluggent_host.plugins.lookup import Model
-from pluggent_host.settings import Limits
+from pluggent_host.settings import HostSettings, Limits
 from pluggent_host.tools.selection import SessionTools
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.tools.workspace_guard import Protected

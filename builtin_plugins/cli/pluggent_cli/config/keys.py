@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.names import did_you_mean
-from pluggent_host.settings import NOTHING, Limits, ToolLimits
+from pluggent_host.plugins.discovery import normalised
+from pluggent_host.settings import NOTHING, Limits, SystemList, ToolLimits
 
 _NUMBER_MAX = 1e12
 _SHOWN = 60
