@@ -17,6 +17,13 @@ import importlib_metadata  # noqa: F401 (first imported in a test that restores 
 import pytest
 import quick
 from fork_server import children, close_server
+from hypothesis import HealthCheck, settings
+
+# How fast a machine is says nothing of what is tested.
+settings.register_profile(
+    "pluggent", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("pluggent")
 
 collect_ignore = ["benchmarks", "installs.py", "run.py"]  # programs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import os
 import secrets
 import sys
@@ -15,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import attrs
-from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind, SessionError
+from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind, SessionError, SessionOwnerError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.memory import MemoryAccess
 from pluggent_hookspecs.messages import Message
@@ -37,13 +38,12 @@ from pluggent_host.plugins.discovery import Discovery
 from pluggent_host.plugins.loader import registered_name
 from pluggent_host.plugins.lookup import session_files
 from pluggent_host.session import OfferedTool, Session, offered
-from pluggent_host.settings import GivenLimits, HostSettings, check_limits, limited
+from pluggent_host.settings import GivenLimits, Grants, HostSettings, check_limits, limited
 from pluggent_host.tools.selection import ToolChoice
 from pluggent_host.tools.workspace_guard import Protected
-from pluggent_host.transcript.entries import Given, SessionBegan, Transcript
+from pluggent_host.transcript.entries import Given, SessionAdopted, SessionBegan, Transcript
 from pluggent_host.transcript.logs import MemoryTranscript, StoredTranscript
-from pluggent_host.transcript.owners import adopted, refusal, scoped
-from pluggent_host.transcript.rebuild import rebuild
+from pluggent_host.transcript.rebuild import Rebuilt, rebuild
 from pluggent_host.turns.meter import check_names
 from pluggent_host.turns.options import check, checked_metadata
 from pluggent_host.turns.record import Agent, Conversation
@@ -474,3 +474,42 @@ def _checked(name: str, found: object) -> Models:
 
 def _broken(name: str, problem: str) -> ProviderError:
     return ProviderError(ProviderErrorKind.PROTOCOL, problem, provider=name)
+
+
+CLAIMED = "claimed:"
+"""How a principal begins that only a client itself names: no rule about a proven one fits it."""
+
+log = logging.getLogger("pluggent.sessions")
+
+
+def scoped(principal: str | None, *, claimed: bool) -> tuple[str, bool]:
+    """Return the principal as scopes have it, and whether it is only claimed.
+
+    >>> scoped("alice", claimed=True), scoped("claimed:bob", claimed=False), scoped("", claimed=True)
+    (('claimed:alice', True), ('claimed:bob', True), ('', True))
+    """
+    name = principal or ""
+    if name.startswith(CLAIMED):
+        return name, True
+    return (f"{CLAIMED}{name}" if claimed and name else name), claimed
+
+
+def refusal(
+    session_id: str, past: Rebuilt, principal: str, grants: Grants, *, claimed: bool
+) -> SessionOwnerError | None:
+    """Return why *principal* may not open the session of *past*; None if it may."""
+    if not past.began:
+        return None
+    own = not past.claimed and past.principal in ("", principal)
+    granted = bool(principal) and principal in grants.sessions
+    if not claimed and (own or granted):
+        return None
+    return SessionOwnerError(session_id, past.principal, by=principal, claimed=past.claimed, unproven=claimed)
+
+
+def adopted(session_id: str, past: Rebuilt, principal: str) -> tuple[SessionAdopted, ...]:
+    """Return the entry that gives a session without an owner to *principal*; none for other sessions."""
+    if not past.began or past.principal or past.claimed or not principal:
+        return ()
+    log.warning("session '%s' had no owner and belongs to '%s' from now on", session_id, principal)
+    return (SessionAdopted(principal, time()),)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from pluggent_hookspecs.errors import SessionError, SessionLeaseLost
 from pluggent_hookspecs.sessions import Line, SessionLog
 
+from pluggent_host.transcript.codec import Encoder, decode, encode
 from pluggent_host.transcript.entries import Entry
-from pluggent_host.transcript.lines import Encoder, decode, encode
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ import attrs
 import pytest
 from pluggent_hookspecs import Allow, Approval, Ask, hookimpl, tool
 from pluggent_host import Host, HostSettings
+from pluggent_host.transcript.codec import decode
 from pluggent_host.transcript.entries import Dispatched, Entry
-from pluggent_host.transcript.lines import decode
 from pluggent_host.transcript.rebuild import Rebuilt, rebuild
 from pluggent_state_files import session_log
 from pluggent_state_files.store import FileStore

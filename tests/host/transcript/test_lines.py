@@ -10,9 +10,8 @@ from hypothesis import given, strategies as st
 from pluggent_hookspecs import Change, DecisionMade, Message, Role, Scope, Usage, Vote
 from pluggent_hookspecs.messages import Refusal, Text, ToolCall
 from pluggent_host.tools.results import Outcome
-from pluggent_host.transcript.codec import from_plain, line_of
+from pluggent_host.transcript.codec import Encoder as Lines, from_plain, line_of, plain_entry
 from pluggent_host.transcript.entries import Decided, Dispatched, Settled, Spending
-from pluggent_host.transcript.lines import Encoder as Lines, plain_entry
 
 
 class Word(str):

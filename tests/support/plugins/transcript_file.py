@@ -10,8 +10,8 @@ from pluggent_cli.sessions.summary import Summary, summarise
 from pluggent_hookspecs.decisions import Approval
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.approvals.standing import KIND, Approvals
+from pluggent_host.transcript.codec import decode_unsealed
 from pluggent_host.transcript.entries import Entry
-from pluggent_host.transcript.lines import decode_unsealed
 from pluggent_host.transcript.logs import StoredTranscript
 from pluggent_state_files.session_log import FileLog
 from pluggent_state_files.store import FileApprovals, FileStore

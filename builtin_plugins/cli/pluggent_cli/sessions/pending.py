@@ -122,7 +122,7 @@ def waiting_in(sessions: Sessions, id: str) -> Waiting | None:
     """
     # Here and not above: where nothing waits none of it is needed.
     from pluggent_host.approvals.pending import Paused
-    from pluggent_host.transcript.lines import decode
+    from pluggent_host.transcript.codec import decode
 
     entries = tuple(decode(sessions.lines(id), sessions.place(id)))
     past = rebuild(entries)
