@@ -281,7 +281,7 @@ class Host:
         )
         session = Session(parts.services, conversation, who, scope, past.turns, past.usage, self._sessions.discard)
         self._sessions.add(session)
-        parts.services.tell(SessionOpened(scope, name, tuple(offer.current), parts.services.chains.digest))
+        parts.services.emit(SessionOpened(scope, name, tuple(offer.current), parts.services.chains.digest))
         return session
 
     async def _transcript(self, id: str) -> Transcript:
@@ -324,7 +324,7 @@ class Host:
     def memory(self, store: str = "", *, principal: str = "") -> MemoryAccess:
         """Return a memory store by name (default: the only one), each call under the memory policies."""
         self._alive()
-        journal = UnrecordedJournal(self._parts.services.tell)
+        journal = UnrecordedJournal(self._parts.services.emit)
         scope = Scope(origin="api", principal=principal)
         services = self._parts.services
         return services.memory(store, journal, scope, self._numbers, services.operations.settle)

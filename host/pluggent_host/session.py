@@ -300,7 +300,7 @@ class Session:
                 task.cancel()
                 await to_its_end(self._idle.wait())
             await self._conversation.transcript.aclose()
-            self._services.tell(SessionClosed(self._scope))
+            self._services.emit(SessionClosed(self._scope))
             self._on_close(self)
 
     async def __aenter__(self) -> Self:

@@ -122,7 +122,7 @@ class Desk:
         self._runner = CallRunner(services.caller, services.threads, Protected(), self._context, self._doubts)
         self.operations = services.operations
         self.scope = Scope("benchmark", "t1")
-        self._tell = services.tell
+        self._emit = services.emit
         self._transcript = transcript
         self._tool = tool
         self._number = 0
@@ -145,8 +145,8 @@ class Desk:
     def flush(self) -> None:
         """Wait for nothing: memory and files answer at once."""
 
-    def tell(self, event: Observation) -> None:
-        self._tell(event)
+    def emit(self, event: Observation) -> None:
+        self._emit(event)
 
     def _context(self, call: ToolCallOperation, clock: Deadline) -> Any:
         return Ending()

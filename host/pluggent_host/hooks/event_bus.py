@@ -83,7 +83,7 @@ class UnrecordedJournal:
     def __init__(self, emit: Callable[[Observation], None]) -> None:
         self._emit = emit
 
-    def tell(self, event: Observation) -> None:
+    def emit(self, event: Observation) -> None:
         """Emit *event*."""
         self._emit(event)
 

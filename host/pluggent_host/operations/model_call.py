@@ -240,7 +240,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         return await self._settle(decided)
 
     def retried(self, attempt: int, wait_s: float, failure: str) -> None:
-        self.journal.tell(ModelRetried(self.scope, self.called, attempt, wait_s, failure))
+        self.journal.emit(ModelRetried(self.scope, self.called, attempt, wait_s, failure))
 
     def calls(self, elapsed_s: float, finish: str, error: str) -> tuple[Called, ...]:
         """Return every call that was made for this one, in order; the last of them ended with *finish* or *error*."""

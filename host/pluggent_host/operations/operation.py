@@ -60,7 +60,7 @@ class Journal(Protocol):
         ...
 
     @property
-    def tell(self) -> Callable[[Observation], None]:
+    def emit(self) -> Callable[[Observation], None]:
         """Emit an event to observers and streams. Never raises."""
         ...
 
@@ -154,7 +154,7 @@ class Operation(ABC, Generic[E, R]):
         return None
 
     def retried(self, attempt: int, wait_s: float, failure: str) -> None:
-        """Tell observers that another attempt follows; most kinds tell nothing."""
+        """Emit that another attempt follows; most kinds emit nothing."""
 
     async def reissued(self, changed: Any, model: str, number: int) -> Operation[E, R]:
         """Return the operation that does *changed* in place of this one. Raises ValueError."""

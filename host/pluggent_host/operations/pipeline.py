@@ -1,7 +1,7 @@
 """The one sequence that every operation goes through, and nothing else executes anything.
 
     request -> transform -> freeze + digest -> decide (all) -> [ask] -> around -> execute
-            -> transform result -> decide result -> tell observers
+            -> transform result -> decide result -> emit to observers
 
 It has two halves. Only ``decide`` makes a Ready, and nothing is executed without one.
 After the freeze nothing changes the request. Whatever goes wrong in a policy is a denial.
@@ -67,18 +67,18 @@ class Operations:
     """The sequence, with the chains and grants of one host."""
 
     def __init__(
-        self, chains: Chains, caller: Caller, settings: HostSettings, tell: Callable[[Observation], None], sinks: Sinks
+        self, chains: Chains, caller: Caller, settings: HostSettings, emit: Callable[[Observation], None], sinks: Sinks
     ) -> None:
         self._identities = chains.identities
         self._chain = chains.by_hook.get
         self._caller = caller
         self._settings = settings
-        self._tell = tell
+        self._emit = emit
         self._grants = settings.grants
         self._hook_s = settings.timeouts.hook_s
         self._sinks = sinks
-        self._approvers = Approvers(chains, caller, settings, tell, self._record)
-        self._ledgers = Ledgers(chains, caller, self._hook_s, tell) if chains["reserve"] else None
+        self._approvers = Approvers(chains, caller, settings, emit, self._record)
+        self._ledgers = Ledgers(chains, caller, self._hook_s, emit) if chains["reserve"] else None
 
     # ---- the first half ------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class Operations:
             may_respond = responding and self._may_answer(operation, impl.plugin)
             ballots.append(ballot(hook, impl.plugin, answer, may_respond=may_respond))
             if answer.problem:
-                self._tell(HookFailed(operation.scope, impl.plugin, hook, answer.problem))
+                self._emit(HookFailed(operation.scope, impl.plugin, hook, answer.problem))
         return ballots
 
     def _record(
@@ -215,9 +215,9 @@ class Operations:
             denied = attrs.evolve(record, verdict="deny", by=HOST, reason=f"{UNRECORDED}: {problem}")
             with contextlib.suppress(Exception):  # the transcript told otherwise before; it is denied in any case
                 what.journal.record(denied)
-            what.journal.tell(denied)
+            what.journal.emit(denied)
             return Deny(UNRECORDED, tell_user=f"{UNRECORDED}: {problem}")
-        what.journal.tell(record)
+        what.journal.emit(record)
         return None
 
     # ---- a person in between -------------------------------------------------------------
@@ -398,7 +398,7 @@ class Operations:
         ready.decided_at = perf_counter()
 
     def _failed(self, operation: Operation[Any, Any], plugin: str, hook: str, problem: str) -> errors.HookError:
-        self._tell(HookFailed(operation.scope, plugin, hook, problem))
+        self._emit(HookFailed(operation.scope, plugin, hook, problem))
         return errors.HookError(plugin, hook, problem)
 
 
@@ -437,7 +437,7 @@ class Approvers:
         chains: Chains,
         caller: Caller,
         settings: HostSettings,
-        tell: Callable[[Observation], None],
+        emit: Callable[[Observation], None],
         record: RecordDecision,
     ) -> None:
         listed = settings.grants.approvers
@@ -445,7 +445,7 @@ class Approvers:
         self._chain = tuple(impl for impl in chain if impl.plugin.startswith(APP) or impl.plugin in listed)
         self._caller = caller
         self._program_s = settings.timeouts.approver_s
-        self._tell = tell
+        self._emit = emit
         self._record = record
 
     async def answer(self, what: Recorded, event: Any, verdict: Verdict) -> Answer | None:
@@ -484,7 +484,7 @@ class Approvers:
             if not value.agreed or may_approve(question.approvers, by):
                 return by, value
             problem = f"approved as {by}, which the ask is not limited to"
-        self._tell(HookFailed(question.scope, impl.plugin, APPROVAL_HOOK, problem))
+        self._emit(HookFailed(question.scope, impl.plugin, APPROVAL_HOOK, problem))
         return None
 
     def _recorded(

@@ -57,7 +57,7 @@ class Answerers:
     chain: Chain
     caller: Caller
     settings: HostSettings
-    tell: Callable[[Observation], None]
+    emit: Callable[[Observation], None]
 
     async def answer(self, event: QuestionEvent, read: Callable[[object], tuple[Elicited | None, str]]) -> Given | None:
         """Return the first answer that *read* can read, and who gave it; None if there is none."""
@@ -71,7 +71,7 @@ class Answerers:
             answer = await self.caller.call(impl, event, limit)
             given, problem = (None, answer.problem) if answer.problem else read(answer.value)
             if problem:
-                self.tell(HookFailed(event.scope, impl.plugin, HOOK, problem))
+                self.emit(HookFailed(event.scope, impl.plugin, HOOK, problem))
             elif given is not None:
                 return given, impl.plugin
         return None

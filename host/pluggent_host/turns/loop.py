@@ -196,7 +196,7 @@ class Turn:
     def _begin(self, message: Message) -> None:
         self.said = message
         self.conversation.say(Said(self.scope.turn_id, message))
-        self.record.tell(TurnStarted(self.scope, message))
+        self.record.emit(TurnStarted(self.scope, message))
 
     async def _do(self, effect: AskModel | RunTools) -> Event:
         match effect:
@@ -239,7 +239,7 @@ class Turn:
         """Tell that the turn is over, and return what it came to."""
         answered = done.why in (Why.COMPLETED, Why.INVALID_OUTPUT)
         text = self._so_far + visible(self.reply) if answered and self.reply else "\n".join(self.gate.notes)
-        self.record.tell(TurnEnded(self.scope, done.why, text, self.meter.usage, done.detail))
+        self.record.emit(TurnEnded(self.scope, done.why, text, self.meter.usage, done.detail))
         result: TurnResult[Any] = TurnResult(
             text, done.why, self.meter.usage, self.scope.turn_id, self.reply, done.detail, done.limit
         )
@@ -364,7 +364,7 @@ class Turn:
                 called = each.event(self.scope, decided.event.round)
                 self.meter.usage += each.usage
                 self.record.append(Spending(self.scope.turn_id, each.model, each.usage, each.error))
-                self.record.tell(called)
+                self.record.emit(called)
 
     def _no_time(self) -> Stopped:
         return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.meter.limits.wall_s:g})", "wall_s")
@@ -394,7 +394,7 @@ class Turn:
         if self.parts.deltas is not None:
             self.parts.deltas.settle(visible(seen), thoughts(seen))
         elif visible(seen):
-            self.record.tell(TextShown(self.scope, visible(seen)))
+            self.record.emit(TextShown(self.scope, visible(seen)))
         self.conversation.say(Said(self.scope.turn_id, seen))
         self.reply = seen
         return True
@@ -406,8 +406,8 @@ def turn_parts(
 ) -> TurnParts:  # fmt: skip
     """Return the parts of a new turn, or of the one that is *waiting*; *direct*: of one call without a model."""
     operations, settings = services.operations, services.settings
-    tell = services.tell if feed is None else feed.after(services.tell)
-    record = TurnRecord(services, conversation, tell, conversation.flush, not direct)
+    emit = services.emit if feed is None else feed.after(services.emit)
+    record = TurnRecord(services, conversation, emit, conversation.flush, not direct)
     meter = Meter(agent.limits, Quota(agent.limits))
     # The caller of a direct call is there to be asked at once, or the call is denied.
     consent = Consent(operations, conversation, meter, settings.on_ask == "pause" and not direct)
@@ -476,6 +476,6 @@ async def select_tools(
             except Exception as error:  # noqa: BLE001 (an iterator of the plugin's may raise anything)
                 problem = said(error)
         if problem:
-            journal.tell(HookFailed(scope, impl.plugin, "select_tools", problem))
+            journal.emit(HookFailed(scope, impl.plugin, "select_tools", problem))
             raise HookError(impl.plugin, "select_tools", problem)
     return tools

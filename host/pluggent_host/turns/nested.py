@@ -210,7 +210,7 @@ async def _performed(
         for each in call.calls(perf_counter() - started, finish, failure):
             turn.meter.usage += each.usage
             turn.record.append(Spending(call.scope.turn_id, each.model, each.usage, each.error))
-            turn.record.tell(each.event(call.scope, outer.event.round))
+            turn.record.emit(each.event(call.scope, outer.event.round))
 
 
 def _lines(message: Message) -> list[str]:
@@ -226,7 +226,7 @@ async def ask_person(nesting: Nesting, outer: ToolCallOperation, question: Quest
     turn, services = nesting.turn, nesting.turn.services
     if not turn.meter.may_ask():
         raise errors.LimitReached("asks", turn.meter.limits.asks)
-    answerers = Answerers(services.chains[HOOK], services.caller, services.settings, services.tell)
+    answerers = Answerers(services.chains[HOOK], services.caller, services.settings, services.emit)
     operation = QuestionOperation(
         turn.record, nesting.scope(outer), answerers, outer.tool.capability, question, nesting.next_id(outer)
     )
@@ -243,7 +243,7 @@ async def ask_person(nesting: Nesting, outer: ToolCallOperation, question: Quest
         operation.scope, outer.event.call_id, outer.tool.capability, question.source, outcome,
         operation.by, given, perf_counter() - started,
     )  # fmt: skip
-    turn.record.tell(told)
+    turn.record.emit(told)
     return answer
 
 
@@ -410,14 +410,14 @@ class NestedCalls:
         # What every other text has to pass cannot be asked from here, in whatever thread this is.
         text = "" if self._filtered else clean(str(message))
         event = ToolProgressed(call.scope, call.event.call_id, call.tool.spec.name, number, finite(total), text)
-        self._loop.call_soon_threadsafe(self._turn.record.tell, event)
+        self._loop.call_soon_threadsafe(self._turn.record.emit, event)
 
     def logged(self, call: ToolCallOperation, level: str, message: str, logger: str, data: Json) -> None:
         if self._filtered:  # as above, and without its words a log says nothing
             return
         text, part, facts = clean(str(message)), clean(str(logger)), _facts(data)
         event = ToolLogged(call.scope, call.event.call_id, call.tool.spec.name, level, text, part, facts)
-        self._loop.call_soon_threadsafe(self._turn.record.tell, event)
+        self._loop.call_soon_threadsafe(self._turn.record.emit, event)
 
     # ---- another tool --------------------------------------------------------------------
 
@@ -460,7 +460,7 @@ class NestedCalls:
                 key = (call.event.call_id, f"{call.scope.session_id}.{call.id}", call.fingerprint(agreed.event))
                 turn.record.append(Dispatched(call.scope.turn_id, (key,)))
                 await turn.record.commit()
-            turn.record.tell(ToolStarted(call.scope, call.event.call_id, name, capability, agreed.event.arguments_json))
+            turn.record.emit(ToolStarted(call.scope, call.event.call_id, name, capability, agreed.event.arguments_json))
             output, whole = fit(await self._performed(call, agreed), turn.meter.quota.result_bytes(call.tool))
         except BaseException:
             if risky:
@@ -476,7 +476,7 @@ class NestedCalls:
         try:
             seen = await turn.gate.seen(output, call)
         finally:
-            turn.record.tell(call.finished(name, output, seen))
+            turn.record.emit(call.finished(name, output, seen))
         return output
 
     async def _performed(

@@ -48,7 +48,7 @@ class Services:
     threads: Threads
     chains: Chains
     settings: HostSettings
-    tell: Callable[[Observation], None]
+    emit: Callable[[Observation], None]
     memory: Callable[[str, Journal, Scope, Iterator[int], Settle], MemoryAccess]
     watchers: EventStreams
     model: Callable[[str], Awaitable[Model]]
@@ -217,7 +217,7 @@ class TurnRecord:
 
     _services: Services
     _conversation: Conversation
-    tell: Callable[[Observation], None]
+    emit: Callable[[Observation], None]
     flush: Callable[[], Awaitable[None] | None]
     _joins: bool
 

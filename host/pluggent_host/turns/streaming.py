@@ -67,7 +67,7 @@ class Deltas:
 
     def discard(self, why: str) -> None:
         if self._shown or self._thought:
-            self._journal.tell(Discarded(self._scope, why))
+            self._journal.emit(Discarded(self._scope, why))
         self._forget()
 
     def settle(self, final: str, thought: str) -> None:
@@ -75,9 +75,9 @@ class Deltas:
         if "".join(self._shown) != final or (self._thought and "".join(self._thought) != thought):
             self.discard("changed by a policy")
             if thought:
-                self._journal.tell(ReasoningShown(self._scope, thought))
+                self._journal.emit(ReasoningShown(self._scope, thought))
             if final:
-                self._journal.tell(TextShown(self._scope, final))
+                self._journal.emit(TextShown(self._scope, final))
         self._forget()
 
     def _show(self, kind: str, text: str, *, final: bool) -> bool:
@@ -88,17 +88,17 @@ class Deltas:
             if problem:
                 # Nothing more is shown before the whole reply has passed the result hooks.
                 self._held = True
-                self._journal.tell(HookFailed(self._scope, stage.plugin, "transform_delta", problem))
+                self._journal.emit(HookFailed(self._scope, stage.plugin, "transform_delta", problem))
                 return False
             text = stage.shown
         if not text:
             return False
         if kind == "text":
             self._shown.append(text)
-            self._journal.tell(TextShown(self._scope, text))
+            self._journal.emit(TextShown(self._scope, text))
         else:
             self._thought.append(text)
-            self._journal.tell(ReasoningShown(self._scope, text))
+            self._journal.emit(ReasoningShown(self._scope, text))
         return True
 
     def _begun(self, kind: str) -> list[_Stage]:
@@ -245,7 +245,7 @@ class OutputGate:
         out = await self.release(message, source)
         if out is not None:
             self.notes.append(out.text)
-            self.journal.tell(UserNotified(self.scope, out, source))
+            self.journal.emit(UserNotified(self.scope, out, source))
         return out
 
     @property

@@ -403,7 +403,7 @@ class Batch:
     ) -> None:
         turn, event = self._turn, decided.event
         slot.begun = True
-        turn.record.tell(ToolStarted(turn.scope, slot.call.id, slot.call.name, event.capability, event.arguments_json))
+        turn.record.emit(ToolStarted(turn.scope, slot.call.id, slot.call.name, event.capability, event.arguments_json))
         try:
             output = await turn.operations.perform(decided)
         except errors.Denied as error:
@@ -494,7 +494,7 @@ class Batch:
         try:
             seen = await turn.gate.seen(output, operation)
         finally:
-            turn.record.tell(operation.finished(slot.call.name, output, seen))
+            turn.record.emit(operation.finished(slot.call.name, output, seen))
         shown = (*((Text(output.for_user),) if output.for_user else ()), *output.media)
         if shown and not (output.silent and operation.capability in turn.serving):
             out = await turn.gate.show(Message.assistant(shown), operation.capability)

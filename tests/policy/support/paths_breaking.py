@@ -77,7 +77,7 @@ def _shown_at_once(patch: pytest.MonkeyPatch) -> None:
     """Let a stream be shown as it comes."""
 
     def broken(self: Any, text: str, reasoning: str) -> bool:
-        self._journal.tell(TextShown(self._scope, text))
+        self._journal.emit(TextShown(self._scope, text))
         return True
 
     patch.setattr(Deltas, "show", broken)
