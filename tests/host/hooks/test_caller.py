@@ -1,4 +1,4 @@
-"""How one implementation is called: whatever it does comes back as a value, in time."""
+"""How one implementation is called: its value or its problem comes back in time."""
 
 import asyncio
 import contextvars
@@ -15,6 +15,7 @@ from pluggent_host.hooks.caller import Answer, Caller, Late
 from pluggent_host.hooks.chains import Impl
 
 SOON_S = 0.05
+LONG_S = 60.0
 LATE = "was too late"
 
 
@@ -35,7 +36,34 @@ async def answer(caller: Caller, function: Callable[..., Any], within_s: float =
     return await caller.call(impl(function, **more), "event", time.perf_counter() + within_s)
 
 
+class Hanging:
+    """An implementation that hangs and swallows *cancellations* of it, to answer ``consent`` in the end."""
+
+    def __init__(self, cancellations: int = 0) -> None:
+        self.cancellations = cancellations
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, event: object) -> str:
+        self.begun.set()
+        try:
+            for _ in range(self.cancellations):
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    continue
+            if not self.cancellations:
+                await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+        return "consent"
+
+
 async def test_the_value_of_a_sync_async_or_blocking_implementation_comes_back(caller: Caller) -> None:
+    class Awaitable:
+        def __await__(self) -> Any:
+            yield from asyncio.sleep(0).__await__()
+            return "event"
+
     def sync(event: str) -> str:
         return event
 
@@ -46,10 +74,15 @@ async def test_the_value_of_a_sync_async_or_blocking_implementation_comes_back(c
         await asyncio.sleep(0)
         return event
 
-    found = [await answer(caller, sync), await answer(caller, eager), await answer(caller, waits)]
-    found.append(await answer(caller, sync, blocking=True))
+    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    future.set_result("event")
+    functions = [sync, eager, waits, lambda _: Awaitable(), lambda _: future]
 
-    assert [(item.value, item.problem) for item in found] == [("event", "")] * 4
+    found = [await answer(caller, function) for function in functions]
+    found.append(await answer(caller, sync, blocking=True))
+    found.append(await answer(caller, waits, float("inf")))
+
+    assert [(item.value, item.problem) for item in found] == [("event", "")] * 7
 
 
 async def test_a_sync_implementation_that_has_no_opinion_costs_no_trip_through_the_loop(caller: Caller) -> None:
@@ -107,48 +140,19 @@ async def test_a_problem_names_the_error_and_its_text(caller: Caller) -> None:
     assert (await answer(caller, fail)).problem == "raised ValueError: no such rule"
 
 
-async def test_an_awaitable_from_a_sync_implementation_is_awaited(caller: Caller) -> None:
-    class Awaitable:
-        def __await__(self) -> Any:
-            yield from asyncio.sleep(0).__await__()
-            return "waited"
-
-    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    future.set_result("future")
-
-    assert (await answer(caller, lambda _: Awaitable())).value == "waited"
-    assert (await answer(caller, lambda _: future)).value == "future"
-
-
-async def test_what_waits_for_ever_is_given_up_at_the_deadline(caller: Caller) -> None:
-    ended = asyncio.Event()
-
-    async def hang(event: object) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
+@pytest.mark.parametrize("cancellations", [0, 1])
+async def test_what_hangs_is_cancelled_at_the_deadline_and_its_answer_does_not_count(
+    caller: Caller, cancellations: int
+) -> None:
+    hanging = Hanging(cancellations)
     started = time.perf_counter()
-    found = await answer(caller, hang, SOON_S)
 
-    assert found.problem == LATE
-    assert time.perf_counter() - started < 1
-    async with asyncio.timeout(1):
-        await ended.wait()  # it was cancelled, not forgotten
-
-
-async def test_what_swallows_its_cancellation_holds_nobody_up_and_its_answer_does_not_count(caller: Caller) -> None:
-    async def stubborn(event: object) -> str:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "consent"
-        return "never"
-
-    found = await answer(caller, stubborn, SOON_S)
+    found = await caller.call(Impl("acme", hanging, is_async=True), "event", started + SOON_S)
 
     assert (found.value, found.problem) == (None, LATE)
+    assert time.perf_counter() - started < 1
+    async with asyncio.timeout(1):
+        await hanging.ended.wait()  # it was cancelled, not forgotten
 
 
 async def test_a_sync_implementation_that_returns_too_late_is_late(caller: Caller) -> None:
@@ -183,61 +187,28 @@ async def test_a_blocking_implementation_that_hangs_is_given_up(caller: Caller) 
 
 
 async def test_a_blocking_implementation_runs_in_a_thread_with_the_callers_context(caller: Caller) -> None:
-    who = contextvars.ContextVar("who", default="nobody")
-    who.set("somebody")
+    who = contextvars.ContextVar("who", default="unset")
+    who.set("caller")
 
     def look(event: object) -> tuple[str, bool]:
         return who.get(), threading.current_thread() is threading.main_thread()
 
-    assert (await answer(caller, look, blocking=True)).value == ("somebody", False)
+    assert (await answer(caller, look, blocking=True)).value == ("caller", False)
 
 
-async def test_a_cancellation_of_the_caller_passes_through_and_reaches_the_implementation(caller: Caller) -> None:
-    waiting, cancelled = asyncio.Event(), asyncio.Event()
-
-    async def hang(event: object) -> None:
-        waiting.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
-    task = asyncio.create_task(answer(caller, hang))
-    await waiting.wait()
+@pytest.mark.parametrize("cancellations", [0, 1])
+async def test_a_cancellation_of_the_caller_passes_through_and_reaches_the_implementation(
+    caller: Caller, cancellations: int
+) -> None:
+    hanging = Hanging(cancellations)
+    task = asyncio.create_task(caller.call(Impl("acme", hanging, is_async=True), "event", time.perf_counter() + 5))
+    await hanging.begun.wait()
     task.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await task
     async with asyncio.timeout(1):
-        await cancelled.wait()
-
-
-async def test_a_cancellation_that_the_implementation_swallows_still_passes_through(caller: Caller) -> None:
-    waiting = asyncio.Event()
-
-    async def stubborn(event: object) -> str:
-        waiting.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "consent"
-        return "never"
-
-    task = asyncio.create_task(answer(caller, stubborn))
-    await waiting.wait()
-    task.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
-async def test_a_deadline_without_end_is_possible(caller: Caller) -> None:
-    async def soon(event: object) -> str:
-        await asyncio.sleep(0)
-        return "in the end"
-
-    assert (await answer(caller, soon, float("inf"))).value == "in the end"
+        await hanging.ended.wait()
 
 
 async def test_elapsed_time_is_kept(caller: Caller) -> None:
@@ -250,47 +221,22 @@ async def test_elapsed_time_is_kept(caller: Caller) -> None:
     assert 0.01 < found.elapsed_s < 1
 
 
-async def test_closing_ends_what_was_given_up() -> None:
+@pytest.mark.parametrize(("cancellations", "ends"), [(1, True), (2, True), (9, False)])
+async def test_closing_ends_what_was_given_up_and_waits_no_longer_than_it_may(cancellations: int, ends: bool) -> None:
     threads = Threads(name="calling")
-    caller = Caller(threads)
-    ended = asyncio.Event()
-
-    async def stubborn_once(event: object) -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-
-    await answer(caller, stubborn_once, SOON_S)
-    await caller.close(1)
-    threads.close()
-
-    assert ended.is_set()
-
-
-async def test_closing_waits_no_longer_than_it_is_told() -> None:
-    threads = Threads(name="calling")
-    caller = Caller(threads)
-    go_on = asyncio.Event()
-
-    async def never_stops(event: object) -> None:
-        for _ in range(3):
-            try:
-                await go_on.wait()
-            except asyncio.CancelledError:
-                continue
-
-    await answer(caller, never_stops, SOON_S)
+    caller, hanging = Caller(threads), Hanging(cancellations)
+    await caller.call(Impl("acme", hanging, is_async=True), "event", time.perf_counter() + SOON_S)
     started = time.perf_counter()
-    await caller.close(SOON_S)
-    took = time.perf_counter() - started
-    go_on.set()
-    threads.close()
 
-    assert took < 1
+    await caller.close(SOON_S)
+
+    assert time.perf_counter() - started < 1
+    assert hanging.ended.is_set() == ends
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+    threads.close()
 
 
 async def test_what_was_given_up_is_not_kept_for_ever(caller: Caller) -> None:
@@ -323,3 +269,58 @@ async def test_holding_the_loop_is_logged_with_the_plugins_name(
 
     assert "acme" in caplog.text
     assert "held the event loop" in caplog.text
+
+
+# waiting for what runs in a task of its own: woken when it ends, however it ends
+
+
+async def ended(awaitable: Any) -> Any:
+    """Return the result of *awaitable*; it takes a moment, never as long as a limit is believed."""
+    async with asyncio.timeout(0.9):
+        return await awaitable
+
+
+async def test_a_value_or_an_error_that_comes_later_is_handed_on(caller: Caller) -> None:
+    async def later() -> str:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return "value"
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise LookupError("gone")
+
+    assert await ended(caller.bounded(later(), lambda: LONG_S)) == "value"
+    with pytest.raises(LookupError, match="gone"):
+        await ended(caller.bounded(fails(), lambda: LONG_S))
+
+
+async def test_a_task_that_cancels_itself_wakes_the_caller(caller: Caller) -> None:
+    async def own() -> None:
+        own_task = asyncio.current_task()
+        assert own_task is not None
+        asyncio.get_running_loop().call_soon(own_task.cancel)
+        await asyncio.Event().wait()
+
+    with pytest.raises(asyncio.CancelledError):
+        await ended(caller.bounded(own(), lambda: LONG_S))
+
+
+async def test_a_task_that_is_cancelled_from_outside_at_once_wakes_the_caller(caller: Caller) -> None:
+    me = asyncio.current_task()
+
+    def cancel_others() -> None:
+        for task in asyncio.all_tasks() - {me}:  # where tasks do not start eagerly, before its first step
+            task.cancel()
+
+    asyncio.get_running_loop().call_soon(cancel_others)
+    with pytest.raises(asyncio.CancelledError):
+        await ended(caller.bounded(Hanging()("event"), lambda: LONG_S))
+
+
+async def test_what_is_late_is_cancelled_and_left(caller: Caller) -> None:
+    hanging = Hanging()
+
+    with pytest.raises(Late):
+        await ended(caller.bounded(hanging("event"), iter((0.01, 0.0)).__next__))
+    await ended(hanging.ended.wait())
