@@ -1,6 +1,7 @@
-"""The host for programs without an event loop, from one thread and from many."""
+"""The host for programs without an event loop: from one thread, from many, late readers, forks, blocked approvers."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +9,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import attrs
 import pytest
 from pluggent_hookspecs import Ask, MemoryItem, MemoryQuery, TextShown, ToolContext, ToolStarted, hookimpl, tool
 from pluggent_hookspecs.errors import ConfigError, ProviderError, ProviderErrorKind, SessionError
@@ -21,6 +21,12 @@ from talking import WAIT_S
 def add(a: int, b: int) -> int:
     """Add."""
     return a + b
+
+
+class Asks:
+    @hookimpl
+    def decide_tool_call(self, event: Any) -> Ask:
+        return Ask("?")
 
 
 def opened(*replies: Any, **options: Any) -> Any:
@@ -42,22 +48,19 @@ def test_a_conversation_over_several_turns_needs_no_loop():
 
 
 def test_structured_output_comes_as_in_the_other_api():
-    @attrs.frozen
-    class Sum:
-        value: int
-
     with opened('{"value": 3}') as host:
-        assert host.session().say("1 + 2?", output=Sum).output == Sum(3)
+        assert host.session().say("1 + 2?", output=int).output == 3
 
 
-def test_a_turn_can_be_watched():
+def test_a_turn_can_be_streamed():
     with opened(call("add", a=1, b=2), "it is three", tools=[add]) as host:
         session = host.session()
         with session.stream("1 + 2?") as events:
-            told = list(events)
+            seen = list(events)
+            assert list(events) == []
 
-        assert [type(event) for event in told if isinstance(event, ToolStarted)] == [ToolStarted]
-        assert "".join(event.text for event in told if isinstance(event, TextShown)) == "it is three"
+        assert [type(event) for event in seen if isinstance(event, ToolStarted)] == [ToolStarted]
+        assert "".join(event.text for event in seen if isinstance(event, TextShown)) == "it is three"
         assert events.result.text == "it is three"
 
 
@@ -65,12 +68,12 @@ def test_leaving_a_stream_early_cancels_the_turn_and_keeps_the_session():
     with opened("a b c " * 5000, "next") as host:
         session = host.session()
         with session.stream("go") as events:
-            for event in events:
-                if isinstance(event, TextShown):
-                    break
+            next(event for event in events if isinstance(event, TextShown))
 
         with pytest.raises(SessionError, match="no result yet"):
             _ = events.result
+        with pytest.raises(SessionError, match="the turn was ended before its end"):
+            list(events)
         assert session.say("again").text == "next"
 
 
@@ -164,12 +167,7 @@ def test_an_async_tool_that_calls_it_is_refused_and_a_blocking_one_is_not():
         assert outer.history[6].text == "inner answer"
 
 
-def test_an_approver_may_block_while_others_go_on():
-    class Asks:
-        @hookimpl
-        def decide_tool_call(self, event: Any) -> Ask:
-            return Ask("?")
-
+def test_an_approver_may_block_while_other_turns_run():
     seen: list[bool] = []
 
     def approve(event: Any) -> bool:
@@ -253,3 +251,54 @@ def test_a_program_that_forgets_to_close_still_ends():
 
     assert (ended.returncode, ended.stdout.strip()) == (0, "completed\nSessionClosed")
     assert ended.stderr == ""
+
+
+def test_a_blocked_approver_does_not_keep_the_host_from_closing():
+    asked, never = threading.Event(), threading.Event()
+
+    def approve(event: Any) -> bool:
+        asked.set()
+        never.wait(WAIT_S)
+        return True
+
+    host = opened(call("add", a=1, b=1), tools=[add], plugins=[Asks()], approver=approve)
+    session = host.session()
+    errors: list[str] = []
+
+    def talk() -> None:
+        try:
+            session.say("go")
+        except SessionError as error:
+            errors.append(str(error))
+
+    talker = threading.Thread(target=talk)
+    talker.start()
+    assert asked.wait(WAIT_S)
+    host.close()
+    talker.join(WAIT_S)
+
+    assert len(errors) == 1
+    assert not never.is_set()
+    never.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("pluggent-"):
+            thread.join(WAIT_S)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_is_refused_and_does_not_hang():
+    with opened() as host:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:  # pragma: no cover (another process)
+            try:
+                host.session()
+            except SessionError as error:
+                os.write(writer, str(error).encode())
+            finally:
+                host.close()
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as answer:
+            assert b"opened before a fork" in answer.read()
+        assert os.waitpid(child, 0)[1] == 0

@@ -435,6 +435,16 @@ async def test_every_attempt_has_the_price_of_the_vendor_or_of_the_first_ledger(
         assert (await session.say("go")).usage.cost_usd == cost_usd
 
 
+async def test_a_refused_second_attempt_is_not_booked_with_the_first() -> None:
+    """What reserved nothing settles nothing."""
+    first, second = Ledger(), Second(lambda event: Deny("once only") if event.attempt > 1 else None)
+    async with talking(plugins=[first, second, Twice()]) as session:
+        await session.say("go")
+
+    assert [event.usage.total for event in first.settled] == [15, 0]
+    assert second.settled == []
+
+
 async def test_a_limit_of_money_counts_what_a_ledger_knows() -> None:
     config = HostSettings(limits=Limits(cost_usd=1.0))
     async with talking(ADD, tools=[add], plugins=[Ledger(price=Usage(cost_usd=1.0))], config=config) as session:
