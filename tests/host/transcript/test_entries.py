@@ -1,8 +1,9 @@
-"""What a conversation is rebuilt from: any beginning of any transcript gives a whole history."""
+"""Conversations rebuilt from entries: any beginning of any transcript gives a whole history."""
 
 import asyncio
 
 import pytest
+from each_of import each_of
 from places import Place
 from pluggent_hookspecs import Ask, Deny, Message, Usage, hookimpl
 from pluggent_hookspecs.errors import ToolErrorKind
@@ -41,6 +42,9 @@ def settled(call, text="done", outcome=""):
     return Settled("t1", call.id, Message.tool(call, text), outcome)
 
 
+NOT_RUN = "This call was not run: the turn ended before."
+
+
 async def recorded(kind):
     """Return the entries of a session in which the turn called *kind* was played, and the session."""
     async with talking(*SCRIPTS[kind], tools=TOOLS, limits=LIMITS) as session:
@@ -49,11 +53,12 @@ async def recorded(kind):
         return session.records(), session
 
 
-# ---- real turns -------------------------------------------------------------------------
+# real turns
 
 
 @pytest.mark.parametrize("kind", SCRIPTS)
-async def test_a_whole_transcript_tells_what_the_session_held(kind):
+async def test_a_whole_transcript_holds_what_the_session_held(kind):
+    """Every call with effects has a key of its own."""
     entries, session = await recorded(kind)
 
     rebuilt = rebuild(entries)
@@ -61,70 +66,44 @@ async def test_a_whole_transcript_tells_what_the_session_held(kind):
     assert rebuilt.usage == session.usage
     assert (rebuilt.model, rebuilt.turns, rebuilt.closing) == ("scripted/m", 2, ())
     assert_whole(rebuilt.messages)
-
-
-@pytest.mark.parametrize("kind", SCRIPTS)
-async def test_any_beginning_of_a_transcript_gives_a_whole_history(kind):
-    entries, _ = await recorded(kind)
-
-    for length in range(len(entries) + 1):
-        assert_whole(rebuild(entries[:length]).messages)
-
-
-@pytest.mark.parametrize("kind", SCRIPTS)
-async def test_closing_what_a_crash_left_open_changes_nothing_more_however_often(kind):
-    entries, _ = await recorded(kind)
-
-    for length in range(len(entries) + 1):
-        rebuilt = rebuild(entries[:length])
-        for written in range(len(rebuilt.closing) + 1):  # a second crash, while closing
-            again = rebuild((*entries[:length], *rebuilt.closing[:written]))
-            assert again.messages == rebuilt.messages
-            assert again.unsure == rebuilt.unsure
-            assert again.closing == rebuilt.closing[written:]
-
-
-@pytest.mark.parametrize("kind", SCRIPTS)
-async def test_a_call_with_effects_that_has_no_result_yet_is_unsure(kind):
-    entries, _ = await recorded(kind)
-
-    for length in range(len(entries) + 1):
-        open_calls = {}
-        for entry in entries[:length]:
-            if isinstance(entry, Dispatched):
-                open_calls |= {(entry.turn_id, id): fingerprint for id, _, fingerprint in entry.calls}
-            if isinstance(entry, Settled):
-                open_calls.pop((entry.turn_id, entry.call_id), None)
-        assert set(open_calls.values()) <= rebuild(entries[:length]).unsure
-
-
-@pytest.mark.parametrize("kind", SCRIPTS)
-async def test_every_call_with_effects_has_a_key_of_its_own(kind):
-    entries, _ = await recorded(kind)
-
     keys = [key for entry in entries if isinstance(entry, Dispatched) for _, key, _ in entry.calls]
     assert len(set(keys)) == len(keys)
 
 
-# ---- entries written by hand ------------------------------------------------------------
+@pytest.mark.parametrize("kind", SCRIPTS)
+async def test_any_beginning_of_a_transcript_gives_a_whole_history_in_which_open_calls_are_unsure(kind):
+    entries, _ = await recorded(kind)
+    open_calls = {}
+
+    for length in range(len(entries) + 1):
+        for entry in entries[length - 1 : length] if length else ():
+            if isinstance(entry, Dispatched):
+                open_calls |= {(entry.turn_id, id): fingerprint for id, _, fingerprint in entry.calls}
+            if isinstance(entry, Settled):
+                open_calls.pop((entry.turn_id, entry.call_id), None)
+        rebuilt = rebuild(entries[:length])
+        assert_whole(rebuilt.messages)
+        assert set(open_calls.values()) <= rebuilt.unsure
+        for written in range(len(rebuilt.closing) + 1):  # a second crash, while closing
+            again = rebuild((*entries[:length], *rebuilt.closing[:written]))
+            assert (again.messages, again.unsure) == (rebuilt.messages, rebuilt.unsure)
+            assert again.closing == rebuilt.closing[written:]
 
 
-def test_no_entries_are_an_empty_conversation():
-    rebuilt = rebuild(())
-
-    assert (rebuilt.messages, rebuilt.turns, rebuilt.closing, rebuilt.usage) == ((), 0, (), Usage())
+# entries written by hand
 
 
-def test_the_first_entry_tells_model_and_system_prompt():
-    rebuilt = rebuild([BEGAN])
+def test_no_entries_are_an_empty_conversation_and_the_first_names_model_and_system_prompt():
+    empty, began = rebuild(()), rebuild([BEGAN])
 
-    assert (rebuilt.model, rebuilt.system) == ("scripted/m", "be short")
+    assert (empty.messages, empty.turns, empty.closing, empty.usage) == ((), 0, (), Usage())
+    assert (began.model, began.system) == ("scripted/m", "be short")
 
 
 def test_calls_that_never_began_are_closed_as_not_run():
     rebuilt = rebuild(ASKED)
 
-    assert results(rebuilt.messages) == ["This call was not run: the turn ended before."] * 2
+    assert results(rebuilt.messages) == [NOT_RUN] * 2
     assert rebuilt.unsure == frozenset()
     assert rebuilt.closing == (
         close_call("t1", A),
@@ -133,29 +112,25 @@ def test_calls_that_never_began_are_closed_as_not_run():
     )
 
 
-def test_calls_that_had_begun_are_closed_as_unknown():
-    rebuilt = rebuild((*ASKED, dispatched(A)))
+ALLOWED_AGAIN = Decided(
+    DecisionMade(Scope("s", "t1"), "tool_call", "t1.0.0", "digest", "approved", "ann", call_id=A.id)
+)
 
-    first, second = results(rebuilt.messages)
+
+@each_of(
+    ("entries", "second"),
+    [
+        ([dispatched(A)], NOT_RUN),
+        ([dispatched(A), Resumed("t1", 1.0), ALLOWED_AGAIN], NOT_RUN),
+        ([dispatched(A, B), settled(B, "two")], "two"),
+    ],
+)
+def test_calls_that_had_begun_are_closed_as_unknown_and_those_that_had_ended_keep_their_result(entries, second):
+    rebuilt = rebuild((*ASKED, *entries))
+
+    first, *rest = results(rebuilt.messages)
     assert "Whether it took effect is unknown" in first
-    assert second == "This call was not run: the turn ended before."
-    assert rebuilt.unsure == {"print of a"}
-
-
-def test_a_call_that_was_allowed_again_after_it_was_dispatched_is_still_closed_as_unknown():
-    again = Decided(DecisionMade(Scope("s", "t1"), "tool_call", "t1.0.0", "digest", "approved", "ann", call_id=A.id))
-    rebuilt = rebuild((*ASKED, dispatched(A), Resumed("t1", 1.0), again))
-
-    assert "Whether it took effect is unknown" in results(rebuilt.messages)[0]
-    assert rebuilt.unsure == {"print of a"}
-
-
-def test_calls_that_had_ended_keep_their_result():
-    rebuilt = rebuild((*ASKED, dispatched(A, B), settled(B, "two")))
-
-    first, second = results(rebuilt.messages)
-    assert "unknown" in first
-    assert second == "two"
+    assert rest == [second]
     assert rebuilt.unsure == {"print of a"}
 
 
@@ -166,51 +141,35 @@ def test_results_stand_in_the_order_of_the_calls_whenever_they_came():
     assert rebuilt.closing == ()
 
 
-@pytest.mark.parametrize("outcome", [ToolErrorKind.TIMEOUT, ToolErrorKind.CANCELLED, ToolErrorKind.OUTCOME_UNKNOWN])
-def test_calls_that_may_have_happened_stay_unsure(outcome):
-    rebuilt = rebuild((*ASKED, dispatched(A), settled(A, "?", str(outcome))))
-
-    assert rebuilt.unsure == {"print of a"}
+TWINS = Dispatched("t1", (("a", "key 1", "print"), ("b", "key 2", "print")))
+TWICE = Dispatched("t1", (("b", "key", "print of a"),))
 
 
-@pytest.mark.parametrize("outcome", ["", ToolErrorKind.FAILED, ToolErrorKind.DENIED, ToolErrorKind.RESULT])
-def test_calls_that_came_to_an_end_are_not_unsure(outcome):
-    assert rebuild((*ASKED, dispatched(A), settled(A, "!", str(outcome)))).unsure == frozenset()
-
-
-def test_a_call_that_was_approved_and_made_again_is_no_longer_unsure():
-    again = Dispatched("t1", (("b", "key", "print of a"),))
-    entries = (*ASKED, dispatched(A), settled(A, "?", "timeout"), again, settled(B, "done"))
-
-    assert rebuild(entries).unsure == frozenset()
-
-
-def test_a_call_that_was_denied_leaves_the_doubt_about_its_twin():
-    twins = Dispatched("t1", (("a", "key 1", "print"), ("b", "key 2", "print")))
-    entries = (*ASKED, twins, settled(A, "?", "timeout"), settled(B, "no", "denied"))
-
-    assert rebuild(entries).unsure == {"print"}
-
-
-def test_a_twin_that_was_dispatched_beside_it_does_not_end_the_doubt_about_a_call():
-    twins = Dispatched("t1", (("a", "key 1", "print"), ("b", "key 2", "print")))
-    entries = (*ASKED, twins, settled(A, "?", "timeout"), settled(B, "done"))
-
-    assert rebuild(entries).unsure == {"print"}
-
-
-def test_a_call_below_another_one_is_unsure_too():
-    nested = Dispatched("t1", (("t1.0.0.1", "s.t1.0.0.1", "print of nested"),))
-
-    assert rebuild((*ASKED, nested)).unsure == {"print of nested"}
+@each_of(
+    ("entries", "unsure"),
+    [
+        *(([dispatched(A), settled(A, "?", str(outcome))], {"print of a"})
+          for outcome in (ToolErrorKind.TIMEOUT, ToolErrorKind.CANCELLED, ToolErrorKind.OUTCOME_UNKNOWN)),
+        *(([dispatched(A), settled(A, "!", str(outcome))], set())
+          for outcome in ("", ToolErrorKind.FAILED, ToolErrorKind.DENIED, ToolErrorKind.RESULT)),
+        # approved and made again
+        ([dispatched(A), settled(A, "?", "timeout"), TWICE, settled(B, "done")], set()),
+        # its twin was denied, or dispatched beside it
+        ([TWINS, settled(A, "?", "timeout"), settled(B, "no", "denied")], {"print"}),
+        ([TWINS, settled(A, "?", "timeout"), settled(B, "done")], {"print"}),
+        # below another call
+        ([Dispatched("t1", (("t1.0.0.1", "s.t1.0.0.1", "print of nested"),))], {"print of nested"}),
+    ],
+)  # fmt: skip
+def test_calls_that_may_have_happened_are_unsure_until_one_like_them_is_made_again(entries, unsure):
+    assert rebuild((*ASKED, *entries)).unsure == unsure
 
 
 def test_a_direct_call_is_unsure_too():
     direct = Dispatched("t1", (("t1.direct", "s.t1.0.0", "print of direct"),))
     rebuilt = rebuild((BEGAN, TurnBegan("t1", 0.0), direct))
 
-    assert rebuilt.unsure == {"print of direct"}
-    assert rebuilt.messages == ()
+    assert (rebuilt.unsure, rebuilt.messages) == ({"print of direct"}, ())
 
 
 def test_one_id_in_two_turns_means_two_calls():
@@ -231,20 +190,17 @@ def test_a_given_history_with_calls_is_rebuilt_as_it_was():
     assert rebuilt.closing == ()
 
 
-def test_what_was_spent_is_summed_whatever_became_of_the_turn():
+def test_what_was_spent_is_summed_and_the_messages_of_an_interrupted_turn_stay():
     spending = Spending("t1", "scripted/m", Usage(3, 4), "cancelled")
 
     assert rebuild((*ASKED, spending, spending)).usage == Usage(6, 8)
+    assert shape(rebuild(ASKED[:3]).messages) == ["user go"]
 
 
 def test_a_turn_that_was_denied_before_it_began_counts_as_a_turn():
     rebuilt = rebuild((BEGAN, TurnBegan("t1", 0.0), TurnOver("t1", "denied")))
 
     assert (rebuilt.turns, rebuilt.messages, rebuilt.closing) == (1, (), ())
-
-
-def test_the_messages_of_an_interrupted_turn_stay():
-    assert shape(rebuild(ASKED[:3]).messages) == ["user go"]
 
 
 async def test_a_transcript_in_memory_gives_back_what_was_appended():
@@ -257,7 +213,7 @@ async def test_a_transcript_in_memory_gives_back_what_was_appended():
     assert transcript.entries() == ASKED
 
 
-# ---- what a session doubts while it is open ---------------------------------------------
+# what a session doubts while it is open
 
 
 class AfterTheFirst:

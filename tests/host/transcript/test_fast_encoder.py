@@ -1,4 +1,4 @@
-"""Decisions and results by the short way: whatever stands in them, the line says what the long way says."""
+"""Decisions and results by the short way: their lines say what the long way says."""
 
 import json
 import math
@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import attrs
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import Change, DecisionMade, Message, Role, Scope, Usage, Vote
 from pluggent_hookspecs.messages import Refusal, Text, ToolCall
@@ -118,24 +119,22 @@ def said(line):
     return repr(json.loads(line))
 
 
+def assert_like_the_long_way(line, entry):
+    assert said(line) == said(line_of(plain_entry(entry)))
+    assert (line[-1:], line.count(b"\n")) == (b"\n", 1)
+
+
 @given(decisions, decisions)
 def test_decisions_say_what_the_long_way_says_of_them(one, other):
     lines = Lines()
 
     for made in (one, other, one, attrs.evolve(other, scope=one.scope)):
-        line = lines.of(Decided(made))
-        assert said(line) == said(line_of(plain_entry(Decided(made))))
-        assert line.endswith(b"\n")
-        assert line.count(b"\n") == 1
+        assert_like_the_long_way(lines.of(Decided(made)), Decided(made))
 
 
 @given(all_results)
 def test_results_say_what_the_long_way_says_of_them(entry):
-    line = Lines().of(entry)
-
-    assert said(line) == said(line_of(plain_entry(entry)))
-    assert line.endswith(b"\n")
-    assert line.count(b"\n") == 1
+    assert_like_the_long_way(Lines().of(entry), entry)
 
 
 @given(st.lists(readable, max_size=4))
@@ -147,7 +146,7 @@ def test_what_was_written_is_read_again(entries):
     assert read == entries
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("entry", "line"),
     [
         (
@@ -184,7 +183,6 @@ def test_what_was_written_is_read_again(entries):
             ),
         ),
     ],
-    ids=["a bare decision", "a full decision", "a result"],
 )
 def test_a_line_by_the_short_way_says_exactly_this(entry, line):
     assert Lines().of(entry) == line == line_of(plain_entry(entry))
@@ -195,7 +193,7 @@ RESULT = Message.tool(ToolCall("c1", "add", "{}"), "3")
 NOT_FINITE = Vote("a", "none", elapsed_us=math.inf)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "entry",
     [
         Decided(attrs.evolve(MADE, elapsed_us=math.nan)),
@@ -213,7 +211,6 @@ NOT_FINITE = Vote("a", "none", elapsed_us=math.inf)
         Spending("t1", "m", Usage(1, 2)),
         Dispatched("t1", (("c", "k", "f"),)),
     ],
-    ids=lambda entry: type(entry).__name__,
 )
 def test_what_the_short_way_cannot_say_goes_the_long_way(entry):
     lines = Lines()
@@ -230,6 +227,6 @@ def test_where_a_decision_was_made_is_never_that_of_the_one_before():
         assert json.loads(lines.of(Decided(made)))["decision"]["scope"]["session_id"] == made.scope.session_id
 
 
-def test_what_is_no_json_is_no_line():
+def test_what_is_not_json_is_not_a_line():
     with pytest.raises(TypeError):
         Lines().of(Decided(DecisionMade(SCOPE, "input", "t1", "d", "allow", cast("Any", object()))))
