@@ -29,11 +29,9 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_hookspecs.errors import ConfigError, HookError, ProviderError, SessionError
-from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import PluginStateChanged
 from pluggent_host import Host, HostSettings, Limits, ToolLimits, Why
 from pluggent_host.transcript.entries import Decided
-from pluggent_host.turns.structured_output import output_form
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 from walking import Walk
@@ -138,31 +136,6 @@ async def test_objects_of_one_class_are_plugins_of_their_own() -> None:
     assert all(recorder.events for recorder in recorders)
     names = {event.plugin for event in recorders[0].of(PluginStateChanged)}
     assert {"app:recorder", "app:recorder-2"} <= names
-
-
-@pytest.mark.parametrize("answer", [True, False, None, "yes"])
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_an_approver_answers_with_yes_no_or_nothing(answer: Any, is_async: bool) -> None:
-    asked = []
-
-    def decide(event: ApprovalEvent) -> Any:
-        asked.append(event)
-        return answer
-
-    async def decide_later(event: ApprovalEvent) -> Any:
-        return decide(event)
-
-    async with talking(
-        call("write"), "x", tools=[write], strict=True, approver=decide_later if is_async else decide
-    ) as session:
-        result = await session.say("go")
-
-        (event,) = asked
-        assert isinstance(event, ApprovalEvent)
-        assert (event.operation, event.capability) == ("tool_call", "app:tools:tool/write")
-        assert (results(session.history) == ["written"]) == (answer is True)
-        assert result.why is (Why.COMPLETED if isinstance(answer, bool) else Why.DENIED)
-        assert_whole(session.history)
 
 
 async def test_a_host_without_plugins_has_empty_chains() -> None:
@@ -289,11 +262,6 @@ async def test_a_rejected_beginning_does_not_spoil_the_corrected_answer() -> Non
     assert (result.output, result.text) == (1, '{"value": 1}')
 
 
-def test_a_schema_is_checked_when_it_is_given() -> None:
-    with pytest.raises(TypeError, match="schema is invalid"):
-        output_form({"type": "object", "required": 3})
-
-
 # attempts at models and their records
 
 
@@ -365,19 +333,6 @@ async def test_what_a_direct_call_asks_of_a_model_is_in_the_usage_of_the_session
         await session.call_tool("ask", {})
 
         assert session.usage.total == 15
-
-
-async def test_two_attempts_at_once_are_refused() -> None:
-    class Hedge:
-        @hookimpl
-        async def around_model_call(self, event: Any, call_next: Any) -> Any:
-            return (await asyncio.gather(call_next(), call_next()))[0]
-
-    hold = asyncio.Event()
-    async with talking(model=ScriptedModel(hold=hold), plugins=[Hedge()]) as session:
-        with pytest.raises(HookError, match="one attempt at a time"):
-            await session.say("go")
-        hold.set()
 
 
 async def test_a_provider_is_the_same_capability_by_whatever_name_it_is_asked_for() -> None:

@@ -241,17 +241,6 @@ async def test_a_closed_host_hands_out_nothing() -> None:
 # installed policies
 
 
-async def test_an_installed_policy_is_active_from_the_beginning(site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY)
-    danger = Danger()
-
-    async with stage(call("danger", path="x"), tools=danger.tools(), installed=site.found()) as on:
-        await on.session.say("go")
-        found = states(on)
-
-    assert (found, danger.ran) == ({"acme-guard": "active"}, [])
-
-
 BROKEN = "raise ValueError('no connection')"
 REQUIRED = HostSettings(required={"acme-guard": ()})
 BLOCKED = Selection(block=("acme-guard",))

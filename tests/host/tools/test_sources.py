@@ -187,11 +187,7 @@ async def test_only_sources_that_can_bear_a_chosen_name_are_asked(site, choice, 
     ("choice", "effect", "says"),
     [
         ("acme:tool/svn_*", "acme:tool/files_read", r"there is no tool 'acme:tool/svn_\*'"),
-        (
-            "acme",
-            "acme:tool/git_lgo",
-            "'acme:tool/git_lgo' is not one of its tools; did you mean 'acme:tool/git_log'",
-        ),
+        ("acme", "acme:tool/git_lgo", "'acme:tool/git_lgo' is not one of its tools; did you mean 'acme:tool/git_log'"),
     ],
 )
 async def test_a_choice_or_effects_that_mean_no_tool_are_an_error(site, choice, effect, says):
