@@ -208,13 +208,6 @@ async def test_a_wrong_option_of_a_session_is_named(options: dict[str, Any]) -> 
             await host.session(**options)
 
 
-async def test_metadata_of_session_and_turn_are_counted_together() -> None:
-    async with hosting() as host:
-        session = await host.session(metadata={"a": "x" * 4000})
-        with pytest.raises(SessionError, match="too long"):
-            await session.say("x", metadata={"b": "x" * 200})
-
-
 # streams of events
 
 
