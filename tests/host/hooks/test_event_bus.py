@@ -43,16 +43,16 @@ async def emitted(told: Told, count: int) -> None:
 
 def observer(function: Any, **options: Any) -> object:
     """Return a plugin that observes with *function*, which takes the event alone."""
-    if asyncio.iscoroutinefunction(function):
 
-        async def observe(self: object, event: object) -> object:
-            return await function(event)
-    else:
+    async def later(self: object, event: object) -> object:
+        return await function(event)
 
-        def observe(self: object, event: object) -> object:  # type: ignore[misc]
-            return function(event)
+    def observe(self: object, event: object) -> object:
+        return function(event)
 
-    return type("Observer", (), {"observe": hookimpl(**options)(observe)})()
+    chosen = later if asyncio.iscoroutinefunction(function) else observe
+    chosen.__name__ = "observe"
+    return type("Observer", (), {"observe": hookimpl(**options)(chosen)})()
 
 
 # what observers are given

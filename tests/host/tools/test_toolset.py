@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+from typing import Any
 
 import pytest
 from fake_distributions import importable, install
@@ -77,7 +78,7 @@ async def names(host, *choices):
 class Plain:
     """A Tool object with *fields* as its spec that returns what *give* makes of its arguments, awaitable or not."""
 
-    def __init__(self, name="plain", give=dict, **fields):
+    def __init__(self, name="plain", give: Any = dict, **fields):
         self.spec = ToolSpec(name, **fields)
         self.give = give
 
@@ -117,7 +118,7 @@ async def test_a_source_is_asked_once_when_the_first_sessions_open():
 
 
 async def test_a_source_that_hangs_is_given_up():
-    class Hangs(Listed):
+    class Hangs:
         async def tools(self):
             await asyncio.Event().wait()
 
