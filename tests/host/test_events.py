@@ -4,7 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from pluggent_hookspecs import (
+from pluggent_hookspecs import hookimpl, tool
+from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.observations import (
     EventsDropped,
     ModelCalled,
     SessionClosed,
@@ -13,10 +15,7 @@ from pluggent_hookspecs import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
-    hookimpl,
-    tool,
 )
-from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Host
 from pluggent_host.hooks.event_bus import STREAM_EVENTS
 from pluggent_host.transcript.entries import SessionBegan, TurnBegan

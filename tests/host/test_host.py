@@ -8,28 +8,20 @@ from typing import Any
 import attrs
 import pytest
 from attempts import hanging
-from pluggent_hookspecs import (
-    Ask,
+from pluggent_hookspecs import hookimpl, tool
+from pluggent_hookspecs.decisions import Ask, Deny
+from pluggent_hookspecs.errors import ConfigError, HookError, ProviderError, ProviderErrorKind as Kind, SessionError
+from pluggent_hookspecs.messages import File, Message, Refusal, Text
+from pluggent_hookspecs.models import FinishReason, ModelResponse
+from pluggent_hookspecs.observations import (
     DecisionMade,
-    Deny,
     Discarded,
-    File,
-    FinishReason,
-    Message,
     ModelCalled,
-    ModelResponse,
-    ProviderErrorKind as Kind,
-    Refusal,
-    Text,
+    PluginStateChanged,
     TextShown,
-    ToolContext,
-    ToolOutput,
     TurnEnded,
-    hookimpl,
-    tool,
 )
-from pluggent_hookspecs.errors import ConfigError, HookError, ProviderError, SessionError
-from pluggent_hookspecs.observations import PluginStateChanged
+from pluggent_hookspecs.tools import ToolContext, ToolOutput
 from pluggent_host import Host, HostSettings, Limits, ToolLimits, Why
 from pluggent_host.transcript.entries import Decided
 from pluggent_testing.fakes import Recorder, ScriptedModel, call

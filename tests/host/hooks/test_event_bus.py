@@ -7,12 +7,13 @@ import time
 from typing import Any
 
 import pytest
-from pluggent_hookspecs import (
+from pluggent_hookspecs import Observation, hookimpl, tool
+from pluggent_hookspecs.decisions import Deny
+from pluggent_hookspecs.errors import PluginLoadError
+from pluggent_hookspecs.observations import (
     DecisionMade,
-    Deny,
     HookFailed,
     ModelCalled,
-    Observation,
     PluginStateChanged,
     SessionClosed,
     SessionOpened,
@@ -21,10 +22,7 @@ from pluggent_hookspecs import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
-    hookimpl,
-    tool,
 )
-from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_host import Why
 from pluggent_host.hooks import event_bus
 from pluggent_host.settings import HostSettings, Timeouts

@@ -8,26 +8,14 @@ from typing import Any
 import pytest
 from attempts import Again
 from nested_calls import run, using
-from pluggent_hookspecs import (
-    DecisionMade,
-    Denied,
-    Deny,
-    HookFailed,
-    Message,
-    ModelCalled,
-    ModelParameters,
-    ModelResponse,
-    ReserveEvent,
-    SettleEvent,
-    ToolContext,
-    ToolError,
-    ToolFinished,
-    ToolOutput,
-    Usage,
-    hookimpl,
-    tool,
-)
-from pluggent_hookspecs.errors import PluginLoadError, ProviderError, ProviderErrorKind
+from pluggent_hookspecs import hookimpl, tool
+from pluggent_hookspecs.decisions import Deny
+from pluggent_hookspecs.errors import Denied, PluginLoadError, ProviderError, ProviderErrorKind, ToolError
+from pluggent_hookspecs.events import ReserveEvent, SettleEvent
+from pluggent_hookspecs.messages import Message, Usage
+from pluggent_hookspecs.models import ModelParameters, ModelResponse
+from pluggent_hookspecs.observations import DecisionMade, HookFailed, ModelCalled, ToolFinished
+from pluggent_hookspecs.tools import ToolContext, ToolOutput
 from pluggent_host import HostSettings, Limits, Session, Why
 from pluggent_host.settings import Timeouts, ToolLimits
 from pluggent_host.transcript.entries import Settled

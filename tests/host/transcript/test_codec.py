@@ -14,33 +14,14 @@ import pluggent_hookspecs as contract
 import pytest
 from each_of import each_of
 from hypothesis import HealthCheck, given, settings, strategies as st
-from pluggent_hookspecs import (
-    Allow,
-    Decision,
-    DecisionMade,
-    Deny,
-    Json,
-    Message,
-    ModelResponse,
-    Observation,
-    Part,
-    Plan,
-    Respond,
-    Role,
-    Scope,
-    Step,
-    StepStatus,
-    Text,
-    ToolCall,
-    ToolCallEvent,
-    ToolOutput,
-    ToolSpec,
-    TurnStarted,
-    Usage,
-    Vote,
-    events,
-    freeze,
-)
+from pluggent_hookspecs import Decision, Json, Observation, Part, events, freeze
+from pluggent_hookspecs.decisions import Allow, Deny, Respond
+from pluggent_hookspecs.events import Scope, ToolCallEvent
+from pluggent_hookspecs.messages import Message, Role, Text, ToolCall, Usage
+from pluggent_hookspecs.models import ModelResponse
+from pluggent_hookspecs.observations import DecisionMade, TurnStarted, Vote
+from pluggent_hookspecs.plans import Plan, Step, StepStatus
+from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 from pluggent_host.transcript.codec import from_json, from_plain, line_of, to_json, to_plain
 
 NOT_DATA = {
