@@ -47,11 +47,6 @@ def test_a_conversation_over_several_turns_needs_no_loop():
         assert len(session.records()) > 6
 
 
-def test_structured_output_comes_as_in_the_other_api():
-    with opened('{"value": 3}') as host:
-        assert host.session().say("1 + 2?", output=int).output == 3
-
-
 def test_a_turn_can_be_streamed():
     with opened(call("add", a=1, b=2), "it is three", tools=[add]) as host:
         session = host.session()

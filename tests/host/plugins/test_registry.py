@@ -230,14 +230,6 @@ async def test_open_that_is_not_a_context_manager_is_a_load_error() -> None:
     await refused("app:odd", plugins=[Odd()])
 
 
-async def test_a_closed_host_hands_out_nothing() -> None:
-    async with stage() as on:
-        pass
-
-    with pytest.raises(Exception, match="closed"):
-        await on.host.session()
-
-
 # installed policies
 
 
@@ -338,6 +330,7 @@ BROKEN_TOOLS = {
     "exit": "raise SystemExit(3)",
     "provide": TOOLS.replace("return [ping]", "raise ValueError('broken')"),
     "provides-nonsense": TOOLS.replace("return [ping]", "return [42]"),
+    "provides-bad-name": TOOLS.replace("return [ping]", "return [tool(name='two words')(ping)]"),
     "provides-none": TOOLS.replace("return [ping]", "return None"),
     "open": TOOLS + POLICY_THAT_FAILS_TO_OPEN.partition("return Deny('no')\n")[2],
 }

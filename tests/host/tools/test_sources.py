@@ -62,8 +62,10 @@ async def test_a_source_that_fails_leaves_the_others_their_tools_and_is_observed
 
 async def test_each_source_has_its_own_deadline_and_one_that_swallows_its_cancellation_holds_no_other():
     hanging = Hanging()
-    async with hosting(plugins=[Brings(hanging, Listed("one"))], config=QUICK) as host:
+    plugins = [Brings(hanging, Listed("one"))]
+    async with hosting(plugins=plugins, config=QUICK) as host, observed(host) as upcoming:
         assert await asyncio.wait_for(offered(host), WAIT_S) == {"one"}
+        assert (await upcoming()).reason == "did not list its tools within 0.01 s"
         hanging.let_go.set()
 
 

@@ -219,14 +219,6 @@ def test_what_the_short_way_cannot_say_goes_the_long_way(entry):
         assert lines.of(entry) == line_of(plain_entry(entry))
 
 
-def test_where_a_decision_was_made_is_never_that_of_the_one_before():
-    lines = Lines()
-    here, there = (DecisionMade(Scope(id), "input", "t1", "d", "allow", "host") for id in ("here", "there"))
-
-    for made in (here, there, here, attrs.evolve(there, scope=Scope("here"))):
-        assert json.loads(lines.of(Decided(made)))["decision"]["scope"]["session_id"] == made.scope.session_id
-
-
 def test_what_is_not_json_is_not_a_line():
     with pytest.raises(TypeError):
         Lines().of(Decided(DecisionMade(SCOPE, "input", "t1", "d", "allow", cast("Any", object()))))
