@@ -144,19 +144,6 @@ async def test_two_turns_at_once_are_refused():
         assert shape(session.history) == ["user a", "assistant first"]
 
 
-async def test_two_sessions_of_a_host_may_speak_at_once():
-    hold = asyncio.Event()
-    model = ScriptedModel("x", "x", hold=hold)
-    async with hosting(model=model) as host:
-        sessions = [await host.session() for _ in range(2)]
-        turns = [asyncio.create_task(session.say("a")) for session in sessions]
-        while len(model.requests) < 2:  # noqa: ASYNC110 (two requests are no event of the fake)
-            await asyncio.sleep(0)
-        hold.set()
-
-        assert [(await turn).text for turn in turns] == ["x", "x"]
-
-
 async def test_a_session_that_is_used_by_its_own_tool_says_so():
     sessions = []
 

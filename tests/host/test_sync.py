@@ -84,25 +84,6 @@ def test_many_threads_may_ask_at_once():
     assert sorted(answers) == sorted(f"number {number}" for number in range(32))
 
 
-def test_one_session_has_one_turn_at_a_time():
-    begun, go = threading.Event(), threading.Event()
-
-    @tool(effects=())
-    def wait() -> bool:
-        """Wait."""
-        begun.set()
-        return go.wait(WAIT_S)
-
-    with opened(call("wait"), "a", tools=[wait]) as host, ThreadPoolExecutor(1) as pool:
-        session = host.session()
-        running = pool.submit(session.say, "first")
-        begun.wait(WAIT_S)
-        with pytest.raises(SessionError, match="in the middle of a turn"):
-            session.say("second")
-        go.set()
-        assert running.result(WAIT_S).text == "a"
-
-
 def test_errors_arrive_as_they_are():
     with opened(ProviderError(ProviderErrorKind.TIMEOUT, "too late")) as host:
         session = host.session()

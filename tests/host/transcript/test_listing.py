@@ -179,24 +179,15 @@ def test_what_is_not_an_id_deletes_nothing(tmp_path, id):
     assert outside.exists()
 
 
-def test_a_link_is_neither_followed_nor_deleted(tmp_path):
-    target = save(tmp_path, "target")
-    (tmp_path / "sessions").mkdir()
-    link = tmp_path / "sessions" / "a.jsonl"
-    link.symlink_to(target)
-
-    with pytest.raises(SessionError, match="it is a symbolic link"):
-        delete(tmp_path / "sessions", "a")
-
-    assert link.is_symlink()
-    assert target.exists()
-
-
 def test_what_is_not_a_file_or_not_there_is_not_deleted(tmp_path):
     (tmp_path / "a.jsonl").mkdir()
     os.mkfifo(tmp_path / "b.jsonl")
 
+    target = save(tmp_path, "target")
+    (tmp_path / "link.jsonl").symlink_to(target)
+
     for folder, id, says in (
+        (tmp_path, "link", "it is a symbolic link"),
         (tmp_path, "a", "cannot be deleted"),
         (tmp_path, "b", "it is no regular file"),
         (tmp_path, "c", "there is no session 'c' in"),
@@ -204,6 +195,7 @@ def test_what_is_not_a_file_or_not_there_is_not_deleted(tmp_path):
     ):
         with pytest.raises(SessionError, match=says):
             delete(folder, id)
+    assert (target.exists(), (tmp_path / "link.jsonl").is_symlink()) == (True, True)
 
 
 def test_opening_a_session_while_it_is_deleted_is_an_error(tmp_path, monkeypatch):
