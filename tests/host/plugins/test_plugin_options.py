@@ -4,7 +4,7 @@ import subprocess
 import sys
 import traceback
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,18 @@ def site(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-SETTINGS = (
-    HEADER
-    + """
+PLUGIN = """
+class Plugin:
+    Settings = Settings
+    def __init__(self, settings):
+        self.settings = settings
+    @hookimpl
+    def observe(self, event): ...
+"""
+SETTINGS = f"""{HEADER}
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Literal
 
 class Action(StrEnum):
@@ -49,19 +56,20 @@ class Settings:
     servers: Mapping[str, Rule] = attrs.Factory(dict)
     key: Secret | None = None
     name: str = attrs.field(default="x", validator=attrs.validators.min_len(1))
+    file: Path | None = None
+    folder: Path = Path("default")
+{PLUGIN}"""
+DATACLASS = f"""{HEADER}
+import dataclasses
 
-class Plugin:
-    Settings = Settings
-    def __init__(self, settings):
-        self.settings = settings
-    @hookimpl
-    def observe(self, event): ...
-"""
-)
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    city: str = "Rome"
+{PLUGIN}"""
 
 
-def settings_of(site: Path, section: Mapping[str, Any] | object | None) -> Any:
-    plugin: Any = load(record_of(site, SETTINGS), new_manager(), section).plugin
+def settings_of(site: Path, section: object = None, source: str = SETTINGS) -> Any:
+    plugin: Any = load(record_of(site, source), new_manager(), section).plugin
     return plugin.settings
 
 
@@ -75,6 +83,7 @@ def test_a_section_is_structured_into_the_plugins_settings(site: Path) -> None:
         "words": ["x"],
         "servers": {"one": {"tool": "c"}},
         "key": "env:ACME_KEY",
+        "file": "mine.json",
     }
 
     made = settings_of(site, types.MappingProxyType(section))
@@ -82,6 +91,7 @@ def test_a_section_is_structured_into_the_plugins_settings(site: Path) -> None:
     assert [(rule.tool, rule.times) for rule in made.rules] == [("a", 1), ("b", 2)]
     assert (made.mode, made.enabled, made.timeout_s, made.limit) == ("lax", False, 2.0, "many")
     assert (made.words, made.servers["one"].tool, made.key) == (["x"], "c", Secret("env:ACME_KEY"))
+    assert (made.file, made.folder) == (Path("mine.json"), Path("default")), "a path from code is left as it is"
 
 
 @pytest.mark.parametrize("section", [None, {}])
@@ -89,14 +99,14 @@ def test_without_a_section_the_defaults_stand(site: Path, section: object) -> No
     assert settings_of(site, section).mode == "strict"
 
 
-def test_an_instance_of_the_settings_is_taken_as_it_is(site: Path) -> None:
-    record = record_of(site, SETTINGS)
+def test_an_instance_or_a_dataclass_serves_as_settings(site: Path) -> None:
+    record_of(site, SETTINGS)
     module: Any = __import__("acme_guard")
     mine = module.Settings(mode="lax")
 
-    plugin: Any = load(record, new_manager(), mine).plugin
-
-    assert plugin.settings is mine
+    assert settings_of(site, mine) is mine
+    del sys.modules["acme_guard"]
+    assert settings_of(site, {"city": "Oslo"}, DATACLASS).city == "Oslo"
 
 
 def test_every_problem_of_a_section_is_named_with_its_path(site: Path) -> None:
@@ -153,26 +163,6 @@ def test_settings_that_the_plugin_cannot_take_are_an_error(site: Path, source: s
         load(record_of(site, source), new_manager(), section)
 
 
-def test_dataclasses_serve_as_settings(site: Path) -> None:
-    source = (
-        HEADER
-        + """
-import dataclasses
-class Plugin:
-    @dataclasses.dataclass(frozen=True)
-    class Settings:
-        city: str = "Rome"
-    def __init__(self, settings): self.settings = settings
-    @hookimpl
-    def observe(self, event): ...
-"""
-    )
-
-    plugin: Any = load(record_of(site, source), new_manager(), {"city": "Oslo"}).plugin
-
-    assert plugin.settings.city == "Oslo"
-
-
 def test_cattrs_is_imported_only_for_settings(site: Path) -> None:
     record_of(site, SETTINGS)
     code = (
@@ -192,37 +182,13 @@ def test_cattrs_is_imported_only_for_settings(site: Path) -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-PLACED = (
-    HEADER
-    + """
-from pathlib import Path
-
-@attrs.frozen
-class Settings:
-    file: Path | None = None
-    folder: Path = Path("default")
-    text: str = ""
-    key: Secret | None = None
-
-class Plugin:
-    Settings = Settings
-    def __init__(self, settings):
-        self.settings = settings
-    @hookimpl
-    def observe(self, event): ...
-"""
-)
-
-
 def placed(site: Path, text: str) -> Any:
     """Return what the plugin gets of the settings *text*, which stand in the folder ``there``."""
     there = site / "there"
     there.mkdir(exist_ok=True)
     (there / "mine.toml").write_text(f"[plugins.acme-guard]\n{text}", encoding="utf-8")
     loaded = load_settings(config=there / "mine.toml", environ={"HOME": str(site / "home")}, cwd=site)
-    record = record_of(site, PLACED)
-    plugin: Any = load(record, new_manager(), loaded.settings.plugins["acme-guard"]).plugin
-    return plugin.settings
+    return settings_of(site, loaded.settings.plugins["acme-guard"])
 
 
 def test_a_relative_path_is_relative_to_the_file_that_it_stands_in(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,19 +196,12 @@ def test_a_relative_path_is_relative_to_the_file_that_it_stands_in(site: Path, m
     (site / "elsewhere").mkdir()
     monkeypatch.chdir(site / "elsewhere")
 
-    relative = placed(site, 'file = "mine.json"\nfolder = "../logs"\ntext = "mine.json"')
+    relative = placed(site, 'file = "mine.json"\nfolder = "../logs"\nname = "mine.json"')
     whole = placed(site, f'file = "~/mine.json"\nfolder = "{site.as_posix()}/logs"')
 
     there = site / "there"
-    assert (relative.file, relative.folder, relative.text) == (there / "mine.json", there / ".." / "logs", "mine.json")
+    assert (relative.file, relative.folder, relative.name) == (there / "mine.json", there / ".." / "logs", "mine.json")
     assert (whole.file, whole.folder) == (site / "home" / "mine.json", site / "logs")
-
-
-def test_a_path_from_code_is_left_as_it_is(site: Path) -> None:
-    record = record_of(site, PLACED)
-
-    made: Any = load(record, new_manager(), {"file": "mine.json"}).plugin
-    assert (made.settings.file, made.settings.folder) == (Path("mine.json"), Path("default"))
 
 
 @pytest.mark.parametrize(

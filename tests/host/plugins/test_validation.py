@@ -3,7 +3,6 @@
 import functools
 import sys
 import types
-from collections.abc import AsyncIterator, Generator
 from typing import Any, cast
 
 import pluggy
@@ -25,9 +24,6 @@ class Fine:
         return None
 
 
-async def _around(event: object, call_next: object) -> None: ...
-
-
 class AsyncCallable:
     async def __call__(self, event: object) -> None: ...
 
@@ -45,124 +41,73 @@ class Broken:
         raise RuntimeError(name)
 
 
-def plain(event: object) -> None: ...
+def hook(parameters: str = "event", *, body: str = "return None", kind: str = "def") -> Any:
+    """Return a new function, so that a marker on one case is not on the next."""
+    namespace: dict[str, Any] = {}
+    exec(f"{kind} hook({parameters}): {body}", namespace)  # noqa: S102 (what is written here)
+    return namespace["hook"]
 
 
-def as_method(event: object, call_next: object) -> None: ...
-
-
-def itself(plugin: object) -> object:
-    return plugin
-
-
-def with_attribute(value: object, name: str = "decide_input") -> object:
+def attribute(value: object, name: str = "decide_input") -> object:
     return types.SimpleNamespace(**{name: value})
 
 
-def with_method(value: object, name: str = "decide_input") -> object:
+def method(value: object, name: str = "decide_input") -> object:
     return type("Plugin", (), {name: value})()
 
 
 foreign = pluggy.HookimplMarker("pluggant")
 raw = pluggy.HookimplMarker("pluggent")
-
-
-def generator(event: object) -> Generator[None]:
-    yield
-
-
-async def async_generator(event: object) -> AsyncIterator[None]:
-    yield
-
-
-@functools.wraps(generator)
-def wrapped_generator(event: object) -> object:
-    return generator(event)
-
-
-def fresh(function: Any) -> Any:
-    """Return a copy, so that a marker on one case is not on the next."""
-    copy = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    copy.__dict__.update(vars(function))
-    return copy
-
-
-def takes_more(event: object, limit: int = 3) -> None: ...
-
-
-def takes_another(evt: object) -> None: ...
-
-
-def takes_nothing() -> None: ...
-
-
-def takes_any(*event: object) -> None: ...
-
-
-def takes_keyword(event: object, *, limit: int) -> None: ...
-
-
-async def asynchronous(event: object) -> None: ...
-
+GENERATOR = hook(body="yield")
+WRAPPED_GENERATOR = functools.wraps(GENERATOR)(hook())
 
 LOST: dict[str, tuple[object, str]] = {
-    "unmarked function": (with_attribute(plain), "decide_input: it is not marked with @hookimpl"),
-    "unmarked method": (with_method(as_method), "decide_input: it is not marked with @hookimpl"),
-    "async __call__": (with_attribute(AsyncCallable()), "it is a AsyncCallable object, which pluggy does not see"),
-    "marked async __call__": (with_attribute(hookimpl(AsyncCallable())), "it is a AsyncCallable object"),
-    "partial": (with_attribute(functools.partial(plain)), "it is a partial object, which pluggy does not see"),
-    "partialmethod": (with_method(functools.partialmethod(plain)), "it is a partial object"),
+    "unmarked function": (attribute(hook()), "decide_input: it is not marked with @hookimpl"),
+    "unmarked method": (method(hook("self, event")), "decide_input: it is not marked with @hookimpl"),
+    "async __call__": (attribute(AsyncCallable()), "it is a AsyncCallable object, which pluggy does not see"),
+    "marked async __call__": (attribute(hookimpl(AsyncCallable())), "it is a AsyncCallable object"),
+    "partial": (attribute(functools.partial(hook())), "it is a partial object, which pluggy does not see"),
+    "partialmethod": (method(functools.partialmethod(hook())), "it is a partial object"),
     "proxy": (Proxy(Fine()), "decide_input: it answers through __getattr__"),
     "proxy that raises": (Broken(), "it answers through __getattr__"),
-    "property": (with_method(property(itself)), "it is a property"),
-    "class": (with_method(Fine), "it is a class"),
-    "None": (with_method(None), "it is None"),
-    "above staticmethod": (with_method(hookimpl(staticmethod(fresh(plain)))), "stands above @staticmethod"),
-    "above classmethod": (with_method(hookimpl(cast("Any", classmethod(as_method)))), "stands above @staticmethod"),
-    "wrong project": (with_attribute(foreign(fresh(plain))), "it is marked for the project 'pluggant'"),
-    "raw marker": (with_attribute(raw(fresh(plain))), "it is marked by pluggy itself"),
-    "tryfirst": (with_attribute(raw(tryfirst=True)(hookimpl(fresh(plain)))), "tryfirst is not for pluggent's hooks"),
-    "optional": (with_attribute(raw(optionalhook=True)(hookimpl(fresh(plain)))), "optionalhook is not for"),
-    "wrapper": (with_attribute(raw(wrapper=True)(hookimpl(fresh(generator)))), "wrapper is not for"),
-    "renamed": (with_attribute(raw(specname="observe")(hookimpl(fresh(plain)))), "specname is not for"),
-    "unknown hook": (
-        with_attribute(hookimpl(fresh(plain)), "decide_toolcall"),
-        "decide_toolcall: there is no such hook; did you mean 'decide_tool_call'?",
-    ),
-    "unknown hook, marked above": (
-        with_method(hookimpl(staticmethod(fresh(plain))), "decide_toolcall"),
-        "decide_toolcall: there is no such hook",
-    ),
-    "private": (with_attribute(hookimpl(fresh(plain)), "_decide_input"), "_decide_input: a private name is not a hook"),
-    "of no operation": (with_attribute(hookimpl(fresh(plain)), "decide_plan"), "decide_plan: there is no such hook"),
-    "another kind": (with_attribute(hookimpl(fresh(plain)), "provide_tools"), "it does not belong to kind hooks"),
-    "more parameters": (
-        with_attribute(hookimpl(fresh(takes_more))),
-        "its parameters are event, limit; they must be event",
-    ),
-    "another parameter": (with_attribute(hookimpl(fresh(takes_another))), "its parameters are evt; they must be event"),
-    "no parameter": (with_attribute(hookimpl(fresh(takes_nothing))), "its parameters are nothing; they must be event"),
-    "any parameters": (with_attribute(hookimpl(fresh(takes_any))), "they must be event"),
-    "a keyword": (with_attribute(hookimpl(fresh(takes_keyword))), "its parameters are event, limit"),
-    "self forgotten": (with_method(hookimpl(fresh(plain))), "its parameters are nothing"),
-    "call_next forgotten": (
-        with_attribute(hookimpl(fresh(asynchronous)), "around_turn"),
-        "its parameters are event; they must be event, call_next",
-    ),
-    "generator": (with_attribute(hookimpl(fresh(generator))), "it is a generator"),
-    "async generator": (with_attribute(hookimpl(fresh(async_generator))), "it is a generator"),
-    "wrapped generator": (with_attribute(hookimpl(wrapped_generator)), "it is a generator"),
-    "sync around": (with_attribute(hookimpl(fresh(as_method)), "around_turn"), "write async def"),
-    "blocking async": (
-        with_attribute(hookimpl(blocking=True)(fresh(asynchronous))),
-        "blocking=True is for synchronous",
-    ),
+    "property": (method(property(hook("self"))), "it is a property"),
+    "class": (method(Fine), "it is a class"),
+    "None": (method(None), "it is None"),
+    "above staticmethod": (method(hookimpl(staticmethod(hook()))), "stands above @staticmethod"),
+    "above classmethod": (method(hookimpl(cast("Any", classmethod(hook("cls, event"))))), "stands above @staticmethod"),
+    "wrong project": (attribute(foreign(hook())), "it is marked for the project 'pluggant'"),
+    "raw marker": (attribute(raw(hook())), "it is marked by pluggy itself"),
+    "tryfirst": (attribute(raw(tryfirst=True)(hookimpl(hook()))), "tryfirst is not for pluggent's hooks"),
+    "optional": (attribute(raw(optionalhook=True)(hookimpl(hook()))), "optionalhook is not for"),
+    "wrapper": (attribute(raw(wrapper=True)(hookimpl(hook(body="yield")))), "wrapper is not for"),
+    "renamed": (attribute(raw(specname="observe")(hookimpl(hook()))), "specname is not for"),
+    "unknown hook": (attribute(hookimpl(hook()), "decide_toolcall"),
+                     "decide_toolcall: there is no such hook; did you mean 'decide_tool_call'?"),
+    "unknown hook, marked above": (method(hookimpl(staticmethod(hook())), "decide_toolcall"),
+                                   "decide_toolcall: there is no such hook"),
+    "private": (attribute(hookimpl(hook()), "_decide_input"), "_decide_input: a private name is not a hook"),
+    "of no operation": (attribute(hookimpl(hook()), "decide_plan"), "decide_plan: there is no such hook"),
+    "another kind": (attribute(hookimpl(hook()), "provide_tools"), "it does not belong to kind hooks"),
+    "more parameters": (attribute(hookimpl(hook("event, limit=3"))),
+                        "its parameters are event, limit; they must be event"),
+    "another parameter": (attribute(hookimpl(hook("evt"))), "its parameters are evt; they must be event"),
+    "no parameter": (attribute(hookimpl(hook(""))), "its parameters are nothing; they must be event"),
+    "any parameters": (attribute(hookimpl(hook("*event"))), "they must be event"),
+    "a keyword": (attribute(hookimpl(hook("event, *, limit"))), "its parameters are event, limit"),
+    "self forgotten": (method(hookimpl(hook())), "its parameters are nothing"),
+    "call_next forgotten": (attribute(hookimpl(hook(kind="async def")), "around_turn"),
+                            "its parameters are event; they must be event, call_next"),
+    "generator": (attribute(hookimpl(hook(body="yield"))), "it is a generator"),
+    "async generator": (attribute(hookimpl(hook(body="yield", kind="async def"))), "it is a generator"),
+    "wrapped generator": (attribute(hookimpl(WRAPPED_GENERATOR)), "it is a generator"),
+    "sync around": (attribute(hookimpl(hook("event, call_next")), "around_turn"), "write async def"),
+    "blocking async": (attribute(hookimpl(blocking=True)(hook(kind="async def"))),
+                       "blocking=True is for synchronous"),
     "nothing at all": (types.SimpleNamespace(), "it implements no hook; this kind has"),
-    "only a lifetime": (with_method(_around, "open"), "it implements no hook"),
+    "only a lifetime": (method(hook("event, call_next", kind="async def"), "open"), "it implements no hook"),
     "a class": (Fine, "a class is never registered itself"),
     "None itself": (None, "there is no object"),
-}
+}  # fmt: skip
 
 
 @each_of("case", LOST)
@@ -181,7 +126,7 @@ def test_a_capability_may_not_bring_a_policy_or_an_async_implementation_along() 
         def provide_tools(self, event: object) -> list[object]:
             return []
 
-    asynchronous_tools = with_attribute(hookimpl(fresh(asynchronous)), "provide_tools")
+    asynchronous_tools = attribute(hookimpl(hook(kind="async def")), "provide_tools")
 
     assert "decide_input: it does not belong to kind tools, which has provide_tools" in refused(Plugin(), "tools")
     assert "this hook is synchronous" in refused(asynchronous_tools, "tools")
