@@ -129,15 +129,9 @@ async def test_whatever_is_raised_becomes_a_problem(error: BaseException, form: 
     found = await answer(caller, function, blocking=form == "blocking")
 
     assert found.value is None
-    assert found.problem
+    assert type(error).__name__ in found.problem or isinstance(error, (asyncio.CancelledError, Late))
+    assert found.problem == "raised ValueError: broken" or not isinstance(error, ValueError)
     assert not being_cancelled()
-
-
-async def test_a_problem_names_the_error_and_its_text(caller: Caller) -> None:
-    def fail(event: object) -> None:
-        raise ValueError("no such rule")
-
-    assert (await answer(caller, fail)).problem == "raised ValueError: no such rule"
 
 
 @pytest.mark.parametrize("cancellations", [0, 1])
@@ -155,14 +149,6 @@ async def test_what_hangs_is_cancelled_at_the_deadline_and_its_answer_does_not_c
         await hanging.ended.wait()  # it was cancelled, not forgotten
 
 
-async def test_a_sync_implementation_that_returns_too_late_is_late(caller: Caller) -> None:
-    def slow(event: object) -> str:
-        time.sleep(SOON_S)
-        return "consent"
-
-    assert (await answer(caller, slow, SOON_S / 2)).problem == LATE
-
-
 @pytest.mark.parametrize("value", [None, "consent"])
 async def test_late_is_late_whatever_came(value: object, caller: Caller) -> None:
     async def at_once(event: object) -> object:
@@ -170,6 +156,7 @@ async def test_late_is_late_whatever_came(value: object, caller: Caller) -> None
 
     assert (await answer(caller, lambda _: value, -1)).problem == LATE
     assert (await answer(caller, at_once, -1)).problem == LATE
+    assert (await answer(caller, lambda _: time.sleep(SOON_S) or value, SOON_S / 2)).problem == LATE
 
 
 async def test_a_blocking_implementation_that_hangs_is_given_up(caller: Caller) -> None:

@@ -158,11 +158,13 @@ async def test_a_policy_runs_where_the_working_directory_is_its_own_site_package
 
 
 async def test_the_root_folder_as_working_directory_is_no_project(project: Path) -> None:
-    """Policy 38."""
+    """Policy 38: services of systemd and containers start in /."""
     info = add(project / "lib")
     os.chdir("/")
 
     assert await opened(project / "lib") == {str(info): "active"}
+    found = discover([str(project / "lib")], project="/")
+    assert ([item.name for item in found.distributions], found.skipped, found.left_out) == (["acme-policy"], (), ())
 
 
 # how it is found
@@ -170,16 +172,6 @@ async def test_the_root_folder_as_working_directory_is_no_project(project: Path)
 
 def listed(found: Discovery) -> tuple[list[str], list[str]]:
     return [item.name for item in found.distributions], [item.name for item in found.left_out]
-
-
-def test_nothing_on_the_path_lies_in_the_root_folder_as_project(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Policy 38: services of systemd and containers start in /."""
-    install(site, "acme", ENTRY)
-    monkeypatch.chdir("/")
-
-    found = discover([str(site)], project="/")
-
-    assert (*listed(found), found.skipped) == (["acme"], [], ())
 
 
 def test_what_is_skipped_is_described_all_the_same(project: Path) -> None:

@@ -54,11 +54,13 @@ async def test_a_denied_call_does_not_count():
             denied, self.denied = self.denied, True
             return None if denied else Deny("not this one")
 
-    async with talking(call("search", "1", text="a"), call("search", "2", text="b"),
-                       tools=[search], limits=few(1), plugins=[Once()]) as session:  # fmt: skip
+    replies = call("search", "1", text="a"), call("search", "2", text="b"), "ok", call("search", "3", text="c")
+    async with talking(*replies, tools=[search], limits=few(1), plugins=[Once()]) as session:
         await session.say("go")
 
         assert [text.split("\n")[0] for text in results(session)] == ["Denied: not this one", "found b"]
+        await session.say("again")
+        assert results(session)[2].startswith("found c"), "every turn begins anew"
 
 
 async def test_calls_below_a_tool_count_too():
@@ -73,15 +75,6 @@ async def test_calls_below_a_tool_count_too():
         await session.say("go")
 
         assert "used up" in results(session)[0]
-
-
-async def test_every_turn_begins_anew():
-    async with talking(call("search", "1", text="a"), "ok", call("search", "2", text="b"),
-                       tools=[search], limits=few(1)) as session:  # fmt: skip
-        await session.say("go")
-        await session.say("again")
-
-        assert all(text.startswith("found") for text in results(session))
 
 
 async def test_time_and_size_of_one_tool_can_be_set():
