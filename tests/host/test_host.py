@@ -145,9 +145,6 @@ async def test_a_random_walk_leaves_every_session_whole(tmp_path: Any, seed: int
             await asyncio.to_thread(thread.join, WAIT_S)
 
 
-# options of a wrong type
-
-
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -200,9 +197,6 @@ async def test_a_wrong_option_of_a_session_is_named(options: dict[str, Any]) -> 
             await host.session(**options)
 
 
-# streams of events
-
-
 async def test_a_kind_of_event_that_is_not_a_class_is_refused_at_once() -> None:
     async with hosting("fine") as host:
         with pytest.raises(TypeError, match="expected classes of events, such as TurnEnded, got 'TurnEnded'"):
@@ -221,9 +215,6 @@ async def test_events_of_what_is_closed_end_at_once() -> None:
     for stream in (before, of_host):
         async with asyncio.timeout(WAIT_S), stream as events:
             assert [event async for event in events] == []
-
-
-# structured output
 
 
 @attrs.frozen
@@ -245,9 +236,6 @@ async def test_a_rejected_beginning_does_not_spoil_the_corrected_answer() -> Non
         result = await session.say("go", output=int)
 
     assert (result.output, result.text) == (1, '{"value": 1}')
-
-
-# attempts at models and their records
 
 
 class Fallback:
@@ -355,9 +343,6 @@ async def test_a_turn_that_fails_at_its_beginning_is_over_all_the_same() -> None
             await session.say("go")
         assert type(session.records()[-1]).__name__ == "TurnOver"
     assert [event.why for event in recorder.of(TurnEnded)] == ["failed"]
-
-
-# calls and their results
 
 
 class Judges:

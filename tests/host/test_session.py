@@ -38,9 +38,6 @@ def write(n: int = 0) -> str:
     return f"written {n}"
 
 
-# what it shows
-
-
 @pytest.mark.parametrize("strict", [False, True])
 async def test_a_new_session_is_empty_and_shows_its_model_and_tools(strict):
     """Under strict rules tools in code are judged by their effects."""
@@ -123,9 +120,6 @@ async def test_a_given_history_that_is_not_whole_is_refused_or_made_whole(past):
             return
 
         assert_whole(session.history)
-
-
-# misuse
 
 
 async def test_two_turns_at_once_are_refused():
@@ -238,9 +232,6 @@ async def test_a_consumer_can_close_the_session_it_watches():
         assert live.streams == 0
 
 
-# tools called directly
-
-
 async def test_a_tool_can_be_called_without_a_model_and_fails_as_a_model_would_read_it():
     async with talking(tools=[add, write], config=HostSettings(strict=True)) as session:
         assert (await session.call_tool("add", {"a": 1, "b": 2})).for_model == "3"
@@ -265,9 +256,6 @@ async def test_a_direct_call_passes_the_policies():
         assert (await session.call_tool("add", {"a": 1, "b": 2})).for_model == "3"
 
 
-# limits and turns
-
-
 async def test_a_session_has_limits_of_its_own():
     async with hosting(call("add", a=1, b=2), tools=[add]) as host:
         session = await host.session(limits=Limits(tool_rounds=0))
@@ -282,9 +270,6 @@ async def test_turns_are_numbered_and_so_are_direct_calls():
         third = await session.say("b")
 
         assert (first.turn_id, third.turn_id) == ("t1", "t3")
-
-
-# strange texts and ids
 
 
 async def test_a_lone_surrogate_from_a_person_does_not_spoil_the_session():

@@ -81,9 +81,6 @@ async def test_a_consumer_that_has_gone_holds_up_no_producer_and_nothing_is_kept
     assert await read(feed) == []
 
 
-# a slow consumer
-
-
 async def test_a_slow_consumer_holds_the_stream_up_instead_of_filling_the_memory():
     live = Live(*text(*"x" * 3 * WAITING_EVENTS), (Finished(),))
     async with talking(model=live) as session, session.stream("go") as events:

@@ -258,9 +258,6 @@ async def test_holding_the_loop_is_logged_with_the_plugins_name(
     assert "held the event loop" in caplog.text
 
 
-# waiting for what runs in a task of its own: woken when it ends, however it ends
-
-
 async def ended(awaitable: Any) -> Any:
     """Return the result of *awaitable*; it takes a moment, never as long as a limit is believed."""
     async with asyncio.timeout(0.9):

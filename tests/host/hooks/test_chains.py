@@ -1,4 +1,4 @@
-"""In which order implementations run, and why; nothing else may change it."""
+"""In which order implementations run, and why: bands (rule 12), before and after, the operator's list, plugin ids."""
 
 import random
 import types
@@ -53,9 +53,6 @@ def order(plugins: dict[str, object], hook: str = "decide_input", **settings: An
     return [impl.plugin for impl in chains(plugins, HostSettings(**settings))[hook]]
 
 
-# rule 12: bands
-
-
 @each_of("hook", [name for name, info in HOOKS.items() if info.kind is not HookKind.PROVIDE])
 def test_bands_stand_by_closeness_to_the_freeze_and_security_is_outermost_around(hook: str) -> None:
     bands = ONION if HOOKS[hook].kind is HookKind.AROUND else TO_FREEZE
@@ -103,9 +100,6 @@ def test_every_band_that_was_not_granted_is_named_at_once() -> None:
         chains({"acme-one": plugin(band="security"), "acme-two": plugin(band="host-last")})
 
     assert len(caught.value.problems) == 2
-
-
-# order inside a band
 
 
 @given(st.permutations(["acme-a", "acme-b", "acme-c", "app:d"]))
@@ -169,9 +163,6 @@ def test_a_circle_names_the_hook_and_all_in_it() -> None:
 
     (problem,) = caught.value.problems
     assert [name for name in ("decide_input", "a", "b", "c") if name not in problem] == []
-
-
-# reasons and digests
 
 
 def test_each_place_has_its_reason() -> None:

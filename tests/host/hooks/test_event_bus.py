@@ -53,9 +53,6 @@ def observer(function: Any, **options: Any) -> object:
     return type("Observer", (), {"observe": hookimpl(**options)(chosen)})()
 
 
-# what observers are given
-
-
 async def test_all_observers_are_given_all_events_in_order() -> None:
     first: list[Any] = []
     second: list[Any] = []
@@ -96,9 +93,6 @@ async def test_a_turn_is_observed_from_its_beginning_to_its_end() -> None:
     assert kinds.index(DecisionMade) < kinds.index(TurnStarted)
     states = [(event.plugin, event.state) for event in on.recorder.of(PluginStateChanged)]
     assert ("app:recorder", "active") in states
-
-
-# they fail nothing
 
 
 class UnprintableError(Exception):
@@ -168,9 +162,6 @@ async def test_an_observer_is_off_after_five_failures_in_a_row(
     assert len(called) == calls
     assert len([event for event in others if isinstance(event, TextShown)]) == 20
     assert any(record.message.endswith("is no longer told") for record in caplog.records) == (calls == 5)
-
-
-# they delay nothing
 
 
 @pytest.mark.parametrize("form", ["async", "blocking"])
@@ -275,9 +266,6 @@ async def test_closing_without_observers_is_nothing() -> None:
     await emitted(told, 1)
 
     assert not told.observers.dropped
-
-
-# write_record
 
 
 class Sink:

@@ -110,9 +110,6 @@ def outcomes(ledger: Ledger) -> list[tuple[str, str]]:
     return [(event.outcome, event.error) for event in ledger.settled]
 
 
-# attempts
-
-
 async def test_every_attempt_is_reserved_before_and_settled_after_with_what_it_used() -> None:
     ledger = Ledger()
     async with talking(ADD, "three", tools=[add], plugins=[ledger]) as session:
@@ -201,9 +198,6 @@ async def test_one_hook_without_the_other_is_refused() -> None:
             pass
 
 
-# cancellation
-
-
 @pytest.mark.parametrize("kind", [Ledger, Waiting, Blocking])
 async def test_a_cancelled_call_is_settled_as_cancelled(kind: type[Ledger]) -> None:
     ledger, model = kind(), ScriptedModel(hold=asyncio.Event())
@@ -249,9 +243,6 @@ async def test_what_is_reserved_in_the_moment_of_a_cancellation_is_settled() -> 
         await cancelled(session, reserving, go.set)
 
     assert [(event.reservation, event.outcome) for event in ledger.settled] == [("held", "cancelled")]
-
-
-# refusals
 
 
 async def test_a_refused_model_call_ends_the_turn_and_is_in_the_record() -> None:
@@ -375,9 +366,6 @@ async def test_a_call_that_a_ledger_refused_does_not_count_against_the_limits_of
         ]
 
 
-# prices
-
-
 @pytest.mark.parametrize("kind", [Ledger, Waiting])
 async def test_a_price_that_a_ledger_knows_is_in_the_usage_of_the_call_and_of_the_turn(kind: type[Ledger]) -> None:
     """And it changes nothing but the price."""
@@ -461,9 +449,6 @@ async def test_the_price_counts_even_if_the_turn_is_cancelled_while_it_is_settle
         assert session.usage.cost_usd == 0.25
 
 
-# what is reserved too late
-
-
 class Late(Ledger):
     """Reserves *answer* in a thread, when ``go`` is set."""
 
@@ -526,9 +511,6 @@ async def test_what_comes_late_at_once_is_settled_with_the_refusal() -> None:
         assert (await session.say("go")).why is Why.DENIED
 
     assert [(event.reservation, event.usage) for event in ledger.settled] == [("t1.0", Usage())]
-
-
-# below a running tool
 
 
 async def ask_danger(context: ToolContext) -> ToolOutput:

@@ -1,4 +1,4 @@
-"""The verdict of many votes."""
+"""The verdict of many votes (rule 1), the host's own (2), answers that differ (3) and the table of answers (5)."""
 
 import itertools
 
@@ -38,9 +38,6 @@ def name(decision: Decision | None) -> str:
 
 def plugins(votes: list[Decision | None]) -> dict[str, Decision | None]:
     return {f"plugin-{number}": vote for number, vote in enumerate(votes)}
-
-
-# rule 1: the algebra
 
 
 @given(st.lists(decisions, max_size=6), host_votes)
@@ -93,9 +90,6 @@ def test_a_deny_is_attributed_to_a_plugin_that_denied_and_an_empty_vote_to_the_h
     assert tally({}) == Verdict("allow", HOST, "", ())
 
 
-# rule 2: the host's vote, and who may lift it
-
-
 @given(st.lists(decisions, max_size=5), st.sets(st.sampled_from([f"plugin-{n}" for n in range(5)])))
 def test_only_a_listed_plugins_allow_lifts_the_hosts_own_ask_and_nothing_else(
     votes: list[Decision | None], listed: set[str]
@@ -126,9 +120,6 @@ def test_an_allow_lifts_no_ask_of_another_plugin_nor_unlisted_one_of_the_host() 
     assert [plugin for plugin, _ in verdict.asks] == ["careful"]
 
 
-# rule 3: answers that differ
-
-
 @each_of(
     ("one", "other"),
     [
@@ -157,9 +148,6 @@ def test_one_answer_given_twice_or_behind_an_ask_is_kept() -> None:
 
     assert (same.outcome, same.respond) == ("respond", Respond(ToolOutput("x")))
     assert (asked.outcome, asked.respond) == ("ask", Respond("x"))
-
-
-# rule 5: the table
 
 
 @each_of("hook", ANSWERS)

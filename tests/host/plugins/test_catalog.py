@@ -52,9 +52,6 @@ def refusal(found: Catalog, name: str) -> str:
     return f"{type(caught.value).__name__}: {caught.value}"
 
 
-# states
-
-
 def test_everything_is_available_unless_something_else_is_configured() -> None:
     found = of(dist("zed", "tools/x"), dist("acme", "provider/b", "memory/a"))
 
@@ -148,8 +145,6 @@ def test_what_is_blocked_is_no_reason_to_stop() -> None:
     assert [problem.fatal for problem in found.problems] == [False, True]
 
 
-# names
-
 FOO = dist("acme", "provider/foo")
 OTHER_FOO = dist("bolt", "provider/foo", version="2.0")
 OPENAI = dist("aaa", "provider/openai"), dist("pluggent-openai", "provider/openai")
@@ -210,8 +205,6 @@ def test_records_change_state_by_making_new_ones() -> None:
     assert isinstance(record._replace(state="active"), PluginRecord)
     assert record.state == "available"
 
-
-# names for the model
 
 SEARCHES = [("acme-tools:tool/search", "search"), ("bolt:tool/search", "search")]
 

@@ -1,4 +1,4 @@
-"""What is found on disk, where it is not looked for, and the problems that damage makes."""
+"""What is found on disk, where it is not looked for (rule 27), and the problems that damage makes."""
 
 import os
 import subprocess
@@ -118,9 +118,6 @@ def test_the_contract_a_plugin_asks_for_is_read_in_every_spelling(site: Path, re
     assert found.contract == specifier
 
 
-# one name in two places
-
-
 @pytest.mark.parametrize("entries", [TOOLS, None], ids=["both with entry points", "the first without"])
 def test_the_first_of_a_name_wins_and_the_second_is_listed_as_shadowed(
     tmp_path: Path, entries: Mapping[str, str] | None
@@ -175,9 +172,6 @@ def test_a_folder_reached_twice_counts_once(site: Path, tmp_path: Path) -> None:
     assert (names(found), found.problems) == (["acme"], ())
 
 
-# rule 27: a cloned repository is not a plugin
-
-
 def test_the_working_directory_and_what_lies_below_are_skipped(working_directory: Path, tmp_path: Path) -> None:
     install(working_directory, "here", POLICY)
     install(working_directory / "vendor", "below", POLICY)
@@ -229,9 +223,6 @@ def test_a_deleted_working_directory_is_not_a_reason_to_fail(site: Path, tmp_pat
     (tmp_path / "gone").rmdir()
 
     assert names(discover(["", str(site)])) == ["acme"]
-
-
-# damage is a problem, never an exception
 
 
 @pytest.mark.parametrize(
@@ -347,8 +338,6 @@ def test_listing_imports_nothing_heavy_and_no_plugin(site: Path) -> None:
     assert third_party == set()
     assert loaded.isdisjoint({"asyncio", "dataclasses", "importlib.metadata", "inspect", "json", "pathlib", "hashlib"})
 
-
-# which plugins are first party
 
 OURS = {"first_party/pluggent-retry": "retriers", "first_party/Pluggent_Weather": "sample"}
 

@@ -1,4 +1,4 @@
-"""A policy in the project is never skipped in silence, and no module of it replaces an installed one."""
+"""A policy in the project is never skipped in silence (38), no module of it replaces an installed one (27, 38)."""
 
 import importlib
 import os
@@ -48,9 +48,6 @@ async def opened(*path: Path, config: HostSettings | None = None, trusted: bool 
             return {record.distribution.location: state for record, state, _ in host.plugins}
 
 
-# what is in the project (38)
-
-
 async def test_a_host_does_not_open_without_the_policy_that_lies_in_the_project(project: Path) -> None:
     """Policy 38: it is reported by name, with what runs it or leaves it out."""
     add(project / "lib")
@@ -86,9 +83,6 @@ async def test_a_required_policy_does_not_count_where_it_is_skipped(project: Pat
 
     with pytest.raises(ConfigError, match="is required and does not run"):
         await opened(project / "lib", config=config)
-
-
-# whose module is run (27, 38)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +159,6 @@ async def test_the_root_folder_as_working_directory_is_no_project(project: Path)
     assert await opened(project / "lib") == {str(info): "active"}
     found = discover([str(project / "lib")], project="/")
     assert ([item.name for item in found.distributions], found.skipped, found.left_out) == (["acme-policy"], (), ())
-
-
-# how it is found
 
 
 def listed(found: Discovery) -> tuple[list[str], list[str]]:

@@ -37,9 +37,6 @@ async def refused(says: str, **options: Any) -> None:
             pass
 
 
-# lifetimes
-
-
 async def test_lifetimes_are_entered_in_order_of_id_and_left_in_reverse() -> None:
     diary: list[str] = []
     first, second, third = in_order(*(Living(name, diary) for name in "abc"))
@@ -230,9 +227,6 @@ async def test_open_that_is_not_a_context_manager_is_a_load_error() -> None:
     await refused("app:odd", plugins=[Odd()])
 
 
-# installed policies
-
-
 BROKEN = "raise ValueError('no connection')"
 REQUIRED = HostSettings(required={"acme-guard": ()})
 BLOCKED = Selection(block=("acme-guard",))
@@ -323,8 +317,6 @@ async def test_a_hook_package_that_was_not_accepted_refuses_to_open_the_host(sit
             pass
 
 
-# capabilities
-
 BROKEN_TOOLS = {
     "import": "raise ValueError('broken')",
     "exit": "raise SystemExit(3)",
@@ -410,8 +402,6 @@ async def test_every_change_of_state_is_observed(site: Site) -> None:
     wanted = {"acme-guard": "active", "acme-tools:tools/fine": "active", "acme-broken:tools/broken": "failed"}
     assert {plugin: observed[plugin] for plugin in wanted} == wanted
 
-
-# names of tools in rules
 
 KNOWN = {
     "acme:tool/search": "search",

@@ -122,8 +122,6 @@ async def test_a_name_that_two_sources_give_stays_with_the_first():
         assert {tool.name: tool.spec.description for tool in session.tools} == {"one": "mine", "two": "fine"}
 
 
-# installed
-
 SOURCES = """
 from pluggent_hookspecs import ToolSpec, hookimpl
 
@@ -217,9 +215,6 @@ def test_the_command_shows_a_source_that_fails(tmp_path):
     assert document["broken"] == {"acme:tools/acme": problem}
     assert looked.code == 1
     assert "refused" in looked.out
-
-
-# sources that change: the next round is offered the new tools, under policy
 
 
 def offers(model):

@@ -71,9 +71,6 @@ async def names(host, *choices):
         return {tool.name: tool.capability for tool in session.tools}
 
 
-# from code
-
-
 class Plain:
     """A Tool object with *fields* as its spec that returns what *give* makes of its arguments, awaitable or not."""
 
@@ -179,9 +176,6 @@ async def test_a_tool_object_gets_checked_arguments_and_fails_if_it_forgets_to_b
 
         assert results(session.history)[0] == '{"got":7}'
         assert results(session.history)[1].startswith("Error: 'forgets' failed: TypeError")
-
-
-# installed
 
 
 @pytest.mark.parametrize(

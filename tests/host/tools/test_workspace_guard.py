@@ -76,8 +76,6 @@ def test_every_path_of_a_list_counts_and_the_root_of_all_files_confines_nothing(
     assert stays_inside(one, b'{"path":"etc/x"}', "/")
 
 
-# what the host keeps for itself
-
 READS = ("filesystem_read",)
 KEPT = "Denied: this is what pluggent keeps for itself: sessions and approvals are for no tool"
 

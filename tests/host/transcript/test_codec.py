@@ -239,9 +239,6 @@ def test_foreign_bytes_are_a_value_or_a_value_error(data):
         assert str(error)  # noqa: PT017 (either is fine)
 
 
-# lines
-
-
 class Word(str):
     """A text of a class of its own."""
 

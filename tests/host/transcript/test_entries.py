@@ -53,9 +53,6 @@ async def recorded(kind):
         return session.records(), session
 
 
-# real turns
-
-
 @pytest.mark.parametrize("kind", SCRIPTS)
 async def test_a_whole_transcript_holds_what_the_session_held(kind):
     """Every call with effects has a key of its own."""
@@ -88,9 +85,6 @@ async def test_any_beginning_of_a_transcript_gives_a_whole_history_in_which_open
             again = rebuild((*entries[:length], *rebuilt.closing[:written]))
             assert (again.messages, again.unsure) == (rebuilt.messages, rebuilt.unsure)
             assert again.closing == rebuilt.closing[written:]
-
-
-# entries written by hand
 
 
 def test_no_entries_are_an_empty_conversation_and_the_first_names_model_and_system_prompt():
@@ -211,9 +205,6 @@ async def test_a_transcript_in_memory_gives_back_what_was_appended():
     await transcript.aclose()
 
     assert transcript.entries() == ASKED
-
-
-# what a session doubts while it is open
 
 
 class AfterTheFirst:

@@ -21,9 +21,6 @@ def problems(folder):
     return {one.id: one.problem for one in summaries(folder)}
 
 
-# listing
-
-
 def test_a_session_says_what_it_is_about(tmp_path):
     path = save(tmp_path, "trip", *turn("where\nto?", "Paris"), *turn("why?", "", "t2"), modified_s=50.0)
 
@@ -116,9 +113,6 @@ def test_the_beginning_of_an_id_means_every_session_that_begins_so(tmp_path):
     assert matching(tmp_path, "") == matching(tmp_path, "../trip") == ()
 
 
-# in use
-
-
 @LOCKED
 def test_a_session_in_use_is_listed_as_such_and_its_lock_is_not_taken(tmp_path):
     save(tmp_path, "idle")
@@ -141,9 +135,6 @@ def test_a_writer_can_come_while_the_session_is_read(tmp_path):
         writer.close()
 
     assert len(list(listing)) == 1
-
-
-# deleting
 
 
 def test_a_deleted_session_is_gone_with_its_torn_lines_and_nothing_else_is(tmp_path):

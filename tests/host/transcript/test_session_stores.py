@@ -59,9 +59,6 @@ def office() -> Office:
     return Office()
 
 
-# a store that answers later
-
-
 async def test_a_session_in_a_slow_store_is_there_in_the_next_host(office: Office):
     office.answer = True
     async with office.host(call("send", to="ann"), "done") as host, await host.session("s") as session:
@@ -133,9 +130,6 @@ async def test_an_approval_for_always_holds_in_every_session_of_a_slow_store(off
     assert (office.sent, len(office.asked)) == (["ann", "bob"], 1)
 
 
-# a lease that is lost
-
-
 async def test_nothing_with_an_effect_runs_after_the_lease_is_lost_in_mid_turn(office: Office):
     office.answer, office.takes_over = True, "ann"
     replies = (call("send", "1", to="ann"), call("send", "2", to="bob")), call("send", "3", to="cat"), "done"
@@ -201,9 +195,6 @@ async def test_a_turn_that_is_cancelled_while_a_line_is_written_leaves_the_sessi
 
     async with office.host() as host, await host.session("s") as session:
         assert session.records() == records
-
-
-# which store is used
 
 
 class Providing:

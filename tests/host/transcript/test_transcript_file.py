@@ -45,9 +45,6 @@ def reopened(folder, id="s"):
         transcript.close()
 
 
-# whole files
-
-
 def test_what_was_appended_is_read_again_without_a_lock_and_by_the_owner_alone(tmp_path):
     transcript = FileTranscript(tmp_path / "deep" / "sessions", "s")
     transcript.append(*ENTRIES)
@@ -127,9 +124,6 @@ async def test_strange_characters_survive_in_a_session(tmp_path, reply):
         assert (await session.say("again")).text == "fine"
 
 
-# cut files
-
-
 def test_a_file_cut_anywhere_keeps_its_whole_lines_and_sets_the_rest_aside(tmp_path):
     data = written(tmp_path, *ENTRIES).read_bytes()
 
@@ -187,9 +181,6 @@ async def test_a_session_cut_after_any_line_opens_whole_and_goes_on(tmp_path, ki
             assert (after.messages, after.usage, after.closing) == (held, usage, ())
 
 
-# damaged files
-
-
 @pytest.mark.parametrize(
     "line", [b"", b"garbage", b"{}", b"[]", b"null", b'{"t":"Nothing"}', b'{"t":"Said"}', b"\xff\xfe", b"\x00" * 50,
              b'{"t":"Said","turn_id":"t","message":{"type":"Message","role":"king"}}', b'{"t":["Said"]}',
@@ -221,9 +212,6 @@ def test_fields_of_a_newer_version_are_passed_over(tmp_path):
     path.write_bytes(path.read_bytes().rstrip().removesuffix(b"}") + b',"news":1}\n')
 
     assert reopened(tmp_path) == ENTRIES[:1]
-
-
-# writers
 
 
 async def test_a_second_writer_in_this_process_is_refused(tmp_path):
@@ -283,9 +271,6 @@ def test_a_closed_transcript_says_so(tmp_path):
         transcript.append(*ENTRIES)
     with pytest.raises(SessionError, match="session 's' is closed"):
         transcript.force()
-
-
-# names and places
 
 
 @each_of("id", ["", ".", "..", "../s", "/s", "a/b", "a\\b", "-s", ".s", "a\n", "a\x00", "a b", "é", "a" * 101, "~"])

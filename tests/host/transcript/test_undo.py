@@ -51,9 +51,6 @@ async def taken_back(session: Session) -> Exchange:
     return taken
 
 
-# taking back
-
-
 async def test_the_last_exchange_is_taken_back_until_none_is_left():
     seen = []
 
@@ -223,9 +220,6 @@ def test_the_transcript_holds_what_is_left_of_all_that_was_said_and_taken_back(s
     assert_whole(rebuilt.messages)
     chosen = [f"m/{number}" for number, step in enumerate(steps) if step == "model"]
     assert rebuilt.model == (["m/0", *chosen][-1])
-
-
-# another model
 
 
 class Other(ScriptedModel):
