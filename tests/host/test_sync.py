@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from pluggent_hookspecs import Ask, MemoryItem, MemoryQuery, TextShown, ToolContext, ToolStarted, hookimpl, tool
+from pluggent_hookspecs import Ask, MemoryItem, MemoryQuery, TextShown, ToolStarted, hookimpl, tool
 from pluggent_hookspecs.errors import ConfigError, ProviderError, ProviderErrorKind, SessionError
 from pluggent_host import SyncHost, SyncSession, Why
 from pluggent_testing.fakes import ScriptedModel, call
@@ -45,6 +45,7 @@ def test_a_conversation_over_several_turns_needs_no_loop():
         assert [offered.name for offered in session.tools] == ["add"]
         assert session.usage.input == 30
         assert len(session.records()) > 6
+        assert session.call_tool("add", {"a": 1, "b": 3}).for_model == "4"
 
 
 def test_a_turn_can_be_streamed():
@@ -172,17 +173,6 @@ def test_memory_and_plans_are_there_too():
         assert memory.delete("n", "k") is True
         assert len(host.parse_plan('["buy tea", "drink it"]', "tea").steps) == 2
         assert any(record.id == "pluggent-offline" for record, _, _ in host.plugins)
-
-
-def test_context_goes_on_through_tools():
-    @tool(effects=())
-    def where(context: ToolContext) -> str:
-        """Name the session."""
-        return context.session_id
-
-    with opened(call("where"), tools=[where]) as host:
-        session = host.session("here")
-        assert session.call_tool("where", {}).for_model == "here"
 
 
 def test_ctrl_c_cancels_the_turn_and_keeps_the_session():
