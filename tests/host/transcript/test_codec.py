@@ -45,10 +45,10 @@ text = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 plain_json: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | numbers | text,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
-    max_leaves=5,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(text, inner, max_size=2),
+    max_leaves=3,
 )
-frozen_objects = st.dictionaries(text, plain_json, max_size=3).map(freeze)
+frozen_objects = st.dictionaries(text, plain_json, max_size=2).map(freeze)
 plans = st.builds(
     Plan,
     text,
@@ -81,11 +81,11 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if origin is Literal:
         return st.sampled_from(args)
     if origin is tuple and args[1:] == (...,):
-        return st.lists(values_of(args[0]), max_size=3).map(tuple)
+        return st.lists(values_of(args[0]), max_size=2).map(tuple)
     if origin is tuple:
         return st.tuples(*(values_of(arg) for arg in args))
     if inspect.isclass(origin) and issubclass(origin, Mapping):
-        return st.dictionaries(text, text, max_size=3).map(freeze) if args[1] is str else frozen_objects
+        return st.dictionaries(text, text, max_size=2).map(freeze) if args[1] is str else frozen_objects
     if hint is dict:
         return st.dictionaries(text, text)
     raise TypeError(f"no strategy for {hint}")
