@@ -339,59 +339,46 @@ def test_listing_imports_nothing_heavy_and_no_plugin(site: Path) -> None:
     assert loaded.isdisjoint({"asyncio", "dataclasses", "importlib.metadata", "inspect", "json", "pathlib", "hashlib"})
 
 
-OURS = {"first_party/pluggent-retry": "retriers", "first_party/Pluggent_Weather": "sample"}
+OURS = {"pluggent-retry": "retriers", "pluggent-weather": "sample"}
+ENTRIES = {
+    "pluggent": {"first_party/pluggent-retry": "retriers", "first_party/Pluggent_Weather": "sample"},
+    "evil": {"first_party/evil": "builtin", **TOOLS},
+}
+BOTH = ("pluggent", "pluggent-host")
 
 
-def test_the_root_beside_the_host_says_which_plugins_are_first_party(site: Path) -> None:
+@pytest.mark.parametrize(
+    ("folders", "first_party", "says"),
+    [
+        ({"site": ("pluggent-host",)}, {}, ""),
+        ({"site": BOTH}, OURS, ""),
+        ({"work": BOTH}, {}, ""),
+        ({"planted": ("pluggent",), "site": ("pluggent-host",)}, {}, "counts only in the folder of pluggent-host"),
+        *(({"site": BOTH, "planted": copies}, {}, "is installed twice") for copies in (BOTH, BOTH[:1], BOTH[1:])),
+        *(({"planted": copies, "site": BOTH}, {}, "is installed twice") for copies in (BOTH, BOTH[:1], BOTH[1:])),
+        ({"site": (*BOTH, "evil")}, OURS, "[pluggent.first_party] counts only in the distribution pluggent"),
+    ],
+)
+def test_the_one_root_beside_the_one_host_says_which_plugins_are_first_party(
+    tmp_path: Path, folders: Mapping[str, tuple[str, ...]], first_party: Mapping[str, str], says: str
+) -> None:
+    for folder, installed in folders.items():
+        for name in installed:
+            install(tmp_path / folder, name, ENTRIES.get(name))
+
+    found = search(*(tmp_path / folder for folder in folders))
+
+    assert found.first_party == first_party
+    assert says in str(found.problems)
+    assert bool(found.problems) == bool(says)
+    assert any(problem.fatal for problem in found.problems) == (says == "is installed twice")
+
+
+def test_an_unknown_role_is_named_and_counts_for_nothing(site: Path) -> None:
+    install(site, "pluggent", {**ENTRIES["pluggent"], "first_party/acme": "may_allow"})
     install(site, "pluggent-host")
-    install(site, "pluggent-retry", POLICY)
-    assert search(site).first_party == {}, "without the root no plugin is"
-    install(site, "pluggent", OURS)
 
     found = search(site)
 
-    assert (found.first_party, found.problems) == ({"pluggent-retry": "retriers", "pluggent-weather": "sample"}, ())
-    assert names(found) == ["pluggent-retry"]
-
-
-@pytest.mark.parametrize("place", ["planted", "work"])
-def test_a_root_in_the_project_or_in_another_folder_than_the_host_vouches_for_nothing(
-    site: Path, tmp_path: Path, place: str
-) -> None:
-    install(tmp_path / place, "pluggent", OURS)
-    install(tmp_path / "work" if place == "work" else site, "pluggent-host")
-
-    found = search(tmp_path / place, site)
-
-    assert found.first_party == {}
-    if place == "planted":
-        assert "counts only in the folder of pluggent-host" in str(found.problems[0])
-
-
-@pytest.mark.parametrize("planted", [("pluggent",), ("pluggent-host",), ("pluggent", "pluggent-host")], ids=" ".join)
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_second_root_or_host_is_an_error_and_vouches_for_nothing(
-    site: Path, tmp_path: Path, planted: tuple[str, ...], is_first: bool
-) -> None:
-    for name in ("pluggent", "pluggent-host"):
-        install(site, name, OURS if name == "pluggent" else None)
-    for name in planted:
-        install(tmp_path / "planted", name, {"first_party/evil": "security"} if name == "pluggent" else None)
-    path = [site, tmp_path / "planted"]
-
-    found = search(*(path[::-1] if is_first else path))
-
-    assert found.first_party == {}
-    assert any(problem.fatal and "is installed twice" in problem.text for problem in found.problems)
-
-
-def test_another_distribution_or_an_unknown_role_vouches_for_nothing(site: Path) -> None:
-    install(site, "pluggent", {**OURS, "first_party/acme": "may_allow"})
-    install(site, "pluggent-host")
-    install(site, "evil", {"first_party/evil": "builtin", **TOOLS})
-
-    found = search(site)
-
-    assert set(found.first_party) == {"pluggent-retry", "pluggent-weather"}
-    assert "[pluggent.first_party] counts only in the distribution pluggent" in str(found.problems)
+    assert found.first_party == OURS
     assert "acme = may_allow: expected one of builtin, sample, security, retriers" in str(found.problems)
