@@ -91,7 +91,7 @@ def test_errors_arrive_as_they_are():
         with pytest.raises(ProviderError, match="too late"):
             session.say("x")
         with pytest.raises(ConfigError, match="there is no provider"):
-            host.session(model="nobody/m")
+            host.session(model="unknown/m")
         assert session.say("x").why is Why.COMPLETED
     with pytest.raises(ConfigError), SyncHost.open(installed=False, settings={"nope": {}}):
         pass

@@ -121,15 +121,15 @@ def test_a_shadowed_copy_is_listed_and_never_found() -> None:
     assert found.find("tools", "x").version == "1.0"
 
 
-def test_every_unknown_name_is_told_at_once_with_the_nearest() -> None:
-    chosen = Selection(allow=("acme-tool",), block=("nobody", "acme-tools==what ever"))
+def test_every_unknown_name_is_named_at_once_with_the_nearest() -> None:
+    chosen = Selection(allow=("acme-tool",), block=("absent", "acme-tools==what ever"))
 
     with pytest.raises(ConfigError) as caught:
         of(dist("acme-tools", "tools/x"), selection=chosen, aliases={"tool/x": "acmetools"})
 
     assert caught.value.problems == (
         "allow: no plugin 'acme-tool' is installed; did you mean 'acme-tools'?",
-        "block: no plugin 'nobody' is installed",
+        "block: no plugin 'absent' is installed",
         "block: 'acme-tools==what ever' has no proper version after ==",
         "aliases: no plugin 'acmetools' is installed; did you mean 'acme-tools'?",
     )

@@ -211,7 +211,7 @@ def test_a_relative_path_is_relative_to_the_file_that_it_stands_in(site: Path, m
         ('file = ""', "plugins.acme-guard.file: expected a path, got an empty text"),
         ('folder = "a\\u0000b"', "plugins.acme-guard.folder: a path has no null character"),
         ('key = "file:my.key"', "plugins.acme-guard.key: expected the whole path behind file:, or one from ~/ on"),
-        ('folder = "~nobody-of-that-name/x"', "plugins.acme-guard.folder: whose home is '~nobody-of-that-name'?"),
+        ('folder = "~no-user-of-that-name/x"', "plugins.acme-guard.folder: whose home is '~no-user-of-that-name'?"),
     ],
 )
 def test_what_is_not_a_path_is_named(text: str, problem: str, site: Path) -> None:

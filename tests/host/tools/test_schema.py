@@ -170,7 +170,7 @@ def test_the_contracts_json_alias_is_any_json():
         (Annotated[str, Param(pattern="(")], "pattern|regex|missing"),
     ],
 )
-def test_types_that_a_model_cannot_be_told_are_refused_with_all_names(annotation, shown):
+def test_types_that_no_schema_describes_are_refused_with_all_names(annotation, shown):
     def f(what): ...
 
     f.__annotations__ = {"what": annotation}
@@ -249,14 +249,14 @@ def test_bounds_of_other_libraries_are_understood():
 
 def test_methods_and_positional_only_parameters_work():
     class Desk:
-        def book(self, room: int, /, *, hours: int = 1, note: str = "") -> Any:
+        def book(self, desk: int, /, *, hours: int = 1, note: str = "") -> Any:
             """Book it."""
-            return self, room, hours, note
+            return self, desk, hours, note
 
     desk = Desk()
 
     assert function_tool(desk.book).spec.description == "Book it."
-    assert call(desk.book, {"room": 7, "note": "x"}) == (desk, 7, 1, "x")
+    assert call(desk.book, {"desk": 7, "note": "x"}) == (desk, 7, 1, "x")
 
 
 def test_decorated_functions_keep_their_signature():

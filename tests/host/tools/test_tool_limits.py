@@ -101,7 +101,7 @@ async def test_a_name_that_no_tool_has_is_an_error_where_it_is_given():
         await session.say("x", limits=few(1, "other-plugin:tool/serch"))
 
 
-async def test_the_model_is_told_before_the_last_request():
+async def test_the_model_reads_a_warning_with_the_last_request():
     model = ScriptedModel(call("search", "1", text="a"), call("search", "2", text="b"), "my answer")
     async with talking(model=model, tools=[search], limits=Limits(tool_rounds=2)) as session:
         result = await session.say("go")
@@ -110,7 +110,7 @@ async def test_the_model_is_told_before_the_last_request():
     assert [request.messages[-1].text for request in model.requests] == ["go", "found a", LAST_ROUND]
 
 
-async def test_the_model_is_told_when_the_tokens_are_nearly_spent_in_every_request_from_then_on():
+async def test_the_model_reads_that_the_tokens_are_nearly_spent_in_every_request_from_then_on():
     def spending(number: int) -> ModelResponse:
         return ModelResponse(
             Message.assistant((), (call("search", str(number), text=str(number)),)), usage=Usage(input=30)
@@ -148,7 +148,7 @@ async def test_a_warning_is_no_part_of_the_conversation_and_stays_on_record(tmp_
     assert exchange.message.text == "in another process"
 
 
-async def test_a_paused_reply_is_gone_on_with():
+async def test_a_paused_reply_is_continued():
     paused = ModelResponse(Message.assistant("first half,"), FinishReason.PAUSED, Usage(input=1))
     model = ScriptedModel(paused, " second half")
     async with talking(model=model) as session:

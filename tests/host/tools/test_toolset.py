@@ -139,7 +139,7 @@ async def test_a_source_that_fails_or_gives_anything_but_tools_is_named(source, 
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"type": 12}, {"type": "array"}, {"type": "object", "required": "n"}, {"$ref": "http://nobody.test/"}],
+    [{"type": 12}, {"type": "array"}, {"type": "object", "required": "n"}, {"$ref": "http://absent.test/"}],
 )
 async def test_a_tool_with_a_bad_schema_harms_no_other(parameters):
     async with hosting(

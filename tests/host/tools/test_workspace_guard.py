@@ -25,7 +25,7 @@ def build(path: Annotated[str, Param(format="path")]) -> str:
 
 @tool(effects=("filesystem_write",))
 def save(text: str) -> str:
-    """Write a file, nobody says where."""
+    """Write a file without a marked path."""
     return f"saved {text}"
 
 
