@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from pluggent_hookspecs import hookimpl, tool
+from pluggent_hookspecs import hookimpl
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.observations import (
     EventsDropped,
@@ -20,13 +20,8 @@ from pluggent_host import Host
 from pluggent_host.hooks.event_bus import STREAM_EVENTS
 from pluggent_host.transcript.entries import SessionBegan, TurnBegan
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from recorded import add
 from talking import WAIT_S, hosting, talking
-
-
-@tool(effects=())
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 async def gathered(stream: Any) -> list[Any]:

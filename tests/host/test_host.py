@@ -25,16 +25,11 @@ from pluggent_hookspecs.tools import ToolContext, ToolOutput
 from pluggent_host import Host, HostSettings, Limits, ToolLimits, Why
 from pluggent_host.transcript.entries import Decided
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from recorded import add
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
 from walking import Walk
 
 DOWN = ProviderError(Kind.UNAVAILABLE, "down")
-
-
-@tool(effects=())
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 @tool(effects=("shell",))

@@ -23,13 +23,8 @@ from pluggent_host.transcript.entries import (
 )
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from recorded import add
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
-
-
-@tool(effects=())
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(effects=("shell",))

@@ -14,13 +14,8 @@ from pluggent_hookspecs import Ask, MemoryItem, MemoryQuery, TextShown, ToolStar
 from pluggent_hookspecs.errors import ConfigError, ProviderError, ProviderErrorKind, SessionError
 from pluggent_host import SyncHost, SyncSession, Why
 from pluggent_testing.fakes import ScriptedModel, call
+from recorded import add
 from talking import WAIT_S
-
-
-@tool(effects=())
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 class Asks:

@@ -21,18 +21,13 @@ from pluggent_host.settings import Timeouts, ToolLimits
 from pluggent_host.transcript.entries import Settled
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from policy_stage import Danger, stage
+from recorded import add
 from talking import WAIT_S, hosting, results, shape, talking
 
 DOWN = ProviderError(ProviderErrorKind.UNAVAILABLE, "down")
 SPENT = Deny("spent: go on without", tell_user="the account of acme is empty")
 ENDING = Deny("spent: go on without", tell_user="the account of acme is empty", ends_turn=True)
 SOON = HostSettings(timeouts=Timeouts(hook_s=0.2))
-
-
-@tool(effects=())
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 ADD = call("add", a=1, b=2)

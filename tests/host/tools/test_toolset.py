@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from fake_distributions import importable, install
-from pluggent_hookspecs import ConfigError, PluginLoadError, ToolSpec, tool
+from pluggent_hookspecs import ConfigError, PluginLoadError, ToolSpec
 from pluggent_host import Host
 from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import HostSettings
 from pluggent_testing.fakes import ScriptedModel, call
+from recorded import add
 from talking import hosting, results, talking
 from tool_sources import Brings, Listed, Named
 
@@ -33,12 +34,6 @@ class Plugin:
     def provide_tools(self, event):
         return [{offers}]
 """
-
-
-@tool(effects=())
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @pytest.fixture
