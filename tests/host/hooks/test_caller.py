@@ -243,7 +243,7 @@ async def test_what_was_given_up_is_not_kept_for_ever(caller: Caller) -> None:
         await asyncio.sleep(0)
     gc.collect()
 
-    assert not [item for item in gc.get_objects() if isinstance(item, Big)]
+    assert not [item for item in gc.get_objects() if type(item) is Big]
 
 
 async def test_holding_the_loop_is_logged_with_the_plugins_name(
