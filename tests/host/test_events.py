@@ -1,11 +1,12 @@
-"""What happens in a host and in a session, as one stream of typed events; metadata travels with them."""
+"""Streams of the typed events of a host or a session, and the metadata in their scopes."""
 
 import asyncio
 from typing import Any
 
 import pytest
-from pluggent_hookspecs import (
-    DecisionMade,
+from pluggent_hookspecs import hookimpl
+from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.observations import (
     EventsDropped,
     ModelCalled,
     SessionClosed,
@@ -14,70 +15,51 @@ from pluggent_hookspecs import (
     ToolStarted,
     TurnEnded,
     TurnStarted,
-    hookimpl,
-    tool,
 )
-from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Host
 from pluggent_host.hooks.event_bus import STREAM_EVENTS
 from pluggent_host.transcript.entries import SessionBegan, TurnBegan
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from saved import add
 from talking import WAIT_S, hosting, talking
-
-
-@tool(effects=())
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 async def gathered(stream: Any) -> list[Any]:
     return [event async for event in stream]
 
 
-async def test_a_host_tells_of_all_its_sessions_until_it_closes():
+async def test_a_host_streams_events_of_all_its_sessions_until_it_closes():
     async with hosting("one", "two") as host, host.events(SessionOpened, TurnEnded, SessionClosed) as events:
         reading = asyncio.create_task(gathered(events))
         for name in ("a", "b"):
             async with await host.session(name) as session:
                 await session.say("hello")
         await host.aclose()
-        told = await asyncio.wait_for(reading, WAIT_S)
+        seen = await asyncio.wait_for(reading, WAIT_S)
 
-    assert [(type(event).__name__, event.scope.session_id) for event in told] == [
+    assert [(type(event).__name__, event.scope.session_id) for event in seen] == [
         (kind, name) for name in ("a", "b") for kind in ("SessionOpened", "TurnEnded", "SessionClosed")
     ]
 
 
-async def test_a_session_tells_of_itself_alone_until_it_closes():
-    async with hosting("x", call("add", a=1, b=2), "three") as host:
+async def test_a_session_streams_its_own_events_or_chosen_kinds_of_them_until_it_closes():
+    async with hosting("x", call("add", a=1, b=2), "three", tools=[add]) as host:
         other = await host.session("other")
         session = await host.session("mine")
-        async with session.events() as events:
+        async with session.events() as events, session.events(ToolStarted) as started:
             await other.say("hello")
             await session.say("add")
             await session.aclose()
-            told = await asyncio.wait_for(gathered(events), WAIT_S)
+            seen = await asyncio.wait_for(gathered(events), WAIT_S)
+            assert [event.name for event in await gathered(started)] == ["add"]
 
-    assert {event.scope.session_id for event in told} == {"mine"}
-    assert isinstance(told[-1], SessionClosed)
-    kinds = [type(event) for event in told]
+    assert {event.scope.session_id for event in seen} == {"mine"}
+    assert isinstance(seen[-1], SessionClosed)
+    kinds = [type(event) for event in seen]
     assert kinds.index(TurnStarted) < kinds.index(ModelCalled) < kinds.index(TurnEnded)
 
 
-async def test_kinds_can_be_chosen_and_several_may_follow():
-    async with (
-        talking(call("add", a=1, b=2), "three", tools=[add]) as session,
-        session.events(ToolStarted) as started,
-        session.events(DecisionMade, TextShown) as others,
-    ):
-        await session.say("add")
-        await session.aclose()
-        assert [event.name async for event in started if isinstance(event, ToolStarted)] == ["add"]
-        assert {type(event) async for event in others} == {DecisionMade, TextShown}
-
-
-async def test_nothing_is_told_of_what_was_before_nor_after_leaving():
+async def test_a_stream_has_nothing_from_before_it_was_entered_nor_after_it_was_left():
     async with talking("one", "two", "three") as session:
         await session.say("1")
         async with session.events(TurnStarted) as events:
@@ -86,18 +68,18 @@ async def test_nothing_is_told_of_what_was_before_nor_after_leaving():
         assert [event.message.text for event in await gathered(events)] == ["2"]
 
 
-async def test_who_is_too_slow_is_told_how_much_is_missing_and_holds_nobody_up():
+async def test_a_slow_subscriber_reads_how_many_events_are_missing_and_holds_up_no_turn():
     chunks = STREAM_EVENTS + 50
     async with talking("x " * chunks) as session, session.events(TextShown) as events:
         async with session.stream("go") as stream:
             async for _ in stream:
                 pass
         await session.aclose()
-        told = await gathered(events)
+        seen = await gathered(events)
 
-    assert len(told) == STREAM_EVENTS + 1
-    assert isinstance(told[-1], EventsDropped)
-    assert told[-1].count >= 50
+    assert len(seen) == STREAM_EVENTS + 1
+    assert isinstance(seen[-1], EventsDropped)
+    assert seen[-1].count >= 50
 
 
 async def test_a_stream_of_events_is_used_once_and_inside_its_block():
@@ -145,19 +127,23 @@ async def test_metadata_of_session_and_turn_reaches_every_policy_record_and_even
     assert recorder.of(TurnStarted)[0].scope.metadata["request"] == "17"
 
 
-async def test_metadata_is_text_and_not_long():
-    async with talking() as session:
-        with pytest.raises(TypeError, match="metadata: expected a mapping of text to text"):
-            await session.say("x", metadata={"n": 1})  # type: ignore[dict-item] # pyright: ignore[reportArgumentType]
-        with pytest.raises(SessionError, match="metadata of 5001 characters is too long: 4096"):
-            await session.say("x", metadata={"n": "x" * 5000})
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"metadata": {"n": 1}}, TypeError, "metadata: expected a mapping of text to text"),
+        ({"metadata": {"n": "x" * 5000}}, SessionError, "metadata of 5001 characters is too long: 4096"),
+        ({"metadata": {"n": "x" * 200}}, SessionError, "too long"),  # with that of the session
+        ({"temperature": 1}, TypeError, "temperature"),
+    ],
+)
+async def test_metadata_is_text_and_not_long_and_no_option_is_made_up(options: Any, error: Any, says: str):
+    async with (
+        hosting() as host,
+        await host.session(metadata={"a": "x" * 4000 if says == "too long" else ""}) as session,
+    ):
+        with pytest.raises(error, match=says):
+            await session.say("x", **options)
         assert session.history == ()
-
-
-async def test_an_option_that_does_not_exist_is_refused():
-    async with talking() as session:
-        with pytest.raises(TypeError, match="temperature"):
-            await session.say("x", temperature=1)  # pyright: ignore[reportCallIssue]
 
 
 async def test_two_agents_of_different_models_live_in_one_host():

@@ -1,3 +1,5 @@
+"""Blocking calls in daemon threads of the host's own: bounded in number, left behind when they hang."""
+
 import asyncio
 import contextvars
 import subprocess
@@ -7,7 +9,7 @@ import threading
 import pytest
 from pluggent_host.common.threads import Threads
 
-name = contextvars.ContextVar("name", default="nobody")
+name = contextvars.ContextVar("name", default="unset")
 
 
 def end(threads: Threads) -> None:
@@ -25,15 +27,33 @@ def threads():
     end(made)
 
 
-async def test_a_call_returns_what_the_function_returns(threads):
-    assert await threads.run(divmod, 7, 2) == (3, 1)
+class Hang:
+    """A function that says when it started and returns ``done`` when it is released."""
+
+    def __init__(self) -> None:
+        self.started, self.release, self.ended = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self) -> str:
+        self.started.set()
+        self.release.wait(10)
+        self.ended.set()
+        return "done"
 
 
-async def test_a_call_runs_in_a_daemon_thread_of_the_hosts_own(threads):
+async def cancelled(task):
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_call_returns_what_the_function_returns_from_a_daemon_thread(threads):
+    """Calls one after the other share one thread."""
     thread = await threads.run(threading.current_thread)
 
+    assert await threads.run(divmod, 7, 2) == (3, 1)
     assert thread.daemon
     assert thread.name.startswith("pluggent-")
+    assert {await threads.run(threading.current_thread) for _ in range(20)} == {thread}
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), LookupError(), KeyboardInterrupt])
@@ -75,10 +95,6 @@ async def test_fifty_calls_run_at_once(threads):
     assert sorted(arrived) == list(range(50))
 
 
-async def test_calls_one_after_the_other_share_one_thread(threads):
-    assert len({await threads.run(threading.get_ident) for _ in range(20)}) == 1
-
-
 async def test_no_more_than_the_allowed_number_runs_and_all_get_their_turn():
     threads = Threads(max_workers=3)
     lock = threading.Lock()
@@ -98,46 +114,31 @@ async def test_no_more_than_the_allowed_number_runs_and_all_get_their_turn():
     end(threads)
 
 
-async def test_a_cancelled_call_goes_on_and_is_reported_until_it_ends(threads):
-    started, release, ended = threading.Event(), threading.Event(), threading.Event()
-
-    def hang() -> None:
-        started.set()
-        release.wait(10)
-        ended.set()
-
+async def test_a_cancelled_call_runs_on_and_is_reported_until_it_ends(threads):
+    hang = Hang()
     task = asyncio.create_task(threads.run(hang, label="acme:tool/slow"))
-    await threads.run(started.wait, 10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await threads.run(hang.started.wait, 10)
+    await cancelled(task)
 
     assert threads.running() == ("acme:tool/slow",)
-    release.set()
-    assert await threads.run(ended.wait, 10)
+    hang.release.set()
+    assert await threads.run(hang.ended.wait, 10)
     while threads.running():  # it is taken off the list right after its work
         await threads.run(int)
 
 
 async def test_a_cancelled_call_that_has_not_started_never_starts():
-    threads = Threads(max_workers=1)
-    started, release = threading.Event(), threading.Event()
+    threads, hang = Threads(max_workers=1), Hang()
     ran: list[str] = []
 
-    def hang() -> None:
-        started.set()
-        release.wait(10)
-
     first = asyncio.create_task(threads.run(hang))
-    await asyncio.to_thread(started.wait, 10)
+    await asyncio.to_thread(hang.started.wait, 10)
     second = asyncio.create_task(threads.run(ran.append, "second"))
     third = asyncio.create_task(threads.run(ran.append, "third"))
     await asyncio.sleep(0)
-    second.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await second
+    await cancelled(second)
     assert threads.running() == ()
-    release.set()
+    hang.release.set()
     await asyncio.gather(first, third)
 
     assert ran == ["third"]
@@ -145,40 +146,27 @@ async def test_a_cancelled_call_that_has_not_started_never_starts():
 
 
 async def test_calls_that_hang_give_their_place_to_others():
-    threads = Threads(max_workers=2)
-    release = threading.Event()
-    gate = threading.Barrier(3)
-
-    def hang() -> None:
-        gate.wait(10)
-        release.wait(10)
-
-    hanging = [asyncio.create_task(threads.run(hang)) for _ in range(2)]
+    threads, hangs = Threads(max_workers=2), [Hang(), Hang()]
+    hanging = [asyncio.create_task(threads.run(hang)) for hang in hangs]
     await asyncio.sleep(0)
     waiting = asyncio.create_task(threads.run(str, 1))
-    await asyncio.to_thread(gate.wait, 10)
+    for hang in hangs:
+        await asyncio.to_thread(hang.started.wait, 10)
     for task in hanging:
-        task.cancel()
-    await asyncio.gather(*hanging, return_exceptions=True)
+        await cancelled(task)
 
     assert await asyncio.wait_for(waiting, 10) == "1"
     assert await threads.run(str, 2) == "2"
     assert len(threads.running()) == 2
-    release.set()
+    for hang in hangs:
+        hang.release.set()
     end(threads)
 
 
 async def test_close_does_not_wait_and_refuses_what_has_not_started():
-    threads = Threads(max_workers=1)
-    started, release = threading.Event(), threading.Event()
-
-    def hang() -> str:
-        started.set()
-        release.wait(10)
-        return "done"
-
+    threads, hang = Threads(max_workers=1), Hang()
     running = asyncio.create_task(threads.run(hang))
-    await asyncio.to_thread(started.wait, 10)
+    await asyncio.to_thread(hang.started.wait, 10)
     waiting = asyncio.create_task(threads.run(str, 1))
     await asyncio.sleep(0)
     threads.close()
@@ -188,7 +176,7 @@ async def test_close_does_not_wait_and_refuses_what_has_not_started():
         await waiting
     with pytest.raises(RuntimeError, match="the host is closed"):
         await threads.run(str, 2)
-    release.set()
+    hang.release.set()
     assert await running == "done"
     end(threads)
 

@@ -1,15 +1,16 @@
-"""What things are called, what may run, and what is said of the rest."""
+"""Ids, states, selection, short names and aliases of what is installed."""
 
 import re
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 import pytest
-from hypothesis import example, given, strategies as st
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from each_of import each_of
+from hypothesis import given, strategies as st
 from pluggent_hookspecs import ConfigError, NameTaken, PluginIncompatible
 from pluggent_host.common.names import plugin_of
-from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog, tool_names, version_fits
+from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog, tool_names
 from pluggent_host.plugins.discovery import GROUPS, Discovery, Distribution, EntryPoint, Problem
 from pluggent_host.settings import NOTHING, Selection
 
@@ -45,10 +46,13 @@ def states(found: Catalog) -> dict[str, str]:
     return {record.id: record.state for record in found.records}
 
 
-# ---- states
+def refusal(found: Catalog, name: str) -> str:
+    with pytest.raises((ConfigError, NameTaken, PluginIncompatible)) as caught:
+        found.find("provider", name)
+    return f"{type(caught.value).__name__}: {caught.value}"
 
 
-def test_everything_is_available_unless_something_is_said() -> None:
+def test_everything_is_available_unless_something_else_is_configured() -> None:
     found = of(dist("zed", "tools/x"), dist("acme", "provider/b", "memory/a"))
 
     assert [record.capability for record in found.records] == ["acme:memory/a", "acme:provider/b", "zed:tools/x"]
@@ -56,44 +60,45 @@ def test_everything_is_available_unless_something_is_said() -> None:
     assert found.available("memory") == found.by_kind("memory") == found.records[:1]
 
 
-def test_a_blocked_plugin_is_blocked_in_every_mode() -> None:
-    for mode in ("all", "allow", "safe"):
-        chosen = Selection(mode=mode, allow=("acme", "pluggent-openai"), block=("Acme", "pluggent-openai"))
-        found = of(dist("acme", "tools/x"), dist("pluggent-openai", "provider/openai"), selection=chosen)
-        assert set(states(found).values()) == {"blocked"}
+INSTALLED = (
+    dist("acme", "tools/x"),
+    dist("bolt", "tools/y"),
+    dist("crate", "tools/z"),
+    dist("pluggent-guard", "hooks/guard"),
+    dist("pluggent-offline", "provider/offline"),
+)
 
 
-def test_allow_runs_what_is_listed_in_the_version_that_is_listed() -> None:
-    chosen = Selection(mode="allow", allow=("acme", "bolt==2.0", "crate == 1.0"))
+@each_of(
+    ("selection", "required", "runs"),
+    [
+        (Selection(mode="allow", allow=("acme", "bolt==2.0", "crate == 1.0")), (), {"acme", "crate"}),
+        (Selection(mode="safe"), (), {"pluggent-offline"}),
+        (Selection(mode="safe"), ("acme",), {"acme", "pluggent-offline"}),
+    ],
+)
+def test_a_mode_runs_what_it_lists_what_is_built_in_or_what_is_required(
+    selection: Selection, required: tuple[str, ...], runs: set[str]
+) -> None:
+    found = of(*INSTALLED, selection=selection, required=required)
 
-    found = of(
-        dist("acme", "tools/x"),
-        dist("bolt", "tools/y"),
-        dist("crate", "tools/z"),
-        dist("dab", "tools/w"),
-        selection=chosen,
-    )
-
-    assert states(found) == {"acme": "available", "bolt": "disallowed", "crate": "available", "dab": "disallowed"}
-    assert found.records[1].reason == "[selection] allow does not list bolt 1.0"
-    assert found.records[1].mend == 'add "bolt" to [selection] allow'
+    assert states(found) == {item.name: "available" if item.name in runs else "disallowed" for item in INSTALLED}
 
 
-def test_safe_runs_built_ins_and_what_is_required() -> None:
-    installed = (
-        dist("pluggent-offline", "provider/offline"),
-        dist("pluggent-guard", "hooks/guard"),
-        dist("a", "hooks/a"),
-    )
+def test_what_is_not_on_the_allow_list_is_named_with_its_version() -> None:
+    record = of(*INSTALLED, selection=Selection(mode="allow", allow=("bolt==2.0",))).records[1]
 
-    safe = Selection(mode="safe")
+    assert record.reason == "[selection] allow does not list bolt 1.0"
+    assert record.mend == 'add "bolt" to [selection] allow'
 
-    assert states(of(*installed, selection=safe)) == {
-        "a": "disallowed",
-        "pluggent-guard": "disallowed",
-        "pluggent-offline": "available",
-    }
-    assert states(of(*installed, selection=safe, required=("a",)))["a"] == "available"
+
+@each_of("mode", ["all", "allow", "safe"])
+def test_a_blocked_plugin_is_blocked_in_every_mode(mode: Any) -> None:
+    chosen = Selection(mode=mode, allow=("acme", "pluggent-offline"), block=("Acme", "pluggent-offline"))
+
+    found = states(of(*INSTALLED, selection=chosen))
+
+    assert (found["acme"], found["pluggent-offline"]) == ("blocked", "blocked")
 
 
 def test_a_plugin_for_another_contract_is_incompatible_unless_a_developer_insists() -> None:
@@ -104,9 +109,6 @@ def test_a_plugin_for_another_contract_is_incompatible_unless_a_developer_insist
     assert record.state == "incompatible"
     assert record.reason == "needs pluggent-hookspecs >=0.2,<0.3, this host has 0.1.0"
     assert states(of(new, selection=Selection(any_version=True))) == {"acme": "available"}
-
-
-def test_a_requirement_that_cannot_be_read_is_incompatible() -> None:
     assert states(of(dist("acme", "tools/x", contract=">=whatever"))) == {"acme": "incompatible"}
 
 
@@ -119,15 +121,15 @@ def test_a_shadowed_copy_is_listed_and_never_found() -> None:
     assert found.find("tools", "x").version == "1.0"
 
 
-def test_every_unknown_name_is_told_at_once_with_the_nearest() -> None:
-    chosen = Selection(allow=("acme-tool",), block=("nobody", "acme-tools==what ever"))
+def test_every_unknown_name_is_named_at_once_with_the_nearest() -> None:
+    chosen = Selection(allow=("acme-tool",), block=("absent", "acme-tools==what ever"))
 
     with pytest.raises(ConfigError) as caught:
         of(dist("acme-tools", "tools/x"), selection=chosen, aliases={"tool/x": "acmetools"})
 
     assert caught.value.problems == (
         "allow: no plugin 'acme-tool' is installed; did you mean 'acme-tools'?",
-        "block: no plugin 'nobody' is installed",
+        "block: no plugin 'absent' is installed",
         "block: 'acme-tools==what ever' has no proper version after ==",
         "aliases: no plugin 'acmetools' is installed; did you mean 'acme-tools'?",
     )
@@ -143,143 +145,88 @@ def test_what_is_blocked_is_no_reason_to_stop() -> None:
     assert [problem.fatal for problem in found.problems] == [False, True]
 
 
-# ---- names
+FOO = dist("acme", "provider/foo")
+OTHER_FOO = dist("bolt", "provider/foo", version="2.0")
+OPENAI = dist("aaa", "provider/openai"), dist("pluggent-openai", "provider/openai")
+NO_FIRST_PARTY = Selection(block=("pluggent-openai",))
 
 
-@pytest.mark.parametrize("name", ["foo", "acme", "Acme", "acme:provider/foo"])
-def test_a_capability_is_found_by_entry_name_plugin_id_and_full_id(name: str) -> None:
-    found = of(dist("acme", "provider/foo", "tools/foo"), dist("bolt", "provider/bar"))
+@each_of(
+    ("found", "name", "capability"),
+    [
+        *((of(dist("acme", "provider/foo", "tools/foo"), dist("bolt", "provider/bar")), name, "acme:provider/foo")
+          for name in ("foo", "acme", "Acme", "acme:provider/foo")),
+        (of(FOO, OTHER_FOO), "acme", "acme:provider/foo"),  # the plugins stay usable
+        (of(FOO, OTHER_FOO), "bolt:provider/foo", "bolt:provider/foo"),
+        (of(FOO, OTHER_FOO, aliases={"provider/foo": "Bolt"}), "foo", "bolt:provider/foo"),
+        (of(FOO, OTHER_FOO, selection=Selection(block=("bolt",))), "foo", "acme:provider/foo"),
+        (of(*OPENAI), "openai", "pluggent-openai:provider/openai"),
+        (of(*OPENAI, selection=NO_FIRST_PARTY, aliases={"provider/openai": "aaa"}), "openai", "aaa:provider/openai"),
+        (of(dist("acme", "provider/acme", "provider/foo")), "acme", "acme:provider/acme"),  # its own, first
+    ],
+)  # fmt: skip
+def test_a_capability_is_found_by_entry_name_plugin_id_and_full_id(found: Catalog, name: str, capability: str) -> None:
+    assert found.find("provider", name).capability == capability
 
-    assert found.find("provider", name).capability == "acme:provider/foo"
+
+@each_of(
+    ("found", "name", "says"),
+    [
+        (of(dist("acme", "tools/x"), OTHER_FOO, aliases={"provider/foo": "acme"}), "foo",
+         "ConfigError: .*that plugin offers no provider 'foo'"),
+        (of(*OPENAI, selection=NO_FIRST_PARTY), "openai", "ConfigError: .*pluggent-openai:provider/openai is blocked"),
+        (of(FOO, dist("evil", "provider/acme")), "acme", "NameTaken: .*Write evil:provider/acme or acme:provider/foo"),
+        (of(dist("acme", "provider/a", "provider/b")), "acme", "NameTaken: .*Write acme:provider/a or acme:provider/b"),
+        (of(FOO, selection=Selection(block=("acme",))), "foo",
+         r"ConfigError: .*blocked by \[selection\] block. To use it, take 'acme' out"),
+        (of(dist("acme", "provider/foo", contract="<0.1")), "foo",
+         "PluginIncompatible: .*pip install --upgrade acme"),
+        (of(dist("acme", "provider/openai")), "opnai",
+         r"ConfigError: provider 'opnai': no installed plugin offers it; did you mean 'openai'\? Installed: openai$"),
+    ],
+)  # fmt: skip
+def test_a_name_that_means_nothing_that_may_run_is_an_error_with_what_to_do(
+    found: Catalog, name: str, says: str
+) -> None:
+    assert re.match(says, refusal(found, name))
 
 
 def test_a_name_that_two_claim_means_neither() -> None:
-    found = of(dist("acme", "provider/foo"), dist("bolt", "provider/foo", version="2.0"))
-
-    with pytest.raises(NameTaken) as caught:
-        found.find("provider", "foo")
-
-    assert str(caught.value) == (
-        "plugin 'acme' (acme 1.0) offers acme:provider/foo, and 'foo' also means bolt:provider/foo (bolt 2.0), "
-        'so it means neither. Say which under [aliases]: "provider/foo" = "acme" or "provider/foo" = "bolt"; '
-        "or write acme:provider/foo"
+    assert refusal(of(FOO, OTHER_FOO), "foo") == (
+        "NameTaken: plugin 'acme' (acme 1.0) offers acme:provider/foo, and 'foo' also means bolt:provider/foo "
+        '(bolt 2.0), so it means neither. Say which under [aliases]: "provider/foo" = "acme" or "provider/foo" = '
+        '"bolt"; or write acme:provider/foo'
     )
-    assert found.find("provider", "acme").id == "acme", "the plugins stay usable"
-    assert found.find("provider", "bolt:provider/foo").id == "bolt"
-
-
-def test_an_alias_settles_whose_a_name_is() -> None:
-    both = dist("acme", "provider/foo"), dist("bolt", "provider/foo")
-
-    assert of(*both, aliases={"provider/foo": "Bolt"}).find("provider", "foo").id == "bolt"
-
-
-def test_an_alias_to_a_plugin_without_that_capability_says_so() -> None:
-    found = of(dist("acme", "tools/x"), dist("bolt", "provider/foo"), aliases={"provider/foo": "acme"})
-
-    with pytest.raises(ConfigError, match="that plugin offers no provider 'foo'"):
-        found.find("provider", "foo")
-
-
-def test_a_first_party_plugin_keeps_its_name() -> None:
-    found = of(dist("aaa", "provider/openai"), dist("pluggent-openai", "provider/openai"))
-
-    assert found.find("provider", "openai").id == "pluggent-openai"
-
-
-def test_blocking_the_first_party_hands_its_name_to_nobody() -> None:
-    both = dist("aaa", "provider/openai"), dist("pluggent-openai", "provider/openai")
-    chosen = Selection(block=("pluggent-openai",))
-
-    with pytest.raises(ConfigError, match="pluggent-openai:provider/openai is blocked"):
-        of(*both, selection=chosen).find("provider", "openai")
-
-    assert of(*both, selection=chosen, aliases={"provider/openai": "aaa"}).find("provider", "openai").id == "aaa"
-
-
-def test_an_entry_named_like_another_plugin_cannot_take_its_place() -> None:
-    found = of(dist("acme", "provider/foo"), dist("evil", "provider/acme"))
-
-    with pytest.raises(NameTaken, match="Write evil:provider/acme or acme:provider/foo"):
-        found.find("provider", "acme")
-
-
-def test_an_entry_named_like_its_own_plugin_is_meant_first() -> None:
-    found = of(dist("acme", "provider/acme", "provider/foo"))
-
-    assert found.find("provider", "acme").capability == "acme:provider/acme"
-
-
-def test_a_plugin_with_two_entries_is_not_one_capability() -> None:
-    with pytest.raises(NameTaken, match="Write acme:provider/a or acme:provider/b"):
-        of(dist("acme", "provider/a", "provider/b")).find("provider", "acme")
-
-
-def test_an_unknown_name_is_answered_with_the_nearest_and_what_there_is() -> None:
-    with pytest.raises(ConfigError) as caught:
-        of(dist("acme", "provider/openai")).find("provider", "opnai")
-
-    assert str(caught.value) == (
-        "provider 'opnai': no installed plugin offers it; did you mean 'openai'? Installed: openai"
-    )
-
-
-def test_a_name_that_may_not_run_says_why_and_what_to_do() -> None:
-    blocked = of(dist("acme", "provider/foo"), selection=Selection(block=("acme",)))
-    old = of(dist("acme", "provider/foo", contract="<0.1"))
-
-    with pytest.raises(ConfigError, match=r"blocked by \[selection\] block. To use it, take 'acme' out"):
-        blocked.find("provider", "foo")
-    with pytest.raises(PluginIncompatible, match="pip install --upgrade acme"):
-        old.find("provider", "foo")
-
-
-def test_what_may_not_run_does_not_contest_a_name() -> None:
-    found = of(dist("acme", "provider/foo"), dist("bolt", "provider/foo"), selection=Selection(block=("bolt",)))
-
-    assert found.find("provider", "foo").id == "acme"
 
 
 def test_records_change_state_by_making_new_ones() -> None:
-    (record,) = of(dist("acme", "provider/foo")).records
+    (record,) = of(FOO).records
 
     assert isinstance(record._replace(state="active"), PluginRecord)
     assert record.state == "available"
 
 
-# ---- names for the model
+SEARCHES = [("acme-tools:tool/search", "search"), ("bolt:tool/search", "search")]
 
 
-def test_unique_tools_keep_their_short_names() -> None:
-    tools = [("acme:tool/search", "search"), ("bolt:tool/read", "read")]
-
-    assert tool_names(tools) == {"read": "bolt:tool/read", "search": "acme:tool/search"}
-
-
-def test_a_name_that_two_tools_claim_is_qualified_for_both() -> None:
-    tools = [("acme-tools:tool/search", "search"), ("bolt:tool/search", "search")]
-
-    assert tool_names(tools) == {
-        "acme_tools_search": "acme-tools:tool/search",
-        "bolt_search": "bolt:tool/search",
-    }
-
-
-@pytest.mark.parametrize("owner", ["pluggent-weather", "app:mine"])
-def test_first_party_and_application_tools_keep_a_contested_name(owner: str) -> None:
-    names = tool_names(
-        [("aaa:tool/forecast", "forecast"), (f"{owner}:tool/forecast", "forecast")], NOTHING, FIRST_PARTY
-    )
-
-    assert names == {"aaa_forecast": "aaa:tool/forecast", "forecast": f"{owner}:tool/forecast"}
-
-
-def test_an_alias_gives_the_short_name_and_reserves_it() -> None:
-    tools = [("acme:tool/search", "search"), ("bolt:tool/search", "search")]
-    aliases = {"tool/search": "bolt"}
-
-    assert tool_names(tools, aliases) == {"acme_search": "acme:tool/search", "search": "bolt:tool/search"}
-    assert tool_names(tools[:1], aliases) == {"acme_search": "acme:tool/search"}
+@each_of(
+    ("tools", "aliases", "names"),
+    [
+        ([("acme:tool/search", "search"), ("bolt:tool/read", "read")], {},
+         {"read": "bolt:tool/read", "search": "acme:tool/search"}),
+        (SEARCHES, {}, {"acme_tools_search": "acme-tools:tool/search", "bolt_search": "bolt:tool/search"}),
+        (SEARCHES, {"tool/search": "bolt"},
+         {"acme_tools_search": "acme-tools:tool/search", "search": "bolt:tool/search"}),
+        (SEARCHES[:1], {"tool/search": "bolt"}, {"acme_tools_search": "acme-tools:tool/search"}),
+        *(([("aaa:tool/forecast", "forecast"), (f"{owner}:tool/forecast", "forecast")], {},
+           {"aaa_forecast": "aaa:tool/forecast", "forecast": f"{owner}:tool/forecast"})
+          for owner in ("pluggent-weather", "app:mine")),
+    ],
+)  # fmt: skip
+def test_a_short_name_is_kept_where_it_is_unique_aliased_first_party_or_the_applications(
+    tools: list[tuple[str, str]], aliases: Mapping[str, str], names: Mapping[str, str]
+) -> None:
+    assert tool_names(tools, aliases, FIRST_PARTY) == names
 
 
 def test_a_tool_named_like_another_ones_qualified_name_takes_nothing_over() -> None:
@@ -336,36 +283,3 @@ def test_the_plugin_in_a_capability_id() -> None:
     ids = ["acme:tool/a:b", "acme", "app:x", "app:x:tool/a"]
 
     assert [plugin_of(id) for id in ids] == ["acme", "acme", "app:x", "app:x"]
-
-
-# ---- versions
-
-NUMBERS = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
-VERSIONS = st.tuples(NUMBERS, st.sampled_from(["", "", "a1", "b2", "rc1", "rc2", "rc10"])).map("".join)
-RARE = st.tuples(NUMBERS, st.sampled_from([".dev1", ".post1", "+local", "-1", "alpha1", "rc1.post2"])).map("".join)
-OPERATORS = st.sampled_from(["==", "!=", ">=", "<=", "<", ">", "~="])
-CLAUSES = st.one_of(
-    st.tuples(OPERATORS, st.one_of(VERSIONS, RARE)).map("".join),
-    st.tuples(st.sampled_from(["==", "!="]), VERSIONS.map(lambda text: f"{text}.*")).map("".join),
-)
-
-
-@given(st.one_of(VERSIONS, RARE), st.lists(CLAUSES, max_size=3).map(", ".join))
-@example("0.2rc1", "<0.2")
-@example("0.2rc1", "<0.2rc2")
-@example("1", "==1.0.*")
-@example("1.0", "~=1.0rc1")
-def test_versions_compare_as_packaging_compares_them(version: str, specifier: str) -> None:
-    try:
-        expected = SpecifierSet(specifier).contains(version, prereleases=True)
-    except InvalidSpecifier:
-        with pytest.raises(ValueError, match="Invalid"):
-            version_fits(version, specifier)
-    else:
-        assert version_fits(version, specifier) == expected
-
-
-@pytest.mark.parametrize("specifier", ["nonsense", ">=", "1.0", "=>1"])
-def test_what_is_no_specifier_is_a_value_error(specifier: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(specifier)):
-        version_fits("1.0", specifier)

@@ -1,4 +1,4 @@
-"""A policy in the project is never skipped in silence, and no module of it replaces an installed one."""
+"""A policy in the project is never skipped in silence (38), no module of it replaces an installed one (27, 38)."""
 
 import importlib
 import os
@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,10 @@ from fake_distributions import POLICY, importable, install
 from pluggent_hookspecs import ConfigError, PluginLoadError
 from pluggent_host import Grants, Host, HostSettings, Selection
 from pluggent_host.plugins import project as project_module
-from pluggent_host.plugins.discovery import discover
+from pluggent_host.plugins.discovery import Discovery, discover
 
 OTHER = "raise SystemExit('the module of the project was run')"
+PACKAGE = "acme/__init__.py"
 ENTRY = {"hooks/policy": "acme_policy:Plugin"}
 
 
@@ -47,9 +48,6 @@ async def opened(*path: Path, config: HostSettings | None = None, trusted: bool 
             return {record.distribution.location: state for record, state, _ in host.plugins}
 
 
-# ---- what is in the project (38) ---------------------------------------------------------
-
-
 async def test_a_host_does_not_open_without_the_policy_that_lies_in_the_project(project: Path) -> None:
     """Policy 38: it is reported by name, with what runs it or leaves it out."""
     add(project / "lib")
@@ -57,13 +55,8 @@ async def test_a_host_does_not_open_without_the_policy_that_lies_in_the_project(
     with pytest.raises(ConfigError, match=r"plugin 'acme-policy' 1\.0 has hooks and is skipped") as caught:
         await opened(project / "lib")
 
-    for word in (
-        str(project / "lib"),
-        "pluggent trust --plugin acme-policy",
-        "discover(trusted=True)",
-        "Selection(block",
-    ):
-        assert word in str(caught.value)
+    advice = ("pluggent trust --plugin acme-policy", "discover(trusted=True)", "Selection(block")
+    assert [word for word in (str(project / "lib"), *advice) if word not in str(caught.value)] == []
 
 
 async def test_an_application_says_whether_the_policy_in_its_project_runs(project: Path) -> None:
@@ -76,15 +69,10 @@ async def test_an_application_says_whether_the_policy_in_its_project_runs(projec
     assert await opened(project / "lib", config=optional) == {info: "skipped"}
 
 
-async def test_a_tool_in_the_project_is_listed_with_the_reason_and_harms_nothing(project: Path) -> None:
+async def test_a_tool_in_the_project_is_listed_and_its_settings_are_an_error(project: Path) -> None:
     info = install(project / "lib", "acme-tool", {"tools/a": "acme_tool:Plugin"})
 
     assert await opened(project / "lib") == {str(info): "skipped"}
-
-
-async def test_settings_for_a_plugin_that_is_skipped_say_why_they_do_nothing(project: Path) -> None:
-    install(project / "lib", "acme-tool", {"tools/a": "acme_tool:Plugin"})
-
     with pytest.raises(ConfigError, match=r"plugin 'acme-tool' 1\.0 has settings and is skipped"):
         await opened(project / "lib", config=HostSettings(plugins={"acme-tool": {}}))
 
@@ -97,50 +85,41 @@ async def test_a_required_policy_does_not_count_where_it_is_skipped(project: Pat
         await opened(project / "lib", config=config)
 
 
-# ---- whose module is run (27, 38) --------------------------------------------------------
-
-
-async def test_a_module_of_the_project_is_not_run_for_the_installed_one(project: Path, site: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "installed", "planted", "named"),
+    [
+        ("acme_policy", (), {"acme_policy.py": OTHER}, "acme_policy.py"),
+        (
+            "acme.policy",
+            ("acme/__init__.py",),
+            {"acme/__init__.py": OTHER, "acme/policy.py": POLICY},
+            "acme/__init__.py",
+        ),
+        ("acme.policy", (), {"acme/policy.py": OTHER}, "acme/policy.py"),
+    ],
+    ids=["module", "package", "portion of a namespace"],
+)
+async def test_a_module_of_the_project_is_not_run_for_the_installed_one(
+    module: str, installed: tuple[str, ...], planted: Mapping[str, str], named: str, project: Path, site: Path
+) -> None:
     """Both places are named, and nothing of the project was run."""
-    add(site)
-    (project / "acme_policy.py").write_text(OTHER)
+    add(site, module=module)
+    for file in installed:
+        (site / file).touch()
+    for file, source in planted.items():
+        (project / file).parent.mkdir(exist_ok=True)
+        (project / file).write_text(source)
 
     with importable(project, site), pytest.raises(PluginLoadError) as caught:
         async with Host.open(model="offline/demo", installed=discover([str(site)])):
             pass
 
-    assert f"would come from {project / 'acme_policy.py'}" in str(caught.value)
+    assert f"would come from {project / named}" in str(caught.value)
     assert f"installed in {site}" in str(caught.value)
     assert "was run" not in str(caught.value)
 
 
-async def test_a_package_of_the_project_is_not_run_for_the_installed_one(project: Path, site: Path) -> None:
-    add(site, module="acme.policy")
-    (site / "acme" / "__init__.py").touch()
-    (project / "acme").mkdir()
-    (project / "acme" / "__init__.py").write_text(OTHER)
-    (project / "acme" / "policy.py").write_text(POLICY)
-
-    with importable(project, site), pytest.raises(PluginLoadError) as caught:
-        async with Host.open(model="offline/demo", installed=discover([str(site)])):
-            pass
-
-    assert f"{project / 'acme' / '__init__.py'}" in str(caught.value)
-    assert f"installed in {site}" in str(caught.value)
-    assert "was run" not in str(caught.value)
-
-
-async def test_a_portion_of_a_namespace_in_the_project_is_not_run(project: Path, site: Path) -> None:
-    add(site, module="acme.policy")
-    (project / "acme").mkdir()
-    (project / "acme" / "policy.py").write_text(OTHER)
-
-    with importable(project, site), pytest.raises(PluginLoadError, match=r"its module 'acme\.policy' would come from"):
-        async with Host.open(model="offline/demo", installed=discover([str(site)])):
-            pass
-
-
-async def test_a_module_that_the_application_has_imported_from_the_project_is_no_policy(
+async def test_a_module_that_the_application_imported_from_the_project_is_not_a_policy(
     project: Path, site: Path
 ) -> None:
     add(site)
@@ -173,24 +152,17 @@ async def test_a_policy_runs_where_the_working_directory_is_its_own_site_package
 
 
 async def test_the_root_folder_as_working_directory_is_no_project(project: Path) -> None:
-    """Policy 38."""
+    """Policy 38: services of systemd and containers start in /."""
     info = add(project / "lib")
     os.chdir("/")
 
     assert await opened(project / "lib") == {str(info): "active"}
+    found = discover([str(project / "lib")], project="/")
+    assert ([item.name for item in found.distributions], found.skipped, found.left_out) == (["acme-policy"], (), ())
 
 
-# ---- how it is found ---------------------------------------------------------------------
-
-
-def test_nothing_on_the_path_lies_in_the_root_folder_as_project(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Policy 38: services of systemd and containers start in /."""
-    install(site, "acme", ENTRY)
-    monkeypatch.chdir("/")
-
-    found = discover([str(site)], project="/")
-
-    assert ([item.name for item in found.distributions], found.skipped, found.left_out) == (["acme"], (), ())
+def listed(found: Discovery) -> tuple[list[str], list[str]]:
+    return [item.name for item in found.distributions], [item.name for item in found.left_out]
 
 
 def test_what_is_skipped_is_described_all_the_same(project: Path) -> None:
@@ -209,18 +181,14 @@ def test_an_archive_in_the_project_is_described_too(project: Path, tmp_path: Pat
         for file in sorted((tmp_path / "unpacked").rglob("*")):
             archive.write(file, file.relative_to(tmp_path / "unpacked"))
 
-    found = discover([str(project / "acme.zip")])
-
-    assert ([item.name for item in found.distributions], [item.name for item in found.left_out]) == ([], ["acme"])
+    assert listed(discover([str(project / "acme.zip")])) == ([], ["acme"])
 
 
 def test_one_distribution_of_the_project_can_be_trusted(project: Path) -> None:
     install(project, "acme", ENTRY)
     install(project, "evil", ENTRY)
 
-    found = discover([""], trusted=lambda item: item.name == "acme")
-
-    assert ([item.name for item in found.distributions], [item.name for item in found.left_out]) == (["acme"], ["evil"])
+    assert listed(discover([""], trusted=lambda item: item.name == "acme")) == (["acme"], ["evil"])
 
 
 @pytest.mark.parametrize("hooks", [True, False])
@@ -233,11 +201,7 @@ def test_the_sources_of_an_editable_policy_are_not_missed_in_their_own_folder(
 
     found = discover([str(site), str(project / "src")])
 
-    assert ([item.name for item in found.distributions], [item.name for item in found.left_out]) == (
-        ["acme"],
-        [] if hooks else ["acme"],
-    )
-    assert found.problems == ()
+    assert (*listed(found), found.problems) == (["acme"], [] if hooks else ["acme"], ())
 
 
 def test_the_folder_that_the_host_was_installed_into_is_searched_in_the_project(tmp_path: Path) -> None:
@@ -247,7 +211,7 @@ def test_the_folder_that_the_host_was_installed_into_is_searched_in_the_project(
     install(lib, "acme", ENTRY)
     shutil.copytree(package, lib / "pluggent_host", ignore=shutil.ignore_patterns("__pycache__"))
     found = "[i.name for i in discover(['', 'lib']).distributions]"
-    code = f"from pluggent_host.plugins.discovery import discover; print({found})"
+    code = f"from pluggent_host.plugins.discovery import Discovery, discover; print({found})"
 
     done = subprocess.run(  # noqa: S603 (the test's own program)
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(lib)!r}); {code}"],

@@ -2,6 +2,7 @@ import json
 import math
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import freeze, freeze_object
 from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse, with_defaults
@@ -23,15 +24,12 @@ def problems_of(text: str, **limits: int) -> tuple[str, ...]:
 
 
 @given(objects)
-def test_canonical_bytes_survive_being_read_and_written_again(value):
+def test_canonical_bytes_survive_being_read_and_keep_no_order_of_keys(value):
     data = canonical(value)
 
     assert canonical(parse(data.decode())) == data
-
-
-@given(objects)
-def test_equal_objects_have_equal_bytes_whatever_the_order_of_their_keys(value):
-    assert canonical(dict(reversed(value.items()))) == canonical(value) == canonical(freeze(value))
+    assert canonical(dict(reversed(value.items()))) == data == canonical(freeze(value))
+    assert parse(json.dumps(value)) == value
 
 
 @given(st.text() | objects.map(json.dumps) | st.text(alphabet='{}[]":,\\u d8019eE+-.tfn\n', max_size=60))
@@ -45,25 +43,25 @@ def test_whatever_a_model_writes_is_an_object_or_a_list_of_problems(text):
     assert read.get("problems") != ()
 
 
-@given(objects)
-def test_what_other_encoders_write_is_read_unchanged(value):
-    assert parse(json.dumps(value)) == value
+SHALLOW = "[{" * 500 + '"' + "\\"
 
 
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_no_text_is_no_arguments(text):
-    assert parse(text) == {}
+@each_of(
+    ("text", "value"),
+    [
+        ("", {}),
+        ("  \n", {}),
+        ('{"path": "/safe", "path": "/etc"}', {"path": "/etc"}),  # of duplicate keys the last
+        ('{"id": 123456789012345678901234567890}', {"id": 123456789012345678901234567890}),
+        (json.dumps({"code": SHALLOW, SHALLOW: 1}), {"code": SHALLOW, SHALLOW: 1}),  # brackets in a text do not nest
+        ('{"a":[' + ",".join(["[]"] * 200) + "]}", {"a": [[]] * 200}),
+    ],
+)
+def test_what_a_model_may_write_is_read(text, value):
+    assert parse(text) == value
 
 
-def test_of_duplicate_keys_the_last_wins():
-    assert parse('{"path": "/safe", "path": "/etc"}') == {"path": "/etc"}
-
-
-def test_big_integers_keep_every_digit():
-    assert canonical(parse('{"id": 123456789012345678901234567890}')) == b'{"id":123456789012345678901234567890}'
-
-
-@pytest.mark.parametrize(
+@each_of(
     ("text", "problem"),
     [
         ('{"a": NaN}', "not valid JSON: invalid character at byte 6, near 'NaN}'"),
@@ -80,11 +78,11 @@ def test_big_integers_keep_every_digit():
         ("1", "expected a JSON object, got a number"),
     ],
 )
-def test_what_is_no_json_object_is_refused_with_its_place(text, problem):
+def test_what_is_not_a_json_object_is_refused_with_its_place(text, problem):
     assert problems_of(text) == (problem,)
 
 
-@pytest.mark.parametrize("depth", [65, 1000, 400_000])
+@each_of("depth", [65, 1000, 400_000])
 def test_deep_nesting_is_refused_before_it_is_parsed(depth):
     assert problems_of('{"a":' + "[" * depth + "]" * depth + "}") == ("nested more than 64 levels deep",)
     assert problems_of('{"a":' + "[" * depth) == ("nested more than 64 levels deep",)
@@ -96,16 +94,6 @@ def test_the_deepest_allowed_nesting_is_read():
     assert canonical(parse(text)).decode() == text
 
 
-def test_brackets_inside_texts_are_no_nesting():
-    text = "[{" * 500 + '"' + "\\"
-
-    assert parse(json.dumps({"code": text, text: 1})) == {"code": text, text: 1}
-
-
-def test_many_shallow_arrays_are_no_nesting():
-    assert parse('{"a":[' + ",".join(["[]"] * 200) + "]}") == {"a": [[]] * 200}
-
-
 def test_hostile_quotes_are_read_in_linear_time():
     assert problems_of("[" * 65 + '"' + '\\"' * 400_000)
 
@@ -115,7 +103,7 @@ def test_too_long_a_text_is_refused():
     assert problems_of('{"a": "eeeeeeee"}', max_bytes=14) == ("longer than 14 bytes",)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "problem"),
     [
         ({"a": [1.0, math.nan]}, "$.a[1]: nan is not JSON"),
@@ -171,30 +159,26 @@ def test_values_that_fit_have_no_problems_frozen_or_not():
     assert Checker(SCHEMA).problems(value) == Checker(SCHEMA).problems(freeze(value)) == ()
 
 
-def test_a_problem_does_not_repeat_a_long_value():
+def test_long_values_and_many_problems_are_not_repeated():
     (problem,) = Checker({"properties": {"a": {"maxLength": 3}}}).problems({"a": "x" * 100_000})
-
-    assert len(problem) < 400
-
-
-def test_many_problems_are_counted_instead_of_listed():
     problems = Checker({"items": {"type": "string"}}).problems(list(range(100)))
 
-    assert len(problems) == 21
-    assert problems[-1] == "… and 80 more problems"
+    assert len(problem) < 400
+    assert (len(problems), problems[-1]) == (21, "… and 80 more problems")
 
 
-def test_references_to_other_documents_are_never_followed():
-    with pytest.raises(ArgumentProblems, match="references to other documents are not followed"):
-        Checker({"$ref": "http://127.0.0.1:1/schema.json"}).problems({})
+@each_of(
+    ("schema", "says"),
+    [
+        ({"$ref": "http://127.0.0.1:1/schema.json"}, "references to other documents are not followed"),
+        ({"properties": {"a": {"type": "banana"}}},
+         r"the tool's own schema is invalid at \['properties'\]\['a'\]\['type'\]"),
+    ],
+)  # fmt: skip
+def test_a_schema_that_cannot_be_used_is_named_at_its_first_use(schema, says):
+    checker = Checker(schema)
 
-
-def test_a_schema_that_is_invalid_is_named_at_its_first_use():
-    checker = Checker({"properties": {"a": {"type": "banana"}}})
-
-    with pytest.raises(
-        ArgumentProblems, match=r"the tool's own schema is invalid at \['properties'\]\['a'\]\['type'\]"
-    ):
+    with pytest.raises(ArgumentProblems, match=says):
         checker.problems({})
 
 
@@ -244,7 +228,7 @@ def test_a_default_is_a_fresh_value_each_time():
     assert with_defaults({}, schema) == {"tags": []}
 
 
-@pytest.mark.parametrize(
+@each_of(
     "schema",
     [
         {"$ref": "#"},

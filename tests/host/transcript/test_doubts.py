@@ -270,9 +270,9 @@ async def test_an_approval_from_outside_does_not_answer_a_doubt_that_it_was_not_
             doubtful = kind == "calls" and json.loads(each.arguments_json)["n"] in world.maybe
             refused += doubtful
             with pytest.raises(SessionError, match=DOUBT) if doubtful else nullcontext():
-                answer_stored(world.file.parent, "s", [each.digest], Approval(agreed=True), "somebody")
+                answer_stored(world.file.parent, "s", [each.digest], Approval(agreed=True), "ann")
             if doubtful:
-                answer_stored(world.file.parent, "s", [each.digest], Approval(agreed=False), "somebody")
+                answer_stored(world.file.parent, "s", [each.digest], Approval(agreed=False), "ann")
     assert (refused > 1) is (kind == "calls")
 
 
@@ -289,7 +289,7 @@ async def test_a_doubt_that_is_part_of_what_waits_can_be_answered_from_outside(
         doubtful = set(world.maybe)
         left = rebuild(read(world.file)).waiting
         for each in () if left is None else left.open:
-            answer_stored(world.file.parent, "s", [each.digest], Approval(agreed=True), "somebody")
+            answer_stored(world.file.parent, "s", [each.digest], Approval(agreed=True), "ann")
             answered += DOUBT in each.why
 
         await leave(world, "resume")

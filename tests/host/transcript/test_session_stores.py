@@ -59,9 +59,6 @@ def office() -> Office:
     return Office()
 
 
-# ---- a store that answers later ----------------------------------------------------------
-
-
 async def test_a_session_in_a_slow_store_is_there_in_the_next_host(office: Office):
     office.answer = True
     async with office.host(call("send", to="ann"), "done") as host, await host.session("s") as session:
@@ -74,12 +71,15 @@ async def test_a_session_in_a_slow_store_is_there_in_the_next_host(office: Offic
 
 
 async def test_a_result_is_returned_when_everything_of_it_has_arrived(office: Office):
+    """Lines that come up while others are written travel together."""
     async with office.host("done") as host, await host.session("s") as session:
         assert office.store.kinds("s") == ["SessionBegan"]
         await session.say("hello")
         kinds = office.store.kinds("s")
 
     assert (kinds[1], kinds[-1]) == ("TurnBegan", "TurnOver")
+    assert sum(office.store.batches) == len(office.store.kinds("s"))
+    assert max(office.store.batches) > 1
 
 
 async def test_a_pause_is_returned_when_it_has_arrived_and_is_resumed_in_the_next_host(office: Office):
@@ -120,14 +120,6 @@ async def test_a_request_has_arrived_before_the_model_is_asked(office: Office):
     assert arrived == [["SessionBegan", "TurnBegan", "Decided", "Said", "Decided"]]
 
 
-async def test_lines_that_come_up_while_others_are_written_travel_together(office: Office):
-    async with office.host("done") as host, await host.session("s") as session:
-        await session.say("hello")
-
-    assert sum(office.store.batches) == len(office.store.kinds("s"))
-    assert max(office.store.batches) > 1
-
-
 async def test_an_approval_for_always_holds_in_every_session_of_a_slow_store(office: Office):
     office.ask, office.answer = Ask("it sends"), Approval(agreed=True, reach="always")
     async with office.host(call("send", to="ann"), "done") as host, await host.session("one") as session:
@@ -136,9 +128,6 @@ async def test_an_approval_for_always_holds_in_every_session_of_a_slow_store(off
         await session.say("write to bob")
 
     assert (office.sent, len(office.asked)) == (["ann", "bob"], 1)
-
-
-# ---- a lease that is lost ----------------------------------------------------------------
 
 
 async def test_nothing_with_an_effect_runs_after_the_lease_is_lost_in_mid_turn(office: Office):
@@ -208,9 +197,6 @@ async def test_a_turn_that_is_cancelled_while_a_line_is_written_leaves_the_sessi
         assert session.records() == records
 
 
-# ---- which store is used -----------------------------------------------------------------
-
-
 class Providing:
     def __init__(self, store: SessionStore) -> None:
         self.store = store
@@ -263,19 +249,15 @@ async def test_a_state_folder_is_used_whatever_may_run(tmp_path: Path, selection
     assert (tmp_path / "sessions" / "s.jsonl").exists()
 
 
-async def test_a_state_folder_without_the_plugin_that_keeps_it_refuses_to_open(
+async def test_a_state_folder_whose_plugin_is_absent_or_blocked_refuses_to_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sys, "path", [])
-
-    with pytest.raises(ConfigError, match="pip install pluggent-state-files"):
-        async with Host.open(state_dir=tmp_path, installed=False):
-            pass
-
-
-async def test_a_state_folder_whose_plugin_is_blocked_refuses_to_open(tmp_path: Path):
     config = HostSettings(selection=Selection(block=("pluggent-state-files",)))
-
     with pytest.raises(ConfigError, match="pluggent-state-files:session/file is blocked"):
         async with Host.open(config=config, state_dir=tmp_path):
+            pass
+
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(ConfigError, match="pip install pluggent-state-files"):
+        async with Host.open(state_dir=tmp_path, installed=False):
             pass

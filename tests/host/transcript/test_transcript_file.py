@@ -1,4 +1,4 @@
-"""Transcripts on disk: torn, damaged, held by others, on a full disk, under wrong names."""
+"""Transcripts on disk: torn, damaged, held by others, under wrong names."""
 
 import asyncio
 import contextlib
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import Message, ModelResponse, SessionError, Usage
 from pluggent_hookspecs.messages import Image, Reasoning, Refusal, Text, ToolCall
@@ -45,25 +46,17 @@ def reopened(folder, id="s"):
         transcript.close()
 
 
-# ---- whole files ------------------------------------------------------------------------
+def test_what_was_appended_is_read_again_without_a_lock_and_by_the_owner_alone(tmp_path):
+    transcript = FileTranscript(tmp_path / "deep" / "sessions", "s")
+    transcript.append(*ENTRIES)
 
-
-def test_what_was_appended_is_read_again(tmp_path):
-    path = written(tmp_path, *ENTRIES)
-
-    assert reopened(tmp_path) == ENTRIES
-    assert tuple(read(path)) == ENTRIES
-
-
-def test_every_entry_is_a_line_of_json(tmp_path):
-    lines = written(tmp_path, *ENTRIES).read_bytes().splitlines()
-
-    assert [json.loads(line)["t"] for line in lines] == [type(entry).__name__ for entry in ENTRIES]
-
-
-def test_only_the_owner_may_read_what_was_said(tmp_path):
-    path = written(tmp_path / "deep" / "sessions", *ENTRIES)
-
+    assert tuple(read(transcript.path)) == ENTRIES
+    transcript.close()
+    path = transcript.path
+    assert reopened(path.parent) == ENTRIES
+    assert [json.loads(line)["t"] for line in path.read_bytes().splitlines()] == [
+        type(each).__name__ for each in ENTRIES
+    ]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -93,7 +86,7 @@ def test_any_message_survives_the_file(tmp_path_factory, said):
     assert reopened(folder) == entries
 
 
-async def test_a_session_goes_on_where_it_stopped(tmp_path):
+async def test_a_session_continues_where_it_stopped(tmp_path):
     async with hosting("one", state_dir=tmp_path, system="be short") as host, await host.session("s") as session:
         await session.say("a")
     model = ScriptedModel("two")
@@ -118,26 +111,18 @@ async def test_numbers_of_turns_are_never_used_twice(tmp_path):
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize("reply", ["half a pair \ud83d", "\x00\x1b", "\u2028\u2029\x85", "\r\n"])
+ODD_CALL = ModelResponse(Message.assistant((), (ToolCall("c\udc00", "add\udc00", '{"a":"\udc00"}'),)))
+
+
+@pytest.mark.parametrize("reply", ["a lone \ud83d", "\x00\x1b", "\u2028\u2029\x85\r\n", "a" * 300_000, ODD_CALL])
 async def test_strange_characters_survive_in_a_session(tmp_path, reply):
-    async with hosting(reply, state_dir=tmp_path) as host, await host.session("s") as session:
+    async with hosting(reply, "x", state_dir=tmp_path, tools=TOOLS) as host, await host.session("s") as session:
         await session.say("go")
         held = session.history
     async with hosting("fine", state_dir=tmp_path) as host, await host.session("s") as session:
         assert session.history == held
+        assert_whole(held)
         assert (await session.say("again")).text == "fine"
-
-
-async def test_arguments_with_half_a_character_do_not_spoil_a_session(tmp_path):
-    reply = ModelResponse(Message.assistant((), (ToolCall("c\udc00", "add\udc00", '{"a":"\udc00"}'),)))
-    async with hosting(reply, "x", state_dir=tmp_path, tools=TOOLS) as host, await host.session("s") as session:
-        await session.say("go")
-    async with hosting("fine", state_dir=tmp_path) as host, await host.session("s") as session:
-        assert_whole(session.history)
-        assert (await session.say("again")).text == "fine"
-
-
-# ---- cut files --------------------------------------------------------------------------
 
 
 def test_a_file_cut_anywhere_keeps_its_whole_lines_and_sets_the_rest_aside(tmp_path):
@@ -155,28 +140,15 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines_and_sets_the_rest_aside(tmp_p
         torn.unlink(missing_ok=True)
 
 
-def test_a_long_torn_line_is_set_aside_whole(tmp_path):
-    path = written(tmp_path, *ENTRIES)
-    whole = path.read_bytes()
-    path.write_bytes(whole + b"x" * 200_000)
+@pytest.mark.parametrize(("entries", "torn"), [(ENTRIES, 200_000), ((), 70_000)], ids=["after lines", "alone"])
+def test_a_long_torn_line_is_set_aside_whole_and_private(tmp_path, entries, torn):
+    path = written(tmp_path, *entries)
+    path.write_bytes(path.read_bytes() + b"x" * torn)
 
-    assert reopened(tmp_path) == ENTRIES
-    assert (tmp_path / "s.torn").read_bytes() == b"x" * 200_000
-
-
-def test_a_file_that_is_one_torn_line_is_an_empty_session(tmp_path):
-    (tmp_path / "s.jsonl").write_bytes(b"x" * 70_000)
-
-    assert reopened(tmp_path) == ()
-    assert (tmp_path / "s.torn").stat().st_size == 70_000
-
-
-def test_what_is_set_aside_is_as_private_as_the_rest(tmp_path):
-    path = written(tmp_path, *ENTRIES)
-    path.write_bytes(path.read_bytes()[:-5])
-    reopened(tmp_path)
-
-    assert stat.S_IMODE((tmp_path / "s.torn").stat().st_mode) == 0o600
+    assert reopened(tmp_path) == entries
+    aside = tmp_path / "s.torn"
+    assert aside.read_bytes() == b"x" * torn
+    assert stat.S_IMODE(aside.stat().st_mode) == 0o600
 
 
 def test_a_second_torn_line_does_not_replace_the_first(tmp_path):
@@ -186,12 +158,11 @@ def test_a_second_torn_line_does_not_replace_the_first(tmp_path):
         reopened(tmp_path)
 
     kept = b"".join(file.read_bytes() for file in sorted(tmp_path.glob("s*torn*")))
-    assert b"first" in kept
-    assert b"second" in kept
+    assert (b"first" in kept, b"second" in kept) == (True, True)
 
 
 @pytest.mark.parametrize("kind", SCRIPTS)
-async def test_a_session_cut_after_any_line_opens_whole_and_goes_on(tmp_path, kind):
+async def test_a_session_cut_after_any_line_opens_whole_and_continues(tmp_path, kind):
     async with (
         hosting(*SCRIPTS[kind], state_dir=tmp_path, tools=TOOLS, limits=LIMITS) as host,
         await host.session("s") as session,
@@ -209,9 +180,6 @@ async def test_a_session_cut_after_any_line_opens_whole_and_goes_on(tmp_path, ki
                 held, usage = session.history, session.usage
             after = rebuild(read(tmp_path / "sessions" / f"cut{length}.jsonl"))
             assert (after.messages, after.usage, after.closing) == (held, usage, ())
-
-
-# ---- damaged files ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -247,27 +215,32 @@ def test_fields_of_a_newer_version_are_passed_over(tmp_path):
     assert reopened(tmp_path) == ENTRIES[:1]
 
 
-# ---- writers ----------------------------------------------------------------------------
-
-
-def test_a_second_writer_in_this_process_is_refused(tmp_path):
+async def test_a_second_writer_in_this_process_is_refused(tmp_path):
     first = FileTranscript(tmp_path, "s")
 
     with pytest.raises(SessionError, match="session 's' is in use"):
         FileTranscript(tmp_path, "s")
     first.close()
     FileTranscript(tmp_path, "s").close()
+    async with hosting(state_dir=tmp_path) as host, await host.session("s"):
+        with pytest.raises(SessionError, match="in use"):
+            await host.session("s")
+
+
+def other_process(code, folder):
+    """Run *code*, in which F is FileTranscript and folder is *folder*."""
+    head = "import os, sys, pathlib\nfrom pluggent_cli.sessions.transcript_file import FileTranscript as F\n"
+    return subprocess.run(  # noqa: S603 (this very Python)
+        [sys.executable, "-c", f"{head}folder = pathlib.Path(sys.argv[1])\n{code}", str(folder)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 def test_a_second_writer_in_another_process_is_refused(tmp_path):
-    code = "import sys, pathlib; from pluggent_state_files.session_log import FileLog as F;"
-    code += "F(pathlib.Path(sys.argv[1]), 's')"
     transcript = FileTranscript(tmp_path, "s")
     transcript.append(*ENTRIES)
 
-    other = subprocess.run(  # noqa: S603 (this very Python)
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    other = other_process("F(folder, 's')", tmp_path)
 
     assert "SessionError: session 's' is in use by another" in other.stderr
     assert transcript.entries() == ENTRIES
@@ -276,38 +249,18 @@ def test_a_second_writer_in_another_process_is_refused(tmp_path):
 
 def test_a_closed_transcript_is_free_even_if_a_child_still_holds_the_file(tmp_path):
     code = """
-import os, sys
-from pathlib import Path
-from pluggent_state_files.session_log import FileLog
-
-log = FileLog(Path(sys.argv[1]), "s")
+transcript = F(folder, "s")
 wait, go = os.pipe()
 if os.fork() == 0:
     os.close(go)
     os.read(wait, 1)  # until the parent ends
     os._exit(0)
-log.close()
-FileLog(Path(sys.argv[1]), "s").close()
+transcript.close()
+F(folder, "s").close()
 """
-    done = subprocess.run(  # noqa: S603 (this very Python)
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    done = other_process(code, tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_reading_needs_no_lock(tmp_path):
-    transcript = FileTranscript(tmp_path, "s")
-    transcript.append(*ENTRIES)
-
-    assert tuple(read(transcript.path)) == ENTRIES
-    transcript.close()
-
-
-async def test_a_session_that_is_open_cannot_be_opened_twice(tmp_path):
-    async with hosting(state_dir=tmp_path) as host, await host.session("s"):
-        with pytest.raises(SessionError, match="in use"):
-            await host.session("s")
 
 
 def test_a_closed_transcript_says_so(tmp_path):
@@ -321,12 +274,7 @@ def test_a_closed_transcript_says_so(tmp_path):
         transcript.force()
 
 
-# ---- names and places -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "id", ["", ".", "..", "../s", "/s", "a/b", "a\\b", "-s", ".s", "a\n", "a\x00", "a b", "é", "a" * 101, "~"]
-)
+@each_of("id", ["", ".", "..", "../s", "/s", "a/b", "a\\b", "-s", ".s", "a\n", "a\x00", "a b", "é", "a" * 101, "~"])
 def test_a_session_cannot_be_called_like_a_path(tmp_path, id):
     with pytest.raises(SessionError, match="session id"):
         FileTranscript(tmp_path, id)
@@ -340,45 +288,36 @@ async def test_an_impossible_name_is_refused_before_anything_happens(tmp_path):
             await host.session("../s")
 
 
-@pytest.mark.parametrize("id", ["a", "A.b-c_1", "a..b", "a" * 100, "9"])
+@each_of("id", ["a", "A.b-c_1", "a..b", "a" * 100, "9"])
 def test_ordinary_names_are_fine(tmp_path, id):
     assert written(tmp_path, *ENTRIES, id=id).name == f"{id}.jsonl"
 
 
-def test_a_link_is_not_followed(tmp_path):
+@pytest.mark.parametrize("name", ["s.jsonl", "s.torn"])
+def test_a_link_is_not_followed_by_lines_nor_by_torn_bytes(tmp_path, name):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("precious")
-    (tmp_path / "s.jsonl").symlink_to(elsewhere)
+    (tmp_path / name).symlink_to(elsewhere)
+    if name == "s.torn":
+        (tmp_path / "s.jsonl").write_bytes(b"torn")
 
-    with pytest.raises(SessionError, match="cannot be opened"):
-        FileTranscript(tmp_path, "s")
-    assert elsewhere.read_text() == "precious"
-
-
-def test_a_link_where_torn_bytes_go_is_not_followed(tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_text("precious")
-    (tmp_path / "s.torn").symlink_to(elsewhere)
-    (tmp_path / "s.jsonl").write_bytes(b"torn")
-
-    with contextlib.suppress(SessionError):  # refusing is fine as well
+    with (
+        pytest.raises(SessionError, match="cannot be opened")
+        if name == "s.jsonl"
+        else contextlib.suppress(SessionError)
+    ):
         reopened(tmp_path)
     assert elsewhere.read_text() == "precious"
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_a_thing_that_is_no_file_is_refused(tmp_path, make):
+def test_what_is_not_a_file_or_a_folder_is_refused(tmp_path, make):
     make(tmp_path / "s.jsonl")
-
-    with pytest.raises(SessionError, match="cannot be opened"):
-        FileTranscript(tmp_path, "s")
-
-
-def test_a_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "sessions").write_text("")
 
-    with pytest.raises(SessionError, match="cannot be opened"):
-        FileTranscript(tmp_path / "sessions", "s")
+    for folder in (tmp_path, tmp_path / "sessions"):
+        with pytest.raises(SessionError, match="cannot be opened"):
+            FileTranscript(folder, "s")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which not even root can write")

@@ -24,17 +24,11 @@ async def read(feed):
     return [event.text async for event in feed.events()]
 
 
-async def test_events_arrive_in_order_until_the_end():
+async def test_events_arrive_in_order_until_the_end_and_wake_a_waiting_consumer():
     feed = Feed()
-    for number in range(3):
-        feed.put(shown(number))
-    feed.end()
-
-    assert await read(feed) == ["0", "1", "2"]
-
-
-async def test_a_consumer_that_came_first_is_woken():
-    feed = Feed()
+    feed.put(shown(0))
+    assert not feed.full
+    await asyncio.wait_for(feed.space(), WAIT_S)  # it is not full, so it holds up no producer
     reading = asyncio.create_task(read(feed))
     await asyncio.sleep(0)
     feed.put(shown(1))
@@ -42,30 +36,22 @@ async def test_a_consumer_that_came_first_is_woken():
     feed.put(shown(2))
     feed.end()
 
-    assert await reading == ["1", "2"]
-
-
-async def test_a_feed_with_room_holds_nobody_up():
-    feed = Feed()
-    feed.put(shown(0))
-
-    assert not feed.full
-    await asyncio.wait_for(feed.space(), WAIT_S)
+    assert await reading == ["0", "1", "2"]
 
 
 async def full_feed() -> tuple[Feed, asyncio.Task[None]]:
-    """Return a feed that is full, and somebody who waits for room in it."""
+    """Return a feed that is full, and a producer that waits for space in it."""
     feed = Feed()
     for number in range(WAITING_EVENTS):
         feed.put(shown(number))
     waiting = asyncio.create_task(feed.space())
     await asyncio.sleep(0)
+    assert not waiting.done()
     return feed, waiting
 
 
 async def test_a_full_feed_waits_for_its_consumer():
     feed, waiting = await full_feed()
-    assert not waiting.done()
 
     events = feed.events()
     for _ in range(WAITING_EVENTS):
@@ -73,7 +59,7 @@ async def test_a_full_feed_waits_for_its_consumer():
     await waiting
 
 
-async def test_the_end_sets_everybody_free():
+async def test_the_end_releases_every_producer():
     feed, waiting = await full_feed()
     feed.end()
 
@@ -81,27 +67,17 @@ async def test_the_end_sets_everybody_free():
     assert len(await read(feed)) == WAITING_EVENTS
 
 
-async def test_a_consumer_that_has_gone_holds_nobody_up():
+async def test_a_consumer_that_has_gone_holds_up_no_producer_and_nothing_is_kept_for_it():
     feed, waiting = await full_feed()
-    assert not waiting.done()
     feed.abandon()
 
     await asyncio.wait_for(waiting, WAIT_S)
     assert not feed.full
-
-
-async def test_nothing_is_kept_for_a_consumer_that_has_gone():
-    feed = Feed()
-    feed.abandon()
     for number in range(2 * WAITING_EVENTS):
         feed.put(shown(number))
-
     await asyncio.wait_for(feed.space(), WAIT_S)
     feed.end()
     assert await read(feed) == []
-
-
-# ---- a slow consumer --------------------------------------------------------------------
 
 
 async def test_a_slow_consumer_holds_the_stream_up_instead_of_filling_the_memory():
@@ -114,21 +90,21 @@ async def test_a_slow_consumer_holds_the_stream_up_instead_of_filling_the_memory
         assert len(await seen(events)) == 3 * WAITING_EVENTS
 
 
-async def test_a_tool_that_tells_much_progress_does_not_fill_the_memory():
-    told = asyncio.Event()
+async def test_a_tool_that_reports_much_progress_does_not_fill_the_memory():
+    reported = asyncio.Event()
 
     @tool(effects=())
     async def chatty(context: ToolContext) -> str:
-        """Tell much."""
+        """Report much."""
         for number in range(20 * WAITING_EVENTS):
             context.progress(number)
             if number % 100 == 0:
                 await asyncio.sleep(0)
-        told.set()
+        reported.set()
         return ""
 
     async with talking(call("chatty"), "x", tools=[chatty]) as session, session.stream("go") as events:
-        await asyncio.wait_for(told.wait(), WAIT_S)
+        await asyncio.wait_for(reported.wait(), WAIT_S)
 
         waiting = [event async for event in events if isinstance(event, ToolProgressed)]
         assert len(waiting) <= 3 * WAITING_EVENTS

@@ -1,9 +1,10 @@
-"""Taking back the last exchange, and another model from the next turn on: durable, and nothing else is touched."""
+"""undo() of the last exchange, and another model from the next turn on: both durable."""
 
 import asyncio
 from typing import Any
 
 import pytest
+from each_of import each_of
 from hypothesis import given, settings, strategies as st
 from places import Place
 from pluggent_hookspecs import ConfigError, Deny, Message, SessionError, Usage, hookimpl, tool
@@ -49,12 +50,15 @@ async def taken_back(session: Session) -> Exchange:
     return taken
 
 
-# ---- taking back ------------------------------------------------------------------------
+async def test_the_last_exchange_is_taken_back_until_none_is_left():
+    seen = []
 
+    class Policy:
+        @hookimpl
+        def decide_model_request(self, event):
+            seen.append(shape(event.request.messages))
 
-async def test_the_last_message_and_all_that_came_of_it_are_taken_back():
-    model = ScriptedModel("one", call("look"), "two", "three")
-    async with talking(model=model, tools=[look]) as session:
+    async with talking("one", call("look"), "two", "three", tools=[look], plugins=[Policy()]) as session:
         await session.say("a")
         await session.say("b")
         taken = await taken_back(session)
@@ -62,37 +66,22 @@ async def test_the_last_message_and_all_that_came_of_it_are_taken_back():
         assert taken == Exchange("t2", Message.user("b"))
         assert shape(session.history) == ["user a", "assistant one"]
         await session.say("c")
-        assert shape(model.requests[-1].messages) == ["user a", "assistant one", "user c"]
-
-
-async def test_it_can_be_done_until_nothing_is_left():
-    async with talking("one", "two") as session:
-        await session.say("a")
-        await session.say("b")
-
-        assert [(await taken_back(session)).message.text for _ in range(2)] == ["b", "a"]
+        assert seen[-1] == ["user a", "assistant one", "user c"], "a policy sees the conversation as it is now"
+        assert [(await taken_back(session)).message.text for _ in range(2)] == ["c", "a"]
         assert await session.undo() is None
         assert session.history == ()
 
 
-async def test_what_tools_did_is_named_and_what_was_spent_stays_counted():
-    async with talking(call("send", n=1), call("look"), "x", tools=[send, look]) as session:
+@pytest.mark.parametrize("agrees", [True, False])
+async def test_effects_of_tools_are_named_unless_a_person_refused_them_and_usage_stays_counted(agrees):
+    replies = call("send", n=1), call("look"), "x"
+    async with talking(*replies, tools=[send, look], strict=True, approver=lambda _: agrees) as session:
         await session.say("go")
         before = session.usage
         taken = await taken_back(session)
 
-        assert taken.effects == ("app:tools:tool/send",)
+        assert taken.effects == (("app:tools:tool/send",) if agrees else ())
         assert session.usage == before != Usage()
-
-
-async def test_a_call_that_a_person_refused_is_no_effect():
-    async def approver(event):
-        return False
-
-    async with talking(call("send"), "x", tools=[send], strict=True, approver=approver) as session:
-        await session.say("go")
-
-        assert (await taken_back(session)).effects == ()
 
 
 async def test_a_history_that_was_given_is_not_taken_back():
@@ -107,9 +96,14 @@ async def test_a_history_that_was_given_is_not_taken_back():
 
 
 async def test_it_is_durable(tmp_path):
-    async with hosting("one", "two", state_dir=tmp_path) as host, await host.session("s") as session:
+    """A turn that failed can be taken back too."""
+    down = RuntimeError("down")
+    async with hosting("one", "two", down, state_dir=tmp_path) as host, await host.session("s") as session:
         await session.say("a")
         await session.say("b")
+        await session.undo()
+        with pytest.raises(Exception, match="down"):
+            await session.say("x")
         await session.undo()
         spent = session.usage
     async with hosting("three", state_dir=tmp_path) as host, await host.session("s") as session:
@@ -117,21 +111,12 @@ async def test_it_is_durable(tmp_path):
         assert session.usage == spent
         result = await session.say("c")
 
-        assert result.turn_id == "t3"  # the number of a turn that was taken back is not given again
+        assert result.turn_id == "t4"  # the number of a turn that was taken back is not given again
         assert (await taken_back(session)).message.text == "c"
         assert (await taken_back(session)).message.text == "a"
 
 
-async def test_a_turn_that_failed_can_be_taken_back():
-    async with talking(RuntimeError("down")) as session:
-        with pytest.raises(Exception, match="down"):
-            await session.say("a")
-        await session.undo()
-
-        assert session.history == ()
-
-
-async def test_nothing_is_taken_back_in_the_middle_of_a_turn_nor_said_in_the_middle_of_that():
+async def test_nothing_is_undone_or_changed_in_the_middle_of_a_turn_nor_said_in_the_middle_of_that():
     place = Place()
 
     @tool(effects=())
@@ -143,8 +128,10 @@ async def test_nothing_is_taken_back_in_the_middle_of_a_turn_nor_said_in_the_mid
     async with talking(call("hang"), "x", tools=[hang]) as session:
         turn = asyncio.create_task(session.say("a"))
         await asyncio.wait_for(place.reached.wait(), WAIT_S)
-        with pytest.raises(SessionError, match="in the middle of a turn"):
-            await session.undo()
+        for change in (session.undo(), session.use(model="scripted/other")):
+            with pytest.raises(SessionError, match="in the middle of a turn"):
+                await change
+        assert session.model == "scripted/m"
         turn.cancel()
         await asyncio.wait((turn,))
 
@@ -181,7 +168,7 @@ CALL = ToolCall("a", "send", "{}")
 DECISION = Decided(DecisionMade(Scope(), "tool_call", "o", "d", "allow", "host", capability="p:tool/send", call_id="a"))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("outcome", "effects"),
     [
         ("", ("p:tool/send",)),
@@ -191,7 +178,7 @@ DECISION = Decided(DecisionMade(Scope(), "tool_call", "o", "d", "allow", "host",
         (str(ToolErrorKind.DENIED), ()),
     ],
 )
-def test_whatever_may_have_happened_is_an_effect(outcome, effects):
+def test_what_may_have_happened_is_an_effect(outcome, effects):
     entries = (
         SessionBegan("s", 0.0), TurnBegan("t1", 0.0), Said("t1", Message.user("go")),
         Said("t1", Message.assistant((), (CALL,))), DECISION, Dispatched("t1", (("a", "key", "print"),)),
@@ -203,7 +190,7 @@ def test_whatever_may_have_happened_is_an_effect(outcome, effects):
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(["say", "undo", "crash", "model"]), max_size=12))
-def test_whatever_is_said_and_taken_back_the_transcript_tells_what_is_left(steps):
+def test_the_transcript_holds_what_is_left_of_all_that_was_said_and_taken_back(steps):
     entries: list[Entry] = [SessionBegan("s", 0.0, "m/0")]
     told: list[list[Message]] = []
     for number, step in enumerate(steps):
@@ -234,9 +221,6 @@ def test_whatever_is_said_and_taken_back_the_transcript_tells_what_is_left(steps
     assert rebuilt.model == (["m/0", *chosen][-1])
 
 
-# ---- another model ----------------------------------------------------------------------
-
-
 class Other(ScriptedModel):
     name = "other"
 
@@ -256,8 +240,8 @@ async def test_another_model_answers_from_the_next_turn_on_and_after_a_resume(tm
         assert (await host.session("s")).model == "other/x"
 
 
-@pytest.mark.parametrize(("name", "says"), [("nobody/x", "nobody"), ("x", "write provider/model"), ("", "provider")])
-async def test_a_model_that_there_is_not_changes_nothing(name, says):
+@pytest.mark.parametrize(("name", "says"), [("unknown/x", "unknown"), ("x", "write provider/model"), ("", "provider")])
+async def test_an_unknown_model_changes_nothing(name, says):
     async with talking("one") as session:
         with pytest.raises(ConfigError, match=says):
             await session.use(model=name)
@@ -266,37 +250,7 @@ async def test_a_model_that_there_is_not_changes_nothing(name, says):
         assert (await session.say("a")).text == "one"
 
 
-async def test_the_model_is_not_changed_in_the_middle_of_a_turn():
-    hold = asyncio.Event()
-    model = ScriptedModel("one", hold=hold)
-    async with talking(model=model) as session:
-        turn = asyncio.create_task(session.say("a"))
-        await asyncio.wait_for(model.asked.wait(), WAIT_S)
-        with pytest.raises(SessionError, match="in the middle of a turn"):
-            await session.use(model="scripted/other")
-        hold.set()
-        await turn
-
-        assert session.model == "scripted/m"
-
-
-async def test_a_policy_sees_the_conversation_as_it_is_now():
-    seen = []
-
-    class Policy:
-        @hookimpl
-        def decide_model_request(self, event):
-            seen.append(shape(event.request.messages))
-
-    async with talking("one", "two", plugins=[Policy()]) as session:
-        await session.say("a")
-        await session.undo()
-        await session.say("b")
-
-    assert seen == [["user a"], ["user b"]]
-
-
-async def test_what_the_host_said_is_no_exchange_of_its_own():
+async def test_a_message_of_the_host_is_not_an_exchange_of_its_own():
     async with talking("before", "no json", '{"value": 1}') as session:
         await session.say("first")
         await session.say("a number", output=int)
@@ -307,12 +261,7 @@ async def test_what_the_host_said_is_no_exchange_of_its_own():
         assert [message.text for message in session.history] == ["first", "before"]
 
 
-async def test_effects_of_calls_that_share_an_id_in_several_rounds_are_all_told():
-    @tool(effects=("network_write",))
-    def send(text: str) -> str:
-        """Send."""
-        return text
-
+async def test_effects_of_calls_that_share_an_id_in_several_rounds_are_all_named():
     @tool(effects=("network_write",))
     def wipe() -> str:
         """Wipe."""
@@ -321,9 +270,9 @@ async def test_effects_of_calls_that_share_an_id_in_several_rounds_are_all_told(
     class Policy:
         @hookimpl
         def decide_tool_call(self, event: Any) -> Deny | None:
-            return Deny("no more") if event.arguments.get("text") == "again" else None
+            return Deny("no more") if event.arguments.get("n") == 2 else None
 
-    replies = (call("wipe", "c"), call("send", "c", text="x"), call("send", "c", text="again"), "done")
+    replies = (call("wipe", "c"), call("send", "c", n=1), call("send", "c", n=2), "done")
     async with talking(*replies, tools=[send, wipe], plugins=[Policy()]) as session:
         await session.say("go")
         exchange = await session.undo()

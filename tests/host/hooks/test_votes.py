@@ -1,8 +1,7 @@
-"""What many votes come to, whoever cast them and in which order."""
+"""The verdict of many votes (rule 1), the host's own (2), answers that differ (3) and the table of answers (5)."""
 
 import itertools
 
-import pytest
 from each_of import each_of, shown
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ANSWERS, Allow, Ask, Decision, Deny, Respond, ToolOutput, Vote
@@ -38,9 +37,6 @@ def name(decision: Decision | None) -> str:
 
 def plugins(votes: list[Decision | None]) -> dict[str, Decision | None]:
     return {f"plugin-{number}": vote for number, vote in enumerate(votes)}
-
-
-# ---- rule 1: the algebra
 
 
 @given(st.lists(decisions, max_size=6), host_votes)
@@ -80,23 +76,17 @@ def test_every_vote_is_kept_with_its_reason(votes: list[Decision | None], host_v
 
 def test_any_deny_that_ends_the_turn_ends_it() -> None:
     for votes in itertools.permutations([Deny("a"), Deny("b", ends_turn=True), Deny("c")]):
-        verdict = tally(plugins(list(votes)))
+        deny = tally(plugins(list(votes))).deny
 
-        assert verdict.deny is not None
-        assert verdict.deny.ends_turn
+        assert deny is not None
+        assert deny.ends_turn
 
 
-def test_a_deny_is_attributed_to_a_plugin_that_denied() -> None:
+def test_a_deny_is_attributed_to_a_plugin_that_denied_and_an_empty_vote_to_the_host() -> None:
     verdict = tally({"a": Allow(), "b": Deny("no", tell_user="no, dear user"), "c": Ask("?")}, Ask("by effect"))
 
     assert (verdict.outcome, verdict.by, verdict.reason) == ("deny", "b", "no, dear user")
-
-
-def test_nobody_and_nothing_allows_in_the_name_of_the_host() -> None:
     assert tally({}) == Verdict("allow", HOST, "", ())
-
-
-# ---- rule 2: the host's vote, and who may lift it
 
 
 @given(st.lists(decisions, max_size=5), st.sets(st.sampled_from([f"plugin-{n}" for n in range(5)])))
@@ -119,33 +109,17 @@ def test_only_a_listed_plugins_allow_lifts_the_hosts_own_ask_and_nothing_else(
         assert verdict.outcome in ("respond", "allow")
 
 
-def test_the_allow_of_an_unlisted_plugin_lifts_nothing() -> None:
+def test_an_allow_lifts_no_ask_of_another_plugin_nor_unlisted_one_of_the_host() -> None:
+    """Rule 2: an ask of a plugin whose distribution is called ``host`` is not the host's own."""
+    eager = Grants(may_allow=("eager",))
+
     assert tally({"eager": Allow()}, Ask("by effect")).outcome == "ask"
-
-
-def test_the_allow_of_a_listed_plugin_lifts_no_ask_of_another_plugin() -> None:
-    verdict = tally({"eager": Allow(), "careful": Ask("?")}, Ask("by effect"), Grants(may_allow=("eager",)))
-
+    assert tally({HOST: Ask("the plugin's own question"), "eager": Allow()}, None, eager).outcome == "ask"
+    verdict = tally({"eager": Allow(), "careful": Ask("?")}, Ask("by effect"), eager)
     assert [plugin for plugin, _ in verdict.asks] == ["careful"]
 
 
-def test_a_plugin_that_calls_itself_host_does_not_vote_for_the_host() -> None:
-    """Rule 2: an ask of a plugin whose distribution is called ``host`` is not the host's own."""
-    verdict = tally({HOST: Ask("the plugin's own question"), "eager": Allow()}, None, Grants(may_allow=("eager",)))
-
-    assert verdict.outcome == "ask"
-
-
-# ---- rule 3: answers that differ
-
-
-def test_the_same_answer_twice_is_an_answer() -> None:
-    verdict = tally({"a": Respond(ToolOutput("x")), "b": Respond(ToolOutput("x"))})
-
-    assert (verdict.outcome, verdict.respond) == ("respond", Respond(ToolOutput("x")))
-
-
-@pytest.mark.parametrize(
+@each_of(
     ("one", "other"),
     [
         ("x", "y"),
@@ -156,32 +130,23 @@ def test_the_same_answer_twice_is_an_answer() -> None:
         ({"a": 1}, {"a": True}),
         (ToolOutput("x"), ToolOutput("y")),
     ],
-    ids=shown,
 )
 def test_two_differing_answers_deny_and_name_both(one: object, other: object) -> None:
-    orders: list[dict[str, Decision | None]] = [
-        {"a": Respond(one), "b": Respond(other)},
-        {"b": Respond(other), "a": Respond(one)},
-    ]
-    for votes in orders:
-        verdict = tally(votes)
+    votes = [("a", Respond(one)), ("b", Respond(other)), ("c", Ask("?"))]
+    for order in (votes[:2], votes[1::-1], votes):
+        verdict = tally(dict(order))
 
         assert verdict.outcome == "deny"
         assert "a" in verdict.by
         assert "b" in verdict.by
 
 
-def test_differing_answers_deny_even_behind_an_ask() -> None:
-    assert tally({"a": Respond("x"), "b": Respond("y"), "c": Ask("?")}).outcome == "deny"
+def test_one_answer_given_twice_or_behind_an_ask_is_kept() -> None:
+    same = tally({"a": Respond(ToolOutput("x")), "b": Respond(ToolOutput("x"))})
+    asked = tally({"a": Respond("x"), "c": Ask("?")})
 
-
-def test_an_ask_keeps_the_answer_that_would_be_given() -> None:
-    verdict = tally({"a": Respond("x"), "c": Ask("?")})
-
-    assert (verdict.outcome, verdict.respond) == ("ask", Respond("x"))
-
-
-# ---- rule 5: the table
+    assert (same.outcome, same.respond) == ("respond", Respond(ToolOutput("x")))
+    assert (asked.outcome, asked.respond) == ("ask", Respond("x"))
 
 
 @each_of("hook", ANSWERS)
@@ -204,7 +169,7 @@ def test_an_answer_outside_the_table_denies(hook: str, decision: Decision) -> No
     [True, False, 0, "allow", "deny", {}, [], Allow, Deny, object(), (Allow(),), NotImplemented, ...],
     ids=shown,
 )
-def test_what_is_no_decision_denies(hook: str, value: object) -> None:
+def test_what_is_not_a_decision_denies(hook: str, value: object) -> None:
     made, vote = ballot(hook, "acme", Answer(value), may_respond=True)
 
     assert isinstance(made, Deny)
@@ -212,7 +177,7 @@ def test_what_is_no_decision_denies(hook: str, value: object) -> None:
     assert type(value).__name__ in vote.reason
 
 
-@pytest.mark.parametrize("hook", ANSWERS)
+@each_of("hook", ANSWERS)
 def test_no_opinion_is_a_vote_of_none(hook: str) -> None:
     assert ballot(hook, "acme", Answer(None), may_respond=False) == (None, Vote("acme", "none"))
 
@@ -233,7 +198,7 @@ def test_a_respond_without_the_grant_denies_and_names_the_grant() -> None:
     assert "may_respond" in made.tell_user
 
 
-def test_the_model_is_not_told_which_policy_failed_and_the_person_is() -> None:
+def test_the_person_reads_which_policy_failed_and_the_model_does_not() -> None:
     """Rule 6: two texts."""
     made, _ = ballot(HOOK, "acme-guard", Answer(None, "raised ValueError: /etc/secret"), may_respond=False)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import attrs
 import msgspec
 import pytest
+from each_of import each_of
 from pluggent_hookspecs import Json, Param, ToolContext, tool
 from pluggent_host.tools.arguments import canonical
 from pluggent_host.tools.function_tool import function_tool
@@ -102,7 +103,7 @@ REST = """Find a train.
     """
 
 
-@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, REST])
+@each_of("docstring", [GOOGLE, NUMPY, REST])
 def test_docstrings_describe_the_tool_and_its_parameters(docstring):
     def train(start: str, end: Annotated[str, "where to get off"]) -> str:
         return start + end
@@ -117,7 +118,7 @@ def test_docstrings_describe_the_tool_and_its_parameters(docstring):
     }
 
 
-@pytest.mark.parametrize("docstring", [None, "", "One\nparagraph.", "Weird:\n\n    :param\n\nArgs:\n"])
+@each_of("docstring", [None, "", "One\nparagraph.", "Weird:\n\n    :param\n\nArgs:\n"])
 def test_any_docstring_will_do(docstring):
     def f(a: int) -> int:
         return a
@@ -149,13 +150,6 @@ def test_a_context_that_only_type_checkers_import_is_found():
     assert call(moved, {"a": 1}, "the context") == (1, "the context")
 
 
-def test_two_contexts_are_refused():
-    def f(a: ToolContext, b: ToolContext) -> None: ...
-
-    with pytest.raises(TypeError, match="tool 'f': parameters a, b all want the ToolContext"):
-        function_tool(f)
-
-
 def test_the_contracts_json_alias_is_any_json():
     def f(data: Json, more: "Json" = None) -> Any:
         return data, more
@@ -164,7 +158,7 @@ def test_the_contracts_json_alias_is_any_json():
     assert call(f, {"data": [1, {"a": None}]}) == ([1, {"a": None}], None)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("annotation", "shown"),
     [
         (complex, "complex"),
@@ -176,7 +170,7 @@ def test_the_contracts_json_alias_is_any_json():
         (Annotated[str, Param(pattern="(")], "pattern|regex|missing"),
     ],
 )
-def test_types_that_a_model_cannot_be_told_are_refused_with_all_names(annotation, shown):
+def test_types_that_no_schema_describes_are_refused_with_all_names(annotation, shown):
     def f(what): ...
 
     f.__annotations__ = {"what": annotation}
@@ -185,25 +179,32 @@ def test_types_that_a_model_cannot_be_told_are_refused_with_all_names(annotation
         function_tool(f)
 
 
-def test_annotations_that_cannot_be_resolved_are_refused():
-    def f(a: "Missing"): ...  # noqa: F821  # pyright: ignore[reportUndefinedVariable] (the case)
-
-    with pytest.raises(TypeError, match="tool 'f': parameter 'a': annotation 'Missing' cannot be resolved"):
-        function_tool(f)
+def two_contexts(a: ToolContext, b: ToolContext) -> None: ...
 
 
-@pytest.mark.parametrize("function", [lambda *a: a, lambda **k: k])
-def test_parameters_without_names_are_refused(function):
-    with pytest.raises(TypeError, match=r"tool 'f': parameter '\*+[ak]'"):
-        function_tool(tool(name="f")(function))
+def unresolved(a: "Missing"): ...  # noqa: F821  # pyright: ignore[reportUndefinedVariable] (the case)
 
 
-@pytest.mark.parametrize("default", ["text", math.nan, object()])
-def test_defaults_that_do_not_fit_are_refused(default):
+def with_default(default):
     def f(a: float = default) -> None: ...
 
-    with pytest.raises(TypeError, match=r"tool 'f': parameter 'a': the default .* does not fit float"):
-        function_tool(f)
+    return f
+
+
+@each_of(
+    ("function", "says"),
+    [
+        (two_contexts, "parameters a, b all want the ToolContext"),
+        (unresolved, "parameter 'a': annotation 'Missing' cannot be resolved"),
+        (lambda *a: a, r"parameter '\*a'"),
+        (lambda **k: k, r"parameter '\*\*k'"),
+        *((with_default(default), "parameter 'a': the default .* does not fit float")
+          for default in ("text", math.nan, object())),
+    ],
+)  # fmt: skip
+def test_parameters_that_no_model_can_fill_are_refused(function, says):
+    with pytest.raises(TypeError, match=f"tool 'f': {says}"):
+        function_tool(tool(name="f")(function))
 
 
 def test_a_default_none_allows_null():
@@ -248,14 +249,14 @@ def test_bounds_of_other_libraries_are_understood():
 
 def test_methods_and_positional_only_parameters_work():
     class Desk:
-        def book(self, room: int, /, *, hours: int = 1, note: str = "") -> Any:
+        def book(self, desk: int, /, *, hours: int = 1, note: str = "") -> Any:
             """Book it."""
-            return self, room, hours, note
+            return self, desk, hours, note
 
     desk = Desk()
 
     assert function_tool(desk.book).spec.description == "Book it."
-    assert call(desk.book, {"room": 7, "note": "x"}) == (desk, 7, 1, "x")
+    assert call(desk.book, {"desk": 7, "note": "x"}) == (desk, 7, 1, "x")
 
 
 def test_decorated_functions_keep_their_signature():

@@ -5,6 +5,7 @@ import os
 import sys
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import Message, SessionError
 from pluggent_host.transcript.entries import ModelChosen, Said, TurnBegan, Undone
@@ -18,9 +19,6 @@ LOCKED = pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), re
 def problems(folder):
     """Return what is said to be wrong with each session."""
     return {one.id: one.problem for one in summaries(folder)}
-
-
-# ---- listing ----------------------------------------------------------------------------
 
 
 def test_a_session_says_what_it_is_about(tmp_path):
@@ -39,23 +37,13 @@ def test_the_session_last_written_to_comes_first(tmp_path):
     assert [one.id for one in summaries(tmp_path, limit=2)] == ["b", "a"]
 
 
-def test_no_folder_is_no_session(tmp_path):
-    assert (places(tmp_path / "absent"), list(summaries(tmp_path / "absent"))) == ((), [])
-
-
-def test_the_model_chosen_last_counts_and_what_was_taken_back_does_not(tmp_path):
-    again = (*turn("b", "", "t2"),)
-    save(tmp_path, "s", *turn("a", ""), ModelChosen("other/n"), Undone("t1"), *again)
+def test_the_model_chosen_last_counts_and_neither_what_was_undone_nor_words_of_the_host(tmp_path):
+    host = TurnBegan("t0", 1.0), Said("t0", Message.user("hurry"), "host")
+    save(tmp_path, "s", *host, *turn("a", ""), ModelChosen("other/n"), Undone("t1"), *turn("b", "", "t2"))
 
     (one,) = summaries(tmp_path)
 
-    assert (one.model, one.first_words, one.turns) == ("other/n", "b", 2)
-
-
-def test_words_of_the_host_are_not_the_first_words(tmp_path):
-    save(tmp_path, "s", TurnBegan("t1", 1.0), Said("t1", Message.user("hurry"), "host"), *turn("hello", "", "t2"))
-
-    assert [one.first_words for one in summaries(tmp_path)] == ["hello"]
+    assert (one.model, one.first_words, one.turns) == ("other/n", "b", 3)
 
 
 def test_damaged_sessions_are_listed_with_what_is_wrong(tmp_path):
@@ -82,23 +70,18 @@ def test_damaged_sessions_are_listed_with_what_is_wrong(tmp_path):
     }
 
 
-def test_a_torn_last_line_is_no_damage(tmp_path):
+def test_a_torn_last_line_is_not_damage_and_files_that_are_not_sessions_are_left_alone(tmp_path):
     path = save(tmp_path, "s", *turn("hi", "ho"))
     with path.open("ab") as file:
         file.write(b'{"t":"Said","tur')
+    for name in ("-x.jsonl", "a b.jsonl", "s.torn", ".jsonl", "..jsonl", "s.jsonl.bak", f"{'x' * 101}.jsonl"):
+        (tmp_path / name).touch()
 
     assert problems(tmp_path) == {"s": ""}
 
 
-def test_files_that_are_no_sessions_are_left_alone(tmp_path):
-    for name in ("-x.jsonl", "a b.jsonl", "s.torn", ".jsonl", "..jsonl", "s.jsonl.bak", f"{'x' * 101}.jsonl"):
-        (tmp_path / name).touch()
-
-    assert places(tmp_path) == ()
-
-
 @given(st.lists(st.binary(max_size=80) | st.sampled_from([b'{"t":"Said"}', b'{"t":"SessionBegan","created_s":{}}'])))
-def test_whatever_lies_there_is_listed(tmp_path_factory, lines):
+def test_any_content_of_a_session_is_listed(tmp_path_factory, lines):
     folder = tmp_path_factory.mktemp("sessions")
     (folder / "s.jsonl").write_bytes(b"\n".join(lines) + b"\n")
 
@@ -112,9 +95,10 @@ def test_a_session_that_may_not_be_read_says_so(tmp_path):
     assert problems(tmp_path) == {"s": f"cannot be read: {tmp_path}/s.jsonl: Permission denied"}
 
 
-def test_a_folder_that_is_none_is_told(tmp_path):
+def test_an_absent_folder_holds_no_session_and_a_file_is_not_a_folder(tmp_path):
     (tmp_path / "file").touch()
 
+    assert (places(tmp_path / "absent"), list(summaries(tmp_path / "absent"))) == ((), [])
     with pytest.raises(SessionError, match="file cannot be read: Not a directory"):
         places(tmp_path / "file")
 
@@ -127,9 +111,6 @@ def test_the_beginning_of_an_id_means_every_session_that_begins_so(tmp_path):
     assert matching(tmp_path, "tr") == ("trip", "trip2", "tropics")
     assert matching(tmp_path, "tro") == ("tropics",)
     assert matching(tmp_path, "") == matching(tmp_path, "../trip") == ()
-
-
-# ---- in use -----------------------------------------------------------------------------
 
 
 @LOCKED
@@ -156,9 +137,6 @@ def test_a_writer_can_come_while_the_session_is_read(tmp_path):
     assert len(list(listing)) == 1
 
 
-# ---- deleting ---------------------------------------------------------------------------
-
-
 def test_a_deleted_session_is_gone_with_its_torn_lines_and_nothing_else_is(tmp_path):
     save(tmp_path, "a")
     save(tmp_path, "b")
@@ -181,10 +159,10 @@ def test_a_session_in_use_is_not_deleted(tmp_path):
     assert (tmp_path / "a.jsonl").exists()
 
 
-@pytest.mark.parametrize("id", ["../a", "a/b", "", ".", "..", "-a", "a\0", "a\n"])
-def test_what_is_no_id_deletes_nothing(tmp_path, id):
+@each_of("id", ["../a", "a/b", "", ".", "..", "-a", "a\0", "a\n"])
+def test_what_is_not_an_id_deletes_nothing(tmp_path, id):
     outside = save(tmp_path, "a")
-    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions").mkdir(exist_ok=True)
 
     with pytest.raises(SessionError, match="is not an id of a session"):
         delete(tmp_path / "sessions", id)
@@ -192,37 +170,26 @@ def test_what_is_no_id_deletes_nothing(tmp_path, id):
     assert outside.exists()
 
 
-def test_a_link_is_neither_followed_nor_deleted(tmp_path):
-    target = save(tmp_path, "target")
-    (tmp_path / "sessions").mkdir()
-    link = tmp_path / "sessions" / "a.jsonl"
-    link.symlink_to(target)
-
-    with pytest.raises(SessionError, match="it is a symbolic link"):
-        delete(tmp_path / "sessions", "a")
-
-    assert link.is_symlink()
-    assert target.exists()
-
-
-def test_what_is_no_file_is_not_deleted(tmp_path):
+def test_what_is_not_a_file_or_not_there_is_not_deleted(tmp_path):
     (tmp_path / "a.jsonl").mkdir()
     os.mkfifo(tmp_path / "b.jsonl")
 
-    with pytest.raises(SessionError, match="cannot be deleted"):
-        delete(tmp_path, "a")
-    with pytest.raises(SessionError, match="it is not a regular file"):
-        delete(tmp_path, "b")
+    target = save(tmp_path, "target")
+    (tmp_path / "link.jsonl").symlink_to(target)
+
+    for folder, id, says in (
+        (tmp_path, "link", "it is a symbolic link"),
+        (tmp_path, "a", "cannot be deleted"),
+        (tmp_path, "b", "it is no regular file"),
+        (tmp_path, "c", "there is no session 'c' in"),
+        (tmp_path / "absent", "a", "there is no session 'a' in"),
+    ):
+        with pytest.raises(SessionError, match=says):
+            delete(folder, id)
+    assert (target.exists(), (tmp_path / "link.jsonl").is_symlink()) == (True, True)
 
 
-def test_a_session_that_is_not_there_cannot_be_deleted(tmp_path):
-    with pytest.raises(SessionError, match="there is no session 'a' in"):
-        delete(tmp_path, "a")
-    with pytest.raises(SessionError, match="there is no session 'a' in"):
-        delete(tmp_path / "absent", "a")
-
-
-def test_whoever_opens_a_session_while_it_is_deleted_is_told(tmp_path, monkeypatch):
+def test_opening_a_session_while_it_is_deleted_is_an_error(tmp_path, monkeypatch):
     """The file is deleted between the opening and the locking: nothing may be written into nowhere."""
     path = save(tmp_path, "a")
     flock = fcntl.flock

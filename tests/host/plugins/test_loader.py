@@ -30,9 +30,6 @@ class Fine:
         return None
 
 
-# ---- what works
-
-
 def test_a_policy_is_loaded_and_registered_under_its_plugin_id(site: Path, manager: pluggy.PluginManager) -> None:
     loaded = load(record_of(site, POLICY), manager)
 
@@ -50,19 +47,21 @@ def test_a_capability_is_registered_under_its_capability_id(site: Path, manager:
     assert [name for name, _ in manager.list_name_plugin()] == ["acme-guard:tools/search"]
 
 
-def test_a_function_can_be_the_factory(site: Path, manager: pluggy.PluginManager) -> None:
-    record = record_of(site, f"{POLICY}\ndef make(): return Plugin()\n", value="acme_guard:make")
+@pytest.mark.parametrize(
+    ("source", "value", "hook"),
+    [
+        (f"{POLICY}\ndef make(): return Plugin()\n", "acme_guard:make", "decide_input"),
+        (f"{CASE_HEADER}@hookimpl\ndef observe(event): ...\n", "acme_guard", "observe"),
+    ],
+    ids=["function", "module"],
+)
+def test_a_function_can_be_the_factory_and_a_module_the_plugin(
+    source: str, value: str, hook: str, site: Path, manager: pluggy.PluginManager
+) -> None:
+    loaded = load(record_of(site, source, value=value), manager)
 
-    assert load(record, manager).hooks == ("decide_input",)
-
-
-def test_a_module_without_state_can_be_the_plugin(site: Path, manager: pluggy.PluginManager) -> None:
-    source = CASE_HEADER + "@hookimpl\ndef observe(event): ...\n"
-
-    loaded = load(record_of(site, source, value="acme_guard"), manager)
-
-    assert inspect.ismodule(loaded.plugin)
-    assert loaded.hooks == ("observe",)
+    assert loaded.hooks == (hook,)
+    assert inspect.ismodule(loaded.plugin) == (value == "acme_guard")
 
 
 def test_hooks_may_be_static_async_inherited_wrapped_or_on_the_instance(manager: pluggy.PluginManager) -> None:
@@ -100,25 +99,17 @@ def test_hooks_may_be_static_async_inherited_wrapped_or_on_the_instance(manager:
     assert impl.function is on_instance
 
 
-def test_application_code_may_mix_kinds(manager: pluggy.PluginManager) -> None:
+def test_application_code_may_mix_kinds_and_two_managers_share_nothing(manager: pluggy.PluginManager) -> None:
     class Plugin(Fine):
         @hookimpl
         def provide_tools(self, event: object) -> list[object]:
             return []
 
-    assert register(manager, "app:mine", Plugin(), kinds=("hooks", "tools")) == ("provide_tools", "decide_input")
+    plugin = Plugin()
 
-
-def test_two_managers_do_not_share_anything(manager: pluggy.PluginManager) -> None:
-    plugin = Fine()
-
-    register(manager, "app:mine", plugin, kinds=("hooks",))
-    register(new_manager(), "app:mine", plugin, kinds=("hooks",))
-
+    assert register(manager, "app:mine", plugin, kinds=("hooks", "tools")) == ("provide_tools", "decide_input")
+    register(new_manager(), "app:mine", plugin, kinds=("hooks", "tools"))
     assert len(manager.hook.decide_input.get_hookimpls()) == 1
-
-
-# ---- what cannot be imported or made
 
 
 @pytest.mark.parametrize(
@@ -128,10 +119,7 @@ def test_two_managers_do_not_share_anything(manager: pluggy.PluginManager) -> No
         ("import acme_guard.more", "No module named 'acme_guard.more'"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("raise SystemExit(3)", "SystemExit: 3"),
-        (
-            "try:\n  1 / 0\nexcept Exception as e:\n  raise OSError('no luck') from e",
-            "no luck, because of Zero",
-        ),
+        ("try:\n  1 / 0\nexcept Exception as e:\n  raise OSError('no luck') from e", "no luck, because of Zero"),
         ("class Bad(Exception):\n  def __str__(self): 1 / 0\nraise Bad", "Bad: (its text cannot be read)"),
         ("class Plugins: pass", "there is no 'Plugin' in it; did you mean 'Plugins'?"),
         ("Plugin = 3", "it is an object, not a factory"),
@@ -164,7 +152,7 @@ def test_a_package_without_its_module_is_to_be_reinstalled(site: Path, manager: 
     assert "Reinstall it (pip install --force-reinstall acme-guard), or" in said
 
 
-def test_an_interrupt_is_nobodys_fault(site: Path, manager: pluggy.PluginManager) -> None:
+def test_an_interrupt_is_raised_as_it_is(site: Path, manager: pluggy.PluginManager) -> None:
     with pytest.raises(KeyboardInterrupt):
         load(record_of(site, "raise KeyboardInterrupt"), manager)
 

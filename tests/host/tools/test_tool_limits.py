@@ -31,8 +31,9 @@ def results(session: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", ["search", "app:tools:tool/search"])
 async def test_calls_above_the_limit_are_refused_and_the_last_one_says_so(name: str):
-    async with talking(call("search", "1", text="a"), call("search", "2", text="b"), call("search", "3", text="c"),
-                       tools=[search], limits=few(2, name)) as session:  # fmt: skip
+    """Parallel calls count in their order."""
+    replies = call("search", "1", text="a"), (call("search", "2", text="b"), call("search", "3", text="c"))
+    async with talking(*replies, tools=[search], limits=few(2, name)) as session:
         result = await session.say("go")
 
         assert result.why is Why.COMPLETED
@@ -44,15 +45,6 @@ async def test_calls_above_the_limit_are_refused_and_the_last_one_says_so(name: 
         assert_whole(session.history)
 
 
-async def test_parallel_calls_count_in_their_order():
-    calls = tuple(call("search", str(number), text=str(number)) for number in range(3))
-    async with talking(calls, tools=[search], limits=few(1)) as session:
-        await session.say("go")
-
-        assert results(session)[0].startswith("found 0")
-        assert all("used up" in text for text in results(session)[1:])
-
-
 async def test_a_denied_call_does_not_count():
     class Once:
         denied = False
@@ -62,11 +54,13 @@ async def test_a_denied_call_does_not_count():
             denied, self.denied = self.denied, True
             return None if denied else Deny("not this one")
 
-    async with talking(call("search", "1", text="a"), call("search", "2", text="b"),
-                       tools=[search], limits=few(1), plugins=[Once()]) as session:  # fmt: skip
+    replies = call("search", "1", text="a"), call("search", "2", text="b"), "ok", call("search", "3", text="c")
+    async with talking(*replies, tools=[search], limits=few(1), plugins=[Once()]) as session:
         await session.say("go")
 
         assert [text.split("\n")[0] for text in results(session)] == ["Denied: not this one", "found b"]
+        await session.say("again")
+        assert results(session)[2].startswith("found c"), "every turn begins anew"
 
 
 async def test_calls_below_a_tool_count_too():
@@ -81,15 +75,6 @@ async def test_calls_below_a_tool_count_too():
         await session.say("go")
 
         assert "used up" in results(session)[0]
-
-
-async def test_every_turn_begins_anew():
-    async with talking(call("search", "1", text="a"), "ok", call("search", "2", text="b"),
-                       tools=[search], limits=few(1)) as session:  # fmt: skip
-        await session.say("go")
-        await session.say("again")
-
-        assert all(text.startswith("found") for text in results(session))
 
 
 async def test_time_and_size_of_one_tool_can_be_set():
@@ -116,7 +101,7 @@ async def test_a_name_that_no_tool_has_is_an_error_where_it_is_given():
         await session.say("x", limits=few(1, "other-plugin:tool/serch"))
 
 
-async def test_the_model_is_told_before_the_last_request():
+async def test_the_model_reads_a_warning_with_the_last_request():
     model = ScriptedModel(call("search", "1", text="a"), call("search", "2", text="b"), "my answer")
     async with talking(model=model, tools=[search], limits=Limits(tool_rounds=2)) as session:
         result = await session.say("go")
@@ -125,7 +110,7 @@ async def test_the_model_is_told_before_the_last_request():
     assert [request.messages[-1].text for request in model.requests] == ["go", "found a", LAST_ROUND]
 
 
-async def test_the_model_is_told_when_the_tokens_are_nearly_spent_in_every_request_from_then_on():
+async def test_the_model_reads_that_the_tokens_are_nearly_spent_in_every_request_from_then_on():
     def spending(number: int) -> ModelResponse:
         return ModelResponse(
             Message.assistant((), (call("search", str(number), text=str(number)),)), usage=Usage(input=30)
@@ -163,7 +148,7 @@ async def test_a_warning_is_no_part_of_the_conversation_and_stays_on_record(tmp_
     assert exchange.message.text == "in another process"
 
 
-async def test_a_paused_reply_is_gone_on_with():
+async def test_a_paused_reply_is_continued():
     paused = ModelResponse(Message.assistant("first half,"), FinishReason.PAUSED, Usage(input=1))
     model = ScriptedModel(paused, " second half")
     async with talking(model=model) as session:

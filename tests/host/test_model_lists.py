@@ -28,40 +28,32 @@ class Vendor:
         return [self]
 
     async def complete(self, request):
-        raise AssertionError("nobody asks it anything here")
+        raise AssertionError("it is asked for a reply")
 
     def stream(self, request):
-        raise AssertionError("nobody asks it anything here")
+        raise AssertionError("it is asked for a reply")
 
     async def list_models(self):
         answer = self._answer() if callable(self._answer) else self._answer
         return await answer if asyncio.iscoroutine(answer) else answer
 
 
-async def test_every_provider_is_asked_and_those_that_cannot_say_are_named():
-    small, large = ModelInfo("small"), ModelInfo("large", "Large", context_window=100)
-    async with hosting(plugins=[Vendor("acme", [small, large])]) as host:
-        found = await host.models()
-
-    assert list(found) == ["acme", "scripted"]
-    assert found["acme"] == (small, large)
-    assert isinstance(found["scripted"], NoModelList)
-    assert str(found["scripted"]).startswith("the provider 'scripted' does not say which models it has")
-
-
-async def test_one_provider_is_asked_alone():
+async def test_every_provider_is_asked_or_one_alone_and_those_without_a_list_are_named():
     asked = []
-    vendors = [Vendor(name, lambda name=name: asked.append(name) or [ModelInfo(name)]) for name in ("a", "b")]
+    small, large = ModelInfo("small"), ModelInfo("large", "Large", context_window=100)
+    vendors = [Vendor("acme", [small, large]), Vendor("beta", lambda: asked.append("beta") or [])]
     async with hosting(plugins=vendors) as host:
-        found = await host.models("b")
-
-    assert (dict(found), asked) == ({"b": (ModelInfo("b"),)}, ["b"])
-
-
-async def test_a_provider_that_there_is_not_is_said():
-    async with hosting() as host:
+        one = await host.models("acme")
+        assert asked == []
+        found = await host.models()
         with pytest.raises(ConfigError, match="there is no provider 'scriptd'; did you mean 'scripted'"):
             await host.models("scriptd")
+
+    assert one == {"acme": (small, large)}
+    assert list(found) == ["acme", "beta", "scripted"]
+    assert (found["acme"], found["beta"], asked) == ((small, large), (), ["beta"])
+    assert isinstance(found["scripted"], NoModelList)
+    assert str(found["scripted"]).startswith("the provider 'scripted' does not say which models it has")
 
 
 async def fails():
@@ -96,7 +88,7 @@ async def test_an_error_of_the_provider_comes_as_it_is():
         assert (await host.models("acme"))["acme"] is error
 
 
-async def test_who_is_late_is_given_up_and_the_others_are_asked_meanwhile():
+async def test_a_late_provider_is_given_up_and_the_others_are_asked_meanwhile():
     met = asyncio.Barrier(2)
 
     async def meet():
