@@ -300,9 +300,7 @@ def changed(hook: str, event: Any) -> Any:
         case e.MemoryWriteEvent() | e.MemoryResultEvent():
             return [_item(item) for item in event.items]
         case _:
-            raise AssertionError(
-                f"the path matrix does not know what {hook} changes: add it to probes.changed"
-            )
+            raise AssertionError(f"the path matrix does not know what {hook} changes: add it to probes.changed")
 
 
 def _message(message: Message) -> Message:
