@@ -18,10 +18,15 @@ def inspector(peers_folder, cli):
 
 
 @pytest.fixture(scope="module")
-def http(inspector, cli):
+def served(cli):
+    with over_http(cli, *EXPORTED) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def http(inspector, served):
     """Return the words that reach a server over HTTP, its token among them."""
-    with over_http(cli, *EXPORTED) as served:
-        yield (served.url, "--header", f"Authorization: Bearer {served.token}")
+    return (served.url, "--header", f"Authorization: Bearer {served.token}")
 
 
 @pytest.fixture(scope="module")
@@ -144,12 +149,6 @@ STEPS = ([0, 100], [50, 100], [100, 100])
 @pytest.fixture(scope="module")
 def client(peers_folder, cli):
     return TypeScript(peers_folder, cli)
-
-
-@pytest.fixture(scope="module")
-def served(client, cli):
-    with over_http(cli, *EXPORTED) as running:
-        yield running
 
 
 @pytest.fixture
