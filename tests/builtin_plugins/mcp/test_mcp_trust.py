@@ -56,15 +56,16 @@ def test_a_project_starts_no_server_before_it_is_trusted(project):
     assert "one__echo" in project.run("--tool", "one__*", "hello")
 
 
-@pytest.mark.parametrize("name", [".mcp.json", "server.py", "deep/words.json", "deep/words.txt"])
-def test_a_change_of_any_file_on_the_way_revokes_it(project, name):
+def test_a_change_of_any_file_on_the_way_revokes_it(project):
     project.cli("trust")
-    assert project.state() == "accepted"
-
-    project.write(name, project.servers("--all") if name == ".mcp.json" else "[] ")
-
-    assert project.state() == "changed"
-    assert "there is no tool 'one__*'" in project.run("--tool", "one__*", "one__echo text=x")
+    for name in ("server.py", "deep/words.json", "deep/words.txt", ".mcp.json"):
+        before = (project.cli.work / name).read_text("utf-8")
+        assert (name, project.state()) == (name, "accepted")
+        project.write(name, project.servers("--all") if name == ".mcp.json" else "[] ")
+        assert (name, project.state()) == (name, "changed")
+        refused = project.run("--tool", "one__*", "one__echo text=x") if name in ("server.py", ".mcp.json") else None
+        assert refused is None or "there is no tool 'one__*'" in refused
+        project.write(name, before)
 
 
 def test_a_file_that_is_named_and_appears_later_revokes_it(project):

@@ -134,7 +134,7 @@ def _distribution(name: str, plugin: object) -> Distribution:
     group = next((group for hook, group in _KINDS if hasattr(plugin, hook)), "hooks")
     entry = EntryPoint(f"pluggent.{group}", name.removeprefix("paths-"), f"{__name__}:make")
     contract = f"=={pluggent_hookspecs.__version__}"
-    here = Path(__file__).parent.parent  # whence this module is imported: elsewhere it would be one of the project's
+    here = Path(__file__).parents[2]  # whence this module is imported: elsewhere it would be one of the project's
     return Distribution(name, name, "1.0", f"{here}/{name}-1.0.dist-info", (entry,), contract)
 
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cli_support import Cli
 from fake_distributions import install
 from mcp_oauth import logged_in
@@ -25,11 +26,13 @@ WAIT_S = 60
 OLDEST_NODE = 22
 
 
-def suite_in(peers: Path) -> list[str] | None:
-    """Return the command of the suite, None where it or a Node that runs it is missing."""
+def suite_in(peers: Path) -> list[str]:
+    """Return the command of the suite, or skip."""
     program = peers / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     node = newest_node()
-    return [node, str(program)] if program.exists() and node is not None else None
+    if node is None or not program.exists():
+        pytest.skip(f"no Node >= {OLDEST_NODE}, or no conformance suite in {peers}")
+    return [node, str(program)]
 
 
 def newest_node() -> str | None:

@@ -90,11 +90,15 @@ class Tools:
 
 def asking_site(folder: Path, config: str = GRANT) -> Cli:
     """Return a command beside which that plugin is installed, with *config*."""
+    return _site(folder, "acme_asking", ASKING_TOOLS, config)
+
+
+def _site(folder: Path, module: str, source: str, config: str) -> Cli:
     cli = Cli(folder)
-    install(cli.site, "acme", {"tools/acme": "acme_asking:Tools"}, modules={"acme_asking": ASKING_TOOLS})
+    install(cli.site, "acme", {"tools/acme": f"{module}:Tools"}, modules={module: source})
     (cli.work / "mine.toml").write_text(config, encoding="utf-8")
     plain = cli.environ
-    # While results are filtered nobody is told of logs.
+    # While results are filtered the words of progress and logs are held back.
     cli.environ = lambda **more: {**plain(**more), "PLUGGENT_BLOCK": f"{BLOCKED},pluggent-redact"}  # type: ignore[method-assign]
     return cli
 
@@ -218,13 +222,7 @@ asyncio.run(serving_stdio.serve(Server("raw", on_call_tool=called), serving_stdi
 
 def hostile_site(folder: Path, config: str = "") -> Cli:
     """Return a command beside which that plugin is installed, with *config*."""
-    cli = Cli(folder)
-    install(cli.site, "acme", {"tools/acme": "acme_hostile:Tools"}, modules={"acme_hostile": HOSTILE_TOOLS})
-    (cli.work / "mine.toml").write_text(config, encoding="utf-8")
-    plain = cli.environ
-    # While results are filtered the words of progress and logs are held back.
-    cli.environ = lambda **more: {**plain(**more), "PLUGGENT_BLOCK": f"{BLOCKED},pluggent-redact"}  # type: ignore[method-assign]
-    return cli
+    return _site(folder, "acme_hostile", HOSTILE_TOOLS, config)
 
 
 def raw_server(folder: Path) -> "subprocess.Popen[str]":

@@ -134,7 +134,7 @@ def until_full(pipe: int, line: bytes) -> int:
     times, rest = 0, b""
     waiting = select.poll()
     waiting.register(pipe, select.POLLOUT)
-    while waiting.poll(3_000) and times < 100_000:
+    while waiting.poll(1_000) and times < 100_000:
         rest = rest or line
         rest = rest[os.write(pipe, rest) :]
         times += not rest
@@ -226,8 +226,8 @@ def test_an_approval_that_stands_is_for_no_client_whatever_it_calls_itself(tmp_p
 
 
 @pytest.mark.parametrize("how", ["signal", "stdin"])
-def test_a_tool_that_swallows_its_cancellation_does_not_keep_it_alive(cli, how):
-    with Spoken(cli, "--tools", "acme") as spoken:
+def test_a_tool_that_swallows_its_cancellation_does_not_keep_it_alive(tmp_path, how):
+    with Spoken(hostile_site(tmp_path, "[timeouts]\nclose_s = 0.1\n"), "--tools", "acme") as spoken:
         spoken.say(call(1, "stubborn"))
         spoken.hear(1)
         if how == "signal":

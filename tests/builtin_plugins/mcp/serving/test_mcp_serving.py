@@ -1,10 +1,17 @@
-"""What the host's tools are as an MCP server's: the SDK's own client against the real command, over HTTP."""
+"""What the host's tools are as an MCP server's: the SDK's own client against the real command, over HTTP.
+
+At the end policies on outputs (rules 25, 40): the person at the client sees the result, and no text of a model of
+ours follows, so these are the last policies there are.
+"""
 
 import asyncio
 
 import pytest
+from fake_distributions import install
 from mcp.shared.exceptions import MCPError
 from mcp_serving import KEY, WAIT_S, client_of, made, over_http
+from mcp_serving_sites import asking_site, client
+from mcp_types import TextContent
 from pluggent_cli.main import main
 
 MODES = pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
@@ -194,3 +201,48 @@ def test_a_mistake_in_the_settings_of_serving_is_named(setting, says, tmp_path, 
     assert (code, out) != (0, "")
     assert says in err
     assert "hunter2" not in err
+
+
+WORD = "one"
+DENIES = f"""
+from pluggent_hookspecs import Deny, hookimpl
+
+class Policy:
+    @hookimpl
+    def decide_output(self, event):
+        return Deny("not for clients") if "{WORD}" in event.message.text else None
+"""
+REWRITES = """
+import attrs
+from pluggent_hookspecs import hookimpl
+
+class Policy:
+    @hookimpl
+    def transform_output(self, event):
+        change = {"one": "three", '{"n":1}': '{"n":3}'}
+        content = tuple(attrs.evolve(part, text=change.get(part.text, part.text)) for part in event.message.content)
+        return attrs.evolve(event.message, content=content)
+"""
+PASSES = DENIES.replace(f'"{WORD}"', '"another word"')
+
+
+@pytest.mark.parametrize(
+    ("policy", "text", "data"),
+    [
+        (DENIES, "The result of this call was withheld: not for clients", None),
+        (REWRITES, "three", {"n": 3}),
+        (PASSES, "one", {"n": 1}),
+    ],
+    ids=["denies", "rewrites", "passes"],
+)
+async def test_a_client_gets_what_policies_on_outputs_let_pass(tmp_path, policy, text, data):
+    cli = asking_site(tmp_path)
+    install(cli.site, "acme-policy", {"hooks/policy": "acme_policy:Policy"}, modules={"acme_policy": policy})
+    cli("trust", "--plugin", "acme-policy")
+
+    async with client("stdio", cli, "auto") as connected:
+        result = await connected.call_tool("counted", {})
+
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    assert (block.text, result.structured_content, result.is_error) == (text, data, data is None)
