@@ -229,7 +229,7 @@ async def test_a_second_writer_in_this_process_is_refused(tmp_path):
 
 def other_process(code, folder):
     """Run *code*, in which F is FileTranscript and folder is *folder*."""
-    head = "import os, sys, pathlib\nfrom pluggent_cli.sessions.transcript_file import FileTranscript as F\n"
+    head = "import os, sys, pathlib\nfrom pluggent_state_files.session_log import FileLog as F\n"
     return subprocess.run(  # noqa: S603 (this very Python)
         [sys.executable, "-c", f"{head}folder = pathlib.Path(sys.argv[1])\n{code}", str(folder)],
         capture_output=True, text=True, check=False,

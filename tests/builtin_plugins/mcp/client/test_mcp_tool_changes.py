@@ -6,7 +6,6 @@ import pytest
 from cli_support import Cli
 from mcp_sdk import listening, made
 from mcp_using import peer, server, talking, told, using
-from pluggent_cli.sessions.answer import answer_stored
 from pluggent_hookspecs import Approval, ToolError
 from pluggent_host import HostSettings
 from pluggent_mcp.settings import Server
