@@ -9,16 +9,21 @@ from typing import Any, TypeVar
 import attrs
 from pluggent_hookspecs import (
     DecisionMade,
+    Discarded,
     Message,
     ModelRequest,
     Observation,
+    ReasoningShown,
     Role,
+    TextShown,
     ToolContext,
     ToolOutput,
+    UserNotified,
     Vote,
     tool,
 )
-from pluggent_host import Host
+from pluggent_hookspecs.errors import PluggentError
+from pluggent_host import Host, TurnResult
 from pluggent_host.approvals.callbacks import Approver
 from pluggent_host.plugins.discovery import Discovery
 from pluggent_host.session import Session
@@ -75,6 +80,61 @@ async def stage(
         await host.session(**session) as opened,
     ):
         yield Stage(host, opened, model, recorder)
+
+
+async def said(*replies: Reply, text: str = "go", **options: Any) -> tuple[Stage, TurnResult[Any]]:
+    """Say one thing on a stage; return the stage, closed, and the result of the turn."""
+    async with stage(*replies, **options) as on:
+        return on, await on.session.say(text)
+
+
+@attrs.frozen
+class Watched:
+    """A streamed turn: its stage, its events in order, and its result or the error that ended it."""
+
+    on: Stage
+    events: list[Any]
+    result: TurnResult[Any] | None
+    error: PluggentError | None
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that were shown, discarded or not."""
+        return [event.text for event in self.events if isinstance(event, TextShown)]
+
+    @property
+    def screen(self) -> str:
+        """What a consumer is left with when the stream is over."""
+        screen = ""
+        for event in self.events:
+            match event:
+                case TextShown(text=text) | ReasoningShown(text=text):
+                    screen += text
+                case Discarded():
+                    screen = ""
+                case UserNotified(message=message):
+                    screen += message.text
+                case _:
+                    pass
+        return screen
+
+    @property
+    def kept(self) -> str:
+        """Everything that observers, the history and the records have."""
+        return repr((self.on.recorder.events, self.on.session.history, self.on.session.records()))
+
+
+async def watched(*replies: Reply, **options: Any) -> Watched:
+    """Say one thing on a stage in a streamed turn."""
+    events: list[Any] = []
+    async with stage(*replies, **options) as on:
+        try:
+            async with on.session.stream("go") as stream:
+                async for event in stream:
+                    events.append(event)  # noqa: PERF401 (what came before a failure is wanted)
+        except PluggentError as error:
+            return Watched(on, events, None, error)
+        return Watched(on, events, stream.result, None)
 
 
 def results(messages: Sequence[Message]) -> list[str]:

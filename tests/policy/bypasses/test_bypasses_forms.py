@@ -1,4 +1,4 @@
-"""Forms in which a policy could be lost without a word, and names and arguments that look like others."""
+"""Forms in which a policy could be lost without a word, and names of tools that look like others."""
 
 import asyncio
 import functools
@@ -8,12 +8,11 @@ from typing import Any
 
 import pluggy
 import pytest
-from bypassing import both_forms, both_orders, policy
-from pluggent_hookspecs import Allow, Deny, PluginLoadError, ToolCall, hookimpl, tool
+from each_of import each_of
+from pluggent_hookspecs import Allow, Deny, PluginLoadError, hookimpl
 from pluggent_testing.fakes import call
-from policy_stage import reach, stage
-
-# ---- forms in which a policy could be lost
+from policy_rules import both_forms, both_orders, hooked, on_danger
+from policy_stage import Danger, reach, said
 
 
 def no(self: object, event: object) -> Deny:
@@ -47,10 +46,6 @@ class AsyncCallee(Callee):
         return await self.answer(self, event)
 
 
-def plugin_of(**members: Any) -> Any:
-    return type("Form", (), members)()
-
-
 def on_the_object() -> Any:
     made: Any = type("Form", (), {})()
     made.decide_tool_call = hookimpl(types.MethodType(no, made).__func__)
@@ -69,7 +64,7 @@ def as_module() -> Any:
 
 class Proxy:
     def __init__(self) -> None:
-        self.inner = plugin_of(decide_tool_call=hookimpl(no))
+        self.inner = type("Form", (), {"decide_tool_call": hookimpl(no)})()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -79,10 +74,6 @@ class Base:
     @hookimpl
     def decide_tool_call(self, event: Any) -> Any:
         return Deny("no")
-
-
-class Heir(Base):
-    pass
 
 
 class Unmarked(Base):
@@ -95,49 +86,46 @@ def fresh(function: Any) -> Any:
     return types.FunctionType(function.__code__, function.__globals__, "decide_tool_call")
 
 
-FORMS: dict[str, Callable[[], Any]] = {
-    "a-partial": lambda: plugin_of(decide_tool_call=hookimpl(functools.partial(no, None))),
-    "an-async-partial": lambda: plugin_of(decide_tool_call=hookimpl(functools.partial(async_no, None))),
-    "a-partialmethod": lambda: plugin_of(decide_tool_call=functools.partialmethod(hookimpl(fresh(no)))),
-    "a-marked-callable": lambda: plugin_of(decide_tool_call=hookimpl(Callee(no))),
-    "a-marked-async-callable": lambda: plugin_of(decide_tool_call=hookimpl(AsyncCallee(async_no))),
-    "a-wrapped-function": lambda: plugin_of(decide_tool_call=hookimpl(wrapped(fresh(no)))),
-    "a-wrapped-coroutine-function": lambda: plugin_of(decide_tool_call=hookimpl(wrapped(fresh(async_no)))),
-    "wrapped-after-it-was-marked": lambda: plugin_of(decide_tool_call=wrapped(hookimpl(fresh(no)))),
-    "a-staticmethod": lambda: plugin_of(decide_tool_call=staticmethod(hookimpl(fresh(no)))),
-    "a-marked-staticmethod": lambda: plugin_of(decide_tool_call=hookimpl(staticmethod(fresh(no)))),
-    "a-classmethod": lambda: plugin_of(decide_tool_call=classmethod(hookimpl(fresh(no)))),
-    "a-property": lambda: plugin_of(decide_tool_call=property(lambda _: hookimpl(fresh(no)))),
-    "set-on-the-object": on_the_object,
-    "a-module": as_module,
-    "a-proxy": Proxy,
-    "inherited": Heir,
-    "overridden-without-a-marker": Unmarked,
-    "pluggys-own-marker": lambda: plugin_of(decide_tool_call=pluggy.HookimplMarker("pluggent")(fresh(no))),
-    "the-marker-of-another-project": lambda: plugin_of(decide_tool_call=pluggy.HookimplMarker("pytest")(fresh(no))),
-    "tryfirst": lambda: plugin_of(decide_tool_call=pluggy.HookimplMarker("pluggent")(fresh(no), tryfirst=True)),
-    "a-coroutine-function-that-blocks": lambda: plugin_of(decide_tool_call=hookimpl(blocking=True)(fresh(async_no))),
-    "a-private-name": lambda: plugin_of(_decide_tool_call=hookimpl(fresh(no))),
-    "a-name-in-capitals": lambda: plugin_of(Decide_tool_call=hookimpl(fresh(no))),
-    "a-name-that-looks-the-same": lambda: plugin_of(decide_tоol_call=hookimpl(fresh(no))),
+def called(name: str, made: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: type("Form", (), {name: made()})()
+
+
+MEMBERS: dict[str, Callable[[], Any]] = {
+    "a partial": lambda: hookimpl(functools.partial(no, None)),
+    "an async partial": lambda: hookimpl(functools.partial(async_no, None)),
+    "a partialmethod": lambda: functools.partialmethod(hookimpl(fresh(no))),
+    "a marked callable": lambda: hookimpl(Callee(no)),
+    "a marked async callable": lambda: hookimpl(AsyncCallee(async_no)),
+    "a wrapped function": lambda: hookimpl(wrapped(fresh(no))),
+    "a wrapped coroutine function": lambda: hookimpl(wrapped(fresh(async_no))),
+    "wrapped after it was marked": lambda: wrapped(hookimpl(fresh(no))),
+    "a staticmethod": lambda: staticmethod(hookimpl(fresh(no))),
+    "a marked staticmethod": lambda: hookimpl(staticmethod(fresh(no))),
+    "a classmethod": lambda: classmethod(hookimpl(fresh(no))),
+    "a property": lambda: property(lambda _: hookimpl(fresh(no))),
+    "pluggy's own marker": lambda: pluggy.HookimplMarker("pluggent")(fresh(no)),
+    "the marker of another project": lambda: pluggy.HookimplMarker("pytest")(fresh(no)),
+    "tryfirst": lambda: pluggy.HookimplMarker("pluggent")(fresh(no), tryfirst=True),
+    "a coroutine function that blocks": lambda: hookimpl(blocking=True)(fresh(async_no)),
 }
+FORMS: dict[str, Callable[[], Any]] = {
+    **{name: called("decide_tool_call", made) for name, made in MEMBERS.items()},
+    **{repr(name): called(name, lambda: hookimpl(fresh(no)))
+       for name in ("_decide_tool_call", "Decide_tool_call", "decide_t\N{CYRILLIC SMALL LETTER O}ol_call")},
+    "set on the object": on_the_object,
+    "a module": as_module,
+    "a proxy": Proxy,
+    "inherited": type("Heir", (Base,), {}),
+    "overridden without a marker": Unmarked,
+}  # fmt: skip
 
 
+@each_of("name", FORMS)
 @both_orders
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-async def test_a_policy_is_heard_in_any_form_or_the_host_does_not_open(form: Callable[[], Any], turned: bool):
+async def test_a_policy_is_heard_in_any_form_or_the_host_does_not_open(name: str, turned: bool):
     """What must not be is a host that is open and does not ask."""
-
-    class Aa:
-        @hookimpl
-        def decide_tool_call(self, event: Any) -> Any:
-            return Allow()
-
-    class Zz(Aa):
-        pass
-
     try:
-        seen = await reach("say", [Zz() if turned else Aa(), form()])
+        seen = await reach("say", [hooked(name="Zz" if turned else "Aa", decide_tool_call=Allow()), FORMS[name]()])
     except PluginLoadError:
         return
 
@@ -145,76 +133,48 @@ async def test_a_policy_is_heard_in_any_form_or_the_host_does_not_open(form: Cal
     assert "Denied" in seen.told[0]
 
 
+def generates(self: object, event: object) -> Any:
+    yield Deny("no")
+
+
+def of_another_parameter(self: object, call: object) -> Deny:
+    return Deny("no")
+
+
+class AsyncObject:
+    async def __call__(self, event: object) -> Deny:
+        return Deny("no")
+
+
+@each_of(
+    "members",
+    [
+        {"decide_tool_cal": hookimpl(fresh(no))}, {"decide_tool_call": fresh(no)}, {"decide_tool_call": AsyncObject()},
+        {"decide_tool_call": hookimpl(generates)}, {"decide_tool_call": hookimpl(of_another_parameter)}, {},
+        {"decide_plan": hookimpl(fresh(no))},
+    ],
+)  # fmt: skip
+async def test_a_policy_that_would_never_be_asked_refuses_to_open_the_host(members: dict[str, Any]):
+    with pytest.raises(PluginLoadError, match="app:never") as refused:
+        await reach("say", [type("Never", (), members)()])
+
+    assert "decide_tool_cal" not in members or "decide_tool_call" in str(refused.value)
+
+
 # ---- names that look like others
 
-LOOKALIKES = [
-    "d\N{CYRILLIC SMALL LETTER A}nger", "\N{FULLWIDTH LATIN SMALL LETTER D}anger", "danger\u200b", " danger",
-    "danger\n", "DANGER", "danger\x00", "app:tools:tool/danger",
-]  # fmt: skip
 
-
-@pytest.mark.parametrize("name", LOOKALIKES, ids=ascii)
+@each_of(
+    "name",
+    ["d\N{CYRILLIC SMALL LETTER A}nger", "\N{FULLWIDTH LATIN SMALL LETTER D}anger", "danger\u200b", " danger",
+     "danger\n", "DANGER", "danger\x00", "app:tools:tool/danger"],
+)  # fmt: skip
 @both_forms
 async def test_a_call_of_a_name_that_looks_like_a_tools_runs_nothing(name: str, is_async: bool):
-    ran: list[str] = []
+    danger = Danger()
 
-    @tool(effects=("shell",))
-    def danger(path: str) -> None:
-        """Do it."""
-        ran.append(path)
+    guard = on_danger(lambda: Deny("no"), is_async=is_async)
+    on, _ = await said(call(name, "1", path="x"), "fine", plugins=[guard], tools=danger.tools())
 
-    guard = policy(lambda: Deny("no"), is_async=is_async)
-    async with stage(call(name, "1", path="x"), "fine", plugins=[guard], tools=[danger]) as on:
-        await on.session.say("go")
-
-        assert "there is no tool" in on.read_by_model()[0]
-    assert ran == []
-
-
-ARGUMENTS = {
-    "a-key-twice": '{"path": "good", "path": "evil"}',
-    "a-key-twice-in-escapes": '{"path": "good", "p\\u0061th": "evil"}',
-    "a-key-that-looks-the-same": '{"path": "good", "p\N{CYRILLIC SMALL LETTER A}th": "evil"}',
-    "a-bare-value": '"evil"',
-    "two-objects": '{"path": "good"} {"path": "evil"}',
-    "a-comment": '{"path": "good" /* , "path": "evil" */}',
-    "a-list-of-calls": '[{"path": "evil"}]',
-    "a-byte-order-mark": '\ufeff{"path": "evil"}',
-    "single-quotes": "{'path': 'evil'}",
-    "a-tail": '{"path": "good"}\x00{"path": "evil"}',
-    "half-an-escape": '{"path": "evil\\ud800"}',
-    "too-deep": '{"path": ' + "[" * 100 + "]" * 100 + "}",
-    "far-too-big": '{"path": ' + "9" * 5000 + "}",
-    "not-a-number": '{"path": NaN}',
-}
-
-
-@both_forms
-@pytest.mark.parametrize("text", ARGUMENTS.values(), ids=ARGUMENTS)
-async def test_no_writing_of_arguments_shows_the_policy_another_value_than_the_tool(text: str, is_async: bool):
-    seen: list[str] = []
-    ran: list[str] = []
-
-    class Guard:
-        @hookimpl
-        def decide_tool_call(self, event: Any) -> Any:
-            seen.append(event.arguments["path"])
-            return Deny("no") if event.arguments["path"] == "evil" else None
-
-    class AsyncGuard:
-        @hookimpl
-        async def decide_tool_call(self, event: Any) -> Any:
-            return Guard().decide_tool_call(event)
-
-    @tool(effects=("shell",))
-    def danger(path: str) -> None:
-        """Do it."""
-        ran.append(path)
-
-    async with stage(
-        ToolCall("1", "danger", text), "fine", plugins=[AsyncGuard() if is_async else Guard()], tools=[danger]
-    ) as on:
-        await on.session.say("go")
-
-    assert ran == [path for path in seen if path != "evil"]
-    assert "evil" not in ran
+    assert "there is no tool" in on.read_by_model()[0]
+    assert danger.ran == []

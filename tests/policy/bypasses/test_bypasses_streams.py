@@ -1,94 +1,64 @@
-"""Attempts to show a person in a stream what a policy takes out of the reply (rules 24 and 25)."""
+"""Attempts to show a person what a policy takes out, and to hide it from auditors (rules 24, 25 and 40)."""
 
 import asyncio
 from typing import Any
 
 import attrs
-import pytest
-from bypassing import both_forms, both_orders
+from each_of import each_of
 from pluggent_hookspecs import (
+    Allow,
     Deny,
-    Discarded,
     Message,
     ModelResponse,
     ProviderError,
     Reasoning,
-    ReasoningShown,
     Text,
-    TextShown,
     ToolContext,
+    ToolFinished,
     ToolOutput,
-    UserNotified,
     Window,
     hookimpl,
     tool,
 )
 from pluggent_hookspecs.errors import ProviderErrorKind
+from pluggent_host import Host
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_testing.fakes import ScriptedModel, call
-from policy_stage import Stage, either_way, stage
+from policy_rules import both_forms, both_orders, hooked
+from policy_stage import either_way, reach, said, watched
 
 SECRET = "sk-123"
 REPLY = f"the key is {SECRET} as you know"
-PROVISIONAL = HostSettings(stream="provisional")
-both_ways = pytest.mark.parametrize("config", [HostSettings(), PROVISIONAL], ids=["held", "provisional"])
+both_ways = each_of("config", [HostSettings(), HostSettings(stream="provisional")], ids=["held", "provisional"])
+either_streamed = each_of("streamed", [False, True])
 
 
 def hidden(text: str) -> str:
     return text.replace(SECRET, "***")
 
 
-async def streamed(on: Stage) -> list[Any]:
-    async with on.session.stream("go") as events:
-        return [event async for event in events]
+def without_secret(message: Message) -> Message:
+    parts: Any = message.content
+    return attrs.evolve(message, content=tuple(attrs.evolve(part, text=hidden(part.text)) for part in parts))
 
 
-async def read(on: Stage, events: list[Any]) -> None:
-    """Put the events of a streamed turn into *events*, as far as they come."""
-    async with on.session.stream("go") as stream:
-        async for event in stream:
-            events.append(event)  # noqa: PERF401 (what came before a failure is wanted)
+def redact(event: Any) -> Any:
+    """Hide the secret in a whole reply."""
+    return attrs.evolve(event.response, message=without_secret(event.response.message))
 
 
-def left_on_screen(events: list[Any]) -> str:
-    """Return what a consumer is left with when the stream is over."""
-    screen = ""
-    for event in events:
-        match event:
-            case TextShown(text=text) | ReasoningShown(text=text):
-                screen += text
-            case Discarded():
-                screen = ""
-            case UserNotified(message=message):
-                screen += message.text
-            case _:
-                pass
-    return screen
+def redactor(*, is_async: bool = False) -> Any:
+    if is_async:
+        return hooked(name="Redactor", is_async=True, transform_output=lambda event: without_secret(event.message))
+    return hooked(name="Redactor", transform_model_response=redact)
 
 
-class Redactor:
-    """Hides the secret in whole replies."""
-
-    @hookimpl
-    def transform_model_response(self, event: Any) -> Any:
-        parts = tuple(attrs.evolve(part, text=hidden(part.text)) for part in event.response.message.content)
-        return attrs.evolve(event.response, message=attrs.evolve(event.response.message, content=parts))
-
-
-class AsyncRedactor:
-    @hookimpl
-    async def transform_output(self, event: Any) -> Any:
-        await asyncio.sleep(0)
-        parts = tuple(attrs.evolve(part, text=hidden(part.text)) for part in event.message.content)
-        return attrs.evolve(event.message, content=parts)
-
-
-def redactor(*, is_async: bool) -> object:
-    return AsyncRedactor() if is_async else Redactor()
+def shows_all(event: Any) -> Window:
+    return Window(event.text)
 
 
 class Chatty:
-    """Says that it filters a stream as it comes, and shows whatever comes."""
+    """Says that it filters a stream as it comes, and shows all that comes."""
 
     @hookimpl(incremental=8)
     def decide_output(self, event: Any) -> None:
@@ -96,7 +66,7 @@ class Chatty:
 
     @hookimpl
     def transform_delta(self, event: Any) -> Window:
-        return Window(event.text)
+        return shows_all(event)
 
 
 # ---- one plugin against another
@@ -105,11 +75,9 @@ class Chatty:
 @both_orders
 @both_forms
 async def test_a_plugin_that_filters_as_it_comes_opens_no_stream_that_another_holds(is_async: bool, turned: bool):
-    plugins = either_way(Chatty(), redactor(is_async=is_async), turned=turned)
-    async with stage(REPLY, plugins=plugins) as on:
-        events = await streamed(on)
+    seen = await watched(REPLY, plugins=either_way(Chatty(), redactor(is_async=is_async), turned=turned))
 
-    assert SECRET not in repr((events, on.recorder.events, on.session.records()))
+    assert SECRET not in repr((seen.events, seen.on.recorder.events, seen.on.session.records()))
 
 
 @both_orders
@@ -121,33 +89,22 @@ async def test_what_is_shown_too_early_is_taken_back(config: HostSettings, is_as
 
         @hookimpl(incremental=8)
         def transform_model_response(self, event: Any) -> Any:
-            return Redactor().transform_model_response(event)
+            return redact(event)
 
         @hookimpl
         def transform_delta(self, event: Any) -> Window:
-            return Window(event.text)
+            return shows_all(event)
 
-    class Quiet:
-        @hookimpl
-        def observe(self, event: Any) -> None:
-            """Look on."""
+    quiet = hooked(observe=None, is_async=is_async)
+    seen = await watched(REPLY, plugins=either_way(Leaky(), quiet, turned=turned), config=config)
 
-    class AsyncQuiet:
-        @hookimpl
-        async def observe(self, event: Any) -> None:
-            """Look on."""
-
-    plugins = either_way(Leaky(), AsyncQuiet() if is_async else Quiet(), turned=turned)
-    async with stage(REPLY, plugins=plugins, config=config) as on:
-        events = await streamed(on)
-
-    assert left_on_screen(events) == hidden(REPLY)
-    assert SECRET not in repr((on.session.history, on.session.records()))
+    assert seen.screen == hidden(REPLY)
+    assert SECRET not in repr((seen.on.session.history, seen.on.session.records()))
 
 
 @both_orders
-async def test_nobody_filters_behind_the_band_of_security(turned: bool):
-    """A plugin that brings something back stands before those that take it away."""
+async def test_nothing_filters_behind_the_band_of_security(turned: bool):
+    """A plugin that brings something back comes before those that take it away."""
 
     class Restores:
         @hookimpl(band="late")
@@ -161,18 +118,16 @@ async def test_nobody_filters_behind_the_band_of_security(turned: bool):
     class Secure:
         @hookimpl(band="security", incremental=8)
         def transform_model_response(self, event: Any) -> Any:
-            return Redactor().transform_model_response(event)
+            return redact(event)
 
         @hookimpl(band="security")
         def transform_delta(self, event: Any) -> Window:
             return Window(hidden(event.text))
 
-    plugins = either_way(Restores(), Secure(), turned=turned)
-    async with stage("the key is *** and *** again", plugins=plugins) as on:
-        events = await streamed(on)
+    text = "the key is *** and *** again"
+    seen = await watched(text, plugins=either_way(Restores(), Secure(), turned=turned))
 
-    shown = [event.text for event in events if isinstance(event, TextShown)]
-    assert "".join(shown) == "the key is *** and *** again"
+    assert "".join(seen.texts) == text
 
 
 # ---- replies that were put together in other ways
@@ -184,85 +139,141 @@ async def test_nobody_filters_behind_the_band_of_security(turned: bool):
 async def test_what_an_around_puts_in_place_of_the_reply_takes_the_reply_back(
     config: HostSettings, is_async: bool, turned: bool
 ):
-    class Replaces:
-        @hookimpl
-        async def around_model_call(self, event: Any, call_next: Any) -> Any:
-            await call_next()
-            return ModelResponse(Message.assistant(f"no, it is {SECRET}{SECRET}"))
+    async def replaces(event: object, call_next: Any) -> ModelResponse:
+        await call_next()
+        return ModelResponse(Message.assistant(f"no, it is {SECRET}{SECRET}"))
 
-    plugins = either_way(Replaces(), redactor(is_async=is_async), turned=turned)
-    async with stage("something else", plugins=plugins, config=config) as on:
-        events = await streamed(on)
+    plugins = either_way(hooked(around_model_call=replaces), redactor(is_async=is_async), turned=turned)
 
-    assert left_on_screen(events) == "no, it is ******"
+    assert (await watched("something else", plugins=plugins, config=config)).screen == "no, it is ******"
 
 
 @both_forms
 @both_ways
 async def test_thoughts_are_under_the_policies_on_replies(config: HostSettings, is_async: bool):
     reply = ModelResponse(Message.assistant((Reasoning(f"hm, {SECRET}"), Text("fine"))))
-    async with stage(reply, plugins=[redactor(is_async=is_async)], config=config) as on:
-        events = await streamed(on)
 
-    assert SECRET not in left_on_screen(events)
-    assert SECRET not in repr(on.session.records())
+    seen = await watched(reply, plugins=[redactor(is_async=is_async)], config=config)
+
+    assert "fine" in seen.screen
+    assert SECRET not in repr((seen.screen, seen.on.session.records()))
 
 
 @both_forms
 @both_ways
-@pytest.mark.parametrize("cut", [1, 3, 5])
+@each_of("cut", [1, 3, 5])
 async def test_what_came_of_a_broken_stream_is_under_the_policies_on_replies(
     cut: int, config: HostSettings, is_async: bool
 ):
-    async with stage(plugins=[redactor(is_async=is_async), Cut(REPLY, cut=cut)], config=config, model="cut/m") as on:
-        events: list[Any] = []
-        with pytest.raises(ProviderError):
-            await read(on, events)
+    model = ScriptedModel(REPLY, cut=cut)
+    model.name = "cut"
 
-    assert SECRET not in left_on_screen(events)
-    assert SECRET not in repr(on.session.records())
+    seen = await watched(plugins=[redactor(is_async=is_async), model], config=config, model="cut/m")
 
-
-class Cut(ScriptedModel):
-    name = "cut"
+    assert isinstance(seen.error, ProviderError)
+    assert SECRET not in repr((seen.screen, seen.on.session.records()))
 
 
 @both_orders
 @both_ways
 async def test_what_a_retry_puts_in_place_of_a_broken_stream_is_under_them_too(config: HostSettings, turned: bool):
-    class Retrier:
-        @hookimpl
-        async def around_model_call(self, event: Any, call_next: Any) -> Any:
-            try:
-                return await call_next()
-            except ProviderError:
-                call_next.discard("once more")
-                return await call_next()
+    async def again(event: object, call_next: Any) -> Any:
+        try:
+            return await call_next()
+        except ProviderError:
+            call_next.discard("once more")
+            return await call_next()
 
     broken = ProviderError(ProviderErrorKind.STREAM_BROKEN, "broken")
-    plugins = either_way(Retrier(), Redactor(), turned=turned)
-    async with stage(broken, REPLY, plugins=plugins, config=config) as on:
-        events = await streamed(on)
+    plugins = either_way(hooked(around_model_call=again), redactor(), turned=turned)
 
-    assert left_on_screen(events) == hidden(REPLY)
+    assert (await watched(broken, REPLY, plugins=plugins, config=config)).screen == hidden(REPLY)
+
+
+# ---- what is denied
+
+
+async def turn(*replies: Any, streamed: bool, plugins: Any) -> tuple[Any, Any, Any]:
+    """Return the stage, the result and the events of a turn, streamed or whole."""
+    if streamed:
+        seen = await watched(*replies, plugins=plugins)
+        return seen.on, seen.result, (seen.events, seen.on.recorder.events)
+    on, result = await said(*replies, plugins=plugins)
+    return on, result, on.recorder.events
+
+
+@both_orders
+@both_forms
+@either_streamed
+@each_of("hook", ["decide_input", "decide_model_request"])
+async def test_a_denied_message_or_request_never_reaches_the_model(
+    hook: str, streamed: bool, is_async: bool, turned: bool
+):
+    eager = hooked(decide_input=Allow(), decide_model_request=Allow())
+    plugins = either_way(hooked(**{hook: Deny("no")}, is_async=is_async), eager, turned=turned)
+    on, result, events = await turn("hello", streamed=streamed, plugins=plugins)
+
+    assert (on.model.requests, result.why) == ([], "denied")
+    assert "hello" not in repr(events)
+
+
+@both_orders
+@both_forms
+@either_streamed
+@each_of("hook", ["decide_model_response", "decide_output"])
+async def test_a_denied_reply_is_seen_by_nobody(hook: str, streamed: bool, is_async: bool, turned: bool):
+    other = hooked(observe=None)
+    plugins = either_way(hooked(**{hook: Deny("no")}, is_async=is_async), other, turned=turned)
+    on, result, events = await turn("very private words", streamed=streamed, plugins=plugins)
+
+    assert result.why == "denied"
+    assert "private" not in repr((result, events, on.session.history, on.session.records()))
+
+
+async def test_run_sync_is_under_the_same_policies_for_input_too():
+    model = ScriptedModel("hello")
+
+    plugins = [hooked(decide_input=Deny("not today")), model]
+    result = await asyncio.to_thread(
+        lambda: Host.run_sync("go", model="scripted/m", plugins=plugins, installed=False)
+    )  # fmt: skip
+
+    assert (result.why, result.detail, model.requests) == ("denied", "not today", [])
 
 
 # ---- what tools show
 
 
+@both_orders
 @both_forms
-@pytest.mark.parametrize("way", ["call", "below"])
-async def test_what_a_tool_has_for_the_person_is_never_shown_past_the_policies_on_outputs(way: str, is_async: bool):
-    class Policy:
-        @hookimpl
-        def decide_output(self, event: Any) -> Any:
-            return Deny("not that") if SECRET in event.message.text else None
+async def test_a_redactor_silences_no_auditor_and_is_passed_by_none(is_async: bool, turned: bool):
+    audited: list[object] = []
 
-    class AsyncPolicy:
-        @hookimpl
-        async def decide_output(self, event: Any) -> Any:
-            await asyncio.sleep(0)
-            return Deny("not that") if SECRET in event.message.text else None
+    def released(event: Any) -> None:
+        if isinstance(getattr(event, "output", None), ToolOutput):
+            audited.append(event.output.for_model)
+
+    class Observer:
+        @hookimpl(events=(ToolFinished,))
+        def observe(self, event: Any) -> None:
+            released(event)
+
+    redacts = hooked(name="Redactor", is_async=is_async, transform_tool_result=ToolOutput("redacted"))
+    auditor = hooked(
+        name="Auditor", decide_tool_call=lambda _: audited.append("call"), decide_tool_result=released,
+        transform_tool_result=lambda _: audited.append("transform"),
+    )  # fmt: skip
+    seen = await reach("say", [*either_way(auditor, redacts, turned=turned), Observer()])
+
+    assert seen.told == ("redacted",)
+    assert audited == ["call", "transform", "redacted", "redacted"]
+
+
+@both_forms
+@each_of("name", ["shows", "below"])
+async def test_what_a_tool_has_for_the_person_is_never_shown_past_the_policies_on_outputs(name: str, is_async: bool):
+    def decide(event: Any) -> Any:
+        return Deny("not that") if SECRET in event.message.text else None
 
     @tool(effects=())
     def shows() -> ToolOutput:
@@ -272,18 +283,16 @@ async def test_what_a_tool_has_for_the_person_is_never_shown_past_the_policies_o
     @tool(effects=())
     async def below(context: ToolContext) -> ToolOutput:
         """Pass on what another tool has for the person."""
-        output = await context.call_tool("shows", {})
-        return attrs.evolve(output, silent=True)
+        return attrs.evolve(await context.call_tool("shows", {}), silent=True)
 
     grants = Grants(handled=("app:tools:tool/shows", "app:tools:tool/below"))
-    async with stage(
-        call("shows" if way == "call" else "below"), plugins=[AsyncPolicy() if is_async else Policy()],
-        tools=[shows, below], config=HostSettings(grants=grants),
-    ) as on:  # fmt: skip
-        events = await streamed(on)
+    seen = await watched(
+        call(name), plugins=[hooked(is_async=is_async, decide_output=decide)], tools=[shows, below],
+        config=HostSettings(grants=grants),
+    )  # fmt: skip
 
-    assert SECRET not in left_on_screen(events)
-    assert SECRET not in repr([each for each in on.recorder.events if not hasattr(each, "votes")])
+    assert SECRET not in seen.screen
+    assert SECRET not in repr([each for each in seen.on.recorder.events if not hasattr(each, "votes")])
 
 
 async def test_arguments_of_a_call_are_no_text_of_a_stream():
@@ -294,8 +303,6 @@ async def test_arguments_of_a_call_are_no_text_of_a_stream():
         """Look."""
         return "seen"
 
-    async with stage(call("look", at=SECRET), "fine", tools=[look]) as on:
-        events = await streamed(on)
+    seen = await watched(call("look", at=SECRET), "fine", tools=[look])
 
-    shown = [event for event in events if isinstance(event, TextShown | ReasoningShown)]
-    assert [event.text for event in shown] == ["fine"]
+    assert (seen.texts, seen.screen) == (["fine"], "fine")

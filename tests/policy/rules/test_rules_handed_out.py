@@ -10,16 +10,13 @@ from pluggent_hookspecs.memory import MemoryStore
 from pluggent_testing.fakes import ScriptedModel, call
 from policy_stage import stage
 
-# ---- rule 31: what contexts and hosts hand out
-
-
 FORBIDDEN = (Provider, Tool, MemoryStore)
 OPAQUE = (str, bytes, int, float, bool, type(None), type, Path)
 
 
-def reachable(thing: object, depth: int = 4) -> list[tuple[str, object]]:
-    """Return everything that public attributes lead to from *thing*, with the way there."""
-    found: list[tuple[str, object]] = []
+def leaks(thing: object, depth: int = 4) -> list[str]:
+    """Return the ways on which public attributes lead from *thing* to what is not handed out."""
+    found: list[str] = []
     seen: set[int] = set()
     waiting = [("", thing, depth)]
     while waiting:
@@ -27,11 +24,12 @@ def reachable(thing: object, depth: int = 4) -> list[tuple[str, object]]:
         if id(item) in seen or isinstance(item, OPAQUE):
             continue
         seen.add(id(item))
-        found.append((path, item))
+        if isinstance(item, FORBIDDEN):
+            found.append(path)
         if left == 0:
             continue
         if isinstance(item, Mapping):
-            waiting += [(f"{path}[{key!r}]", value, left - 1) for key, value in list(item.items())]
+            waiting += [(f"{path}[{key!r}]", value, left - 1) for key, value in [*item.items()]]
         elif isinstance(item, tuple | list | set | frozenset):
             waiting += [(f"{path}[{number}]", value, left - 1) for number, value in enumerate(item)]
         for name in dir(item):
@@ -43,11 +41,7 @@ def reachable(thing: object, depth: int = 4) -> list[tuple[str, object]]:
     return found
 
 
-def leaks(thing: object) -> list[str]:
-    return [path for path, item in reachable(thing) if isinstance(item, FORBIDDEN) and not isinstance(item, type)]
-
-
-async def test_contexts_and_hosts_hand_out_no_provider_tool_or_store() -> None:
+async def test_contexts_and_hosts_hand_out_no_provider_tool_or_store():
     leaked: dict[str, list[str]] = {}
 
     class Nosy:
@@ -78,20 +72,17 @@ async def test_contexts_and_hosts_hand_out_no_provider_tool_or_store() -> None:
 
     async with stage(call("look"), plugins=[Nosy()], tools=[look], installed=True) as on:
         await on.session.say("go")
-        leaked["host"] = leaks(on.host)
-        leaked["session"] = leaks(on.session)
-        leaked["host memory"] = leaks(on.host.memory("inmemory"))
+        leaked |= {"host": leaks(on.host), "session": leaks(on.session), "store": leaks(on.host.memory("inmemory"))}
         async with on.session.stream("go") as events:
             leaked["stream"] = leaks(events)
             _ = [event async for event in events]
 
-    assert set(leaked) >= {"plugin context", "event", "call_next", "model call", "context", "memory", "host", "session"}
-    assert {place: paths for place, paths in leaked.items() if paths} == {}
+    places = {"plugin context", "event", "call_next", "model call", "context", "memory", "host", "session", "store"}
+    assert leaked == dict.fromkeys([*places, "stream"], [])
 
 
-def test_the_walk_finds_what_it_looks_for() -> None:
+def test_the_walk_finds_what_it_looks_for():
     class Holder:
-        def __init__(self) -> None:
-            self.inner = {"list": [ScriptedModel()]}
+        inner = {"list": [ScriptedModel()]}  # noqa: RUF012 (only to be looked at)
 
     assert leaks(Holder()) == [".inner['list'][0]"]

@@ -3,94 +3,76 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attempts import hanging_once
-from pluggent_hookspecs import ApprovalEvent, Deny, ToolContext, hookimpl, tool
+from pluggent_hookspecs import ApprovalEvent, Deny, ToolContext, tool
 from pluggent_testing.fakes import call
-from policy_rules import Twice
-from policy_stage import stage
-
-# ---- rule 21: effects once
+from policy_rules import agreeing, hooked, twice
+from policy_stage import said, stage
 
 
-async def test_a_key_is_the_same_for_every_attempt_and_another_for_every_call() -> None:
+def keeping() -> tuple[Any, list[str]]:
+    """Return a tool ``key``, and the idempotency keys of its calls."""
     keys: list[str] = []
 
     @tool(effects=())
-    async def key(context: ToolContext) -> str:
-        """Tell the key."""
+    async def key(context: ToolContext) -> None:
+        """Keep the key."""
         keys.append(context.idempotency_key)
-        return "k"
 
-    async with stage((call("key", "a"), call("key", "b")), call("key", "c"), tools=[key], plugins=[Twice()]) as on:
+    return key, keys
+
+
+async def test_a_key_is_the_same_for_every_attempt_and_another_for_every_call():
+    key, keys = keeping()
+
+    plugins = [hooked(around_tool_call=twice)]
+    async with stage((call("key", "a"), call("key", "b")), call("key", "c"), tools=[key], plugins=plugins) as on:
         await on.session.say("go")
         await on.session.call_tool("key", {})
 
     assert list(Counter(keys).values()) == [2, 2, 2, 2]
 
 
-async def test_a_key_is_never_given_twice_even_after_reopening(tmp_path: Path) -> None:
-    keys: list[str] = []
+async def test_a_key_is_never_given_twice_even_after_reopening(tmp_path: Path):
+    key, keys = keeping()
+    policy = hooked(decide_input=lambda event: Deny("no") if event.message.text == "bad" else None)
 
-    @tool(effects=())
-    async def key(context: ToolContext) -> str:
-        """Tell the key."""
-        keys.append(context.idempotency_key)
-        return "k"
-
-    class Policy:
-        @hookimpl
-        def decide_input(self, event):
-            return Deny("no") if event.message.text == "bad" else None
-
-    for said in (["bad", "good"], ["good"], ["bad", "bad", "good"], ["good"]):
-        async with stage(call("key"), plugins=[Policy()], tools=[key], state_dir=tmp_path, id="one") as on:
-            for text in said:
+    for texts in (["bad", "good"], ["good"], ["bad", "bad", "good"], ["good"]):
+        async with stage(call("key"), plugins=[policy], tools=[key], state_dir=tmp_path, id="one") as on:
+            for text in texts:
                 await on.session.say(text)
 
     assert len(set(keys)) == len(keys) == 4
 
 
-@pytest.mark.parametrize("idempotent", [False, True])
-async def test_a_call_of_unknown_outcome_asks_before_it_runs_again_unless_it_is_idempotent(idempotent: bool) -> None:
+@pytest.mark.parametrize(("idempotent", "agreed", "runs"), [(False, None, 1), (True, None, 3), (False, True, 3)])
+async def test_a_call_of_unknown_outcome_asks_before_it_runs_again_unless_it_is_idempotent(
+    idempotent: bool, agreed: bool | None, runs: int
+):
     hang, ran = hanging_once(("shell",), idempotent=idempotent)
+    asked: list[ApprovalEvent] = []
 
-    async with stage(call("hang", "one"), call("hang", "two"), tools=[hang]) as on:
-        await on.session.say("go")
+    calls = [call("hang", id) for id in ("one", "two", "three")]
+    await said(*calls, tools=[hang], approver=agreeing(asked, agreed) if agreed else None)
 
-    assert len(ran) == (2 if idempotent else 1)
-
-
-async def test_a_call_of_unknown_outcome_runs_again_when_a_person_agrees() -> None:
-    hang, ran = hanging_once(("shell",))
-    asked: list[str] = []
-
-    def approve(event: ApprovalEvent) -> bool:
-        asked.extend(question for _, question in event.asks)
-        return True
-
-    calls = [call("hang", "one"), call("hang", "two"), call("hang", "three")]
-    async with stage(*calls, tools=[hang], approver=approve) as on:
-        await on.session.say("go")
-
-    assert len(ran) == 3
-    assert len(asked) == 1
-    assert "may already have taken effect" in asked[0]
+    assert len(ran) == runs
+    assert len(asked) == (1 if agreed else 0)
+    assert all("may already have taken effect" in question for event in asked for _, question in event.asks)
 
 
-async def test_an_interrupted_call_asks_before_it_runs_again() -> None:
-    ran: list[str] = []
-    started = asyncio.Event()
+async def test_an_interrupted_call_asks_before_it_runs_again():
+    ran, started = list[str](), asyncio.Event()
 
     @tool(effects=("shell",))
-    async def hang() -> str:
+    async def hang() -> None:
         """Hang, the first time."""
         ran.append("hang")
         started.set()
         if len(ran) == 1:
             await asyncio.Event().wait()
-        return "done"
 
     async with stage(call("hang", "one"), call("hang", "two"), tools=[hang]) as on:
         turn = asyncio.create_task(on.session.say("go"))
@@ -99,20 +81,18 @@ async def test_an_interrupted_call_asks_before_it_runs_again() -> None:
         await asyncio.wait((turn,))
         result = await on.session.say("again")
 
-    assert ran == ["hang"]
-    assert result.why == "denied"
+    assert (ran, result.why) == (["hang"], "denied")
 
 
-async def test_a_failed_call_is_known_and_may_be_made_again() -> None:
+async def test_a_failed_call_is_known_and_may_be_made_again():
     ran: list[str] = []
 
     @tool(effects=("shell",))
-    async def fail() -> str:
+    async def fail() -> None:
         """Fail."""
         ran.append("fail")
         raise ValueError("no")
 
-    async with stage(call("fail", "one"), call("fail", "two"), tools=[fail]) as on:
-        await on.session.say("go")
+    await said(call("fail", "one"), call("fail", "two"), tools=[fail])
 
     assert len(ran) == 2
