@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from pluggent_hookspecs import Ask, ToolCallEvent, hookimpl, tool
+from pluggent_cli.sessions.answer import answer_stored
+from pluggent_hookspecs import Approval, Ask, ToolCallEvent, hookimpl, tool
 from pluggent_host import HostSettings
 from pluggent_testing.fakes import Reply
 from policy_stage import Stage, stage
@@ -75,6 +76,11 @@ def about_write(answer: object, *, is_async: bool, name: str) -> object:
     return named(AsyncPolicy() if is_async else Policy(), name)
 
 
+def answers(on: Stage, answer: Any = True) -> dict[str, Any]:  # noqa: FBT002 (whatever an approver may answer)
+    """Return *answer* to all that waits in the session of *on*; none for None."""
+    return {} if answer is None else {each.call_id: answer for each in on.session.pending}
+
+
 class Workplace:
     """A folder of sessions, the tools of those who work there, and what these have done."""
 
@@ -116,6 +122,17 @@ class Workplace:
         """Let the model make *calls*, and return what came of the turn."""
         async with self.open(calls, **options) as on:
             return await on.session.say("go")
+
+    async def resume(self, *replies: Reply, answer: Any = True, **options: Any) -> tuple[Any, Stage]:
+        """Resume in a new host with *answer* to all that waits (None: none); return the result and the stage, closed."""
+        async with self.open(*replies, **options) as on:
+            return await on.session.resume(answers(on, answer)), on
+
+    def store_answer(self, paused: Any, *, agreed: bool = True, session: str = "s") -> None:
+        """Answer the first request of *paused* from outside, as the command does."""
+        answer_stored(
+            self.folder / "sessions", session, [paused.pending[0].digest], Approval(agreed=agreed), "terminal:ann"
+        )
 
     # ---- the file of a session, by hand ---------------------------------------------------
 

@@ -147,9 +147,7 @@ async def test_a_reissued_request_is_what_was_decided_about_and_nothing_else(is_
         return lambda request: attrs.evolve(request, messages=(Message.user(text),))
 
     redactor = hooked(name="Redactor", transform_model_request=lambda event: saying("redacted")(event.request))
-    policy = hooked(
-        is_async=is_async, decide_model_request=lambda event: seen.append(event.request.messages[-1].text)
-    )
+    policy = hooked(is_async=is_async, decide_model_request=lambda event: seen.append(event.request.messages[-1].text))
     plugins = either_way(policy, reissuing(saying("the secret")), turned=turned)
     on, _ = await said("fine", plugins=[*plugins, redactor])
 

@@ -1,22 +1,24 @@
 """Attempts to get round a policy by installed plugins and from another host."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from bypassing import both_orders, every_way, policy
+from each_of import each_of
 from fake_distributions import importable, install
-from pluggent_hookspecs import Deny, PluginLoadError, hookimpl
-from pluggent_host.plugins.discovery import Discovery, discover
+from pluggent_hookspecs import Deny, PluginLoadError
+from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_testing.fakes import call
-from policy_stage import Danger, reach, results, stage
+from policy_rules import ASKS, both_orders, every_way, on_danger
+from policy_stage import Danger, Seen, reach, results, stage
 
 # ---- installed plugins
 
-
 HEADER = "import asyncio\nfrom pluggent_hookspecs import Allow, Ask, Deny, Respond, ToolOutput, hookimpl\n"
+FORMS = ("return {}", "await asyncio.sleep(0); return {}")
 
 
 def source(body: str, hook: str = "decide_tool_call") -> str:
@@ -25,206 +27,135 @@ def source(body: str, hook: str = "decide_tool_call") -> str:
     return f"{HEADER}class Plugin:\n    @hookimpl\n    {start} {hook}(self, {parameters}):\n        {body}\n"
 
 
-class Site:
-    """A folder of installed distributions."""
+SILENT, PASSES = source("return None"), source("return await call_next()", "around_tool_call")
+Site = Callable[..., Awaitable[list[Seen]]]
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
 
-    def add(self, name: str, text: str) -> None:
-        module = name.replace("-", "_")
-        install(self.folder, name, {f"hooks/{name}": f"{module}:Plugin"}, modules={module: text})
-
-    def found(self) -> Discovery:
-        return discover([str(self.folder)])
+def add(folder: Path, name: str, text: str) -> None:
+    """Install a distribution called *name* in *folder*."""
+    install(folder, name, {f"hooks/{name}": f"{name}_x:Plugin"}, modules={f"{name}_x": text})
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with importable(tmp_path):
-        yield Site(tmp_path)
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Return what reaches for ``danger`` with two installed plugins, before and after each other by name."""
+
+    async def reached(
+        first: str, second: str, way: str = "say", grant: str = "", config: HostSettings = HostSettings()
+    ) -> list[Seen]:  # fmt: skip
+        seen: list[Seen] = []
+        for name, other in (("aaa", "zzz"), ("zzz", "aaa")):
+            folder = tmp_path_factory.mktemp("site")
+            add(folder, name, first)
+            add(folder, other, second)
+            grants = Grants(**{grant: (name,)}) if grant else Grants()
+            with importable(folder):
+                found = discover([str(folder)])
+                seen.append(await reach(way, installed=found, config=config._replace(grants=grants)))
+        return seen
+
+    return reached
 
 
-installed_orders = pytest.mark.parametrize("names", [("aaa", "zzz"), ("zzz", "aaa")], ids=["first", "last"])
-FORMS = {"sync": "return {}", "async": "await asyncio.sleep(0); return {}"}
-both_sources = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-
-
-@installed_orders
-@both_sources
+@each_of("form", FORMS)
 @every_way
-async def test_the_deny_of_an_installed_policy_wins(site: Site, names: tuple[str, str], form: str, way: str) -> None:
-    site.add(names[0], source(form.format("Deny('installed no') if event.tool.name == 'danger' else None")))
-    site.add(names[1], source(form.format("Allow()")))
+async def test_the_deny_of_an_installed_policy_wins(site: Site, form: str, way: str):
+    denies = source(form.format("Deny('installed no') if event.tool.name == 'danger' else None"))
 
-    seen = await reach(way, installed=site.found())
-
-    assert seen.ran == ()
-    assert "Denied: installed no" in seen.told
+    for seen in await site(denies, source(form.format("Allow()")), way):
+        assert seen.ran == ()
+        assert "Denied: installed no" in seen.told
 
 
-@installed_orders
-@both_sources
-async def test_an_installed_plugin_answers_only_with_the_operators_grant(
-    site: Site, names: tuple[str, str], form: str
-) -> None:
-    site.add(names[0], source(form.format("Respond('cached')")))
-    site.add(names[1], source(form.format("None")))
-    granted = HostSettings(grants=Grants(may_respond=(names[0],)))
-
-    without = await reach("say", installed=site.found())
-    with_grant = await reach("say", installed=site.found(), config=granted)
-
-    assert (without.ran, with_grant.ran) == ((), ())
-    assert without.told == ("Denied: a policy failed, so this was not done",)
-    assert with_grant.told == ("cached",)
-    assert any("may_respond" in vote.reason for vote in without.votes)
+TWICE = "await call_next(); return await call_next()"
+AT_ONCE = "return (await asyncio.gather(call_next(), call_next(), return_exceptions=True))[0]"
+RAN, RAN_NOT = ("x",), ()
 
 
-@installed_orders
-async def test_an_installed_around_answers_only_with_the_operators_grant(site: Site, names: tuple[str, str]) -> None:
-    site.add(names[0], source("return ToolOutput('mine')", "around_tool_call"))
-    site.add(names[1], source("return await call_next()", "around_tool_call"))
-    granted = HostSettings(grants=Grants(may_respond=(names[0],)))
-
-    without = await reach("say", installed=site.found())
-    with_grant = await reach("say", installed=site.found(), config=granted)
-
-    assert (without.ran, with_grant.ran) == ((), ())
-    assert "may_respond" in without.told[0]
-    assert with_grant.told == ("mine",)
-
-
-@installed_orders
-async def test_only_a_listed_retrier_calls_twice(site: Site, names: tuple[str, str]) -> None:
-    site.add(names[0], source("await call_next(); return await call_next()", "around_tool_call"))
-    site.add(names[1], source("return await call_next()", "around_tool_call"))
-    granted = HostSettings(grants=Grants(retriers=(names[0],)))
-
-    without = await reach("say", installed=site.found())
-    with_grant = await reach("say", installed=site.found(), config=granted)
-
-    assert without.ran == ("x",)
-    assert "retriers" in without.told[0]
-    assert with_grant.ran == ("x", "x")
+@each_of(
+    ("first", "second", "grant", "config", "without", "granted"),
+    [
+        *((source(form.format("Respond('cached')")), SILENT, "may_respond", HostSettings(),
+           (RAN_NOT, "Denied: a policy failed, so this was not done"), (RAN_NOT, "cached")) for form in FORMS),
+        (source("return ToolOutput('mine')", "around_tool_call"), PASSES, "may_respond", HostSettings(),
+         (RAN_NOT, "may_respond"), (RAN_NOT, "mine")),
+        (source(TWICE, "around_tool_call"), PASSES, "retriers", HostSettings(), (RAN, "retriers"), (("x", "x"), "did")),
+        (source(AT_ONCE, "around_tool_call"), PASSES, "", HostSettings(), (RAN, ""), (RAN, "")),
+        (source("return Allow()"), SILENT, "may_allow", ASKS, (RAN_NOT, ""), (RAN, "did x")),
+        (source("return True", "resolve_approval"), SILENT, "approvers", ASKS, (RAN_NOT, ""), (RAN, "did x")),
+    ],
+)  # fmt: skip
+async def test_an_installed_plugin_does_only_what_the_operator_grants(
+    site: Site, first: str, second: str, grant: str, config: HostSettings, without: Any, granted: Any
+):
+    for seen in await site(first, second, config=config):
+        assert seen.ran == without[0]
+        assert without[1] in seen.told[0]
+        assert "Respond('" not in first or any("may_respond" in vote.reason for vote in seen.votes)
+    for seen in await site(first, second, grant=grant, config=config):
+        assert seen.ran == granted[0]
+        assert granted[1] in seen.told[0]
 
 
-@installed_orders
-async def test_calling_next_twice_at_the_same_time_runs_the_call_once(site: Site, names: tuple[str, str]) -> None:
-    body = "return (await asyncio.gather(call_next(), call_next(), return_exceptions=True))[0]"
-    site.add(names[0], source(body, "around_tool_call"))
-    site.add(names[1], source("return await call_next()", "around_tool_call"))
+@each_of("form", FORMS)
+async def test_an_installed_rewriter_does_not_get_past_an_installed_policy(site: Site, form: str):
+    rewrites = source(form.format("{**event.arguments, 'path': 'evil'}"), "transform_tool_call")
+    denies = source(form.format("Deny('evil') if event.arguments['path'] == 'evil' else None"))
 
-    seen = await reach("say", installed=site.found())
-
-    assert seen.ran == ("x",)
+    assert [(seen.ran, seen.told) for seen in await site(rewrites, denies)] == [((), ("Denied: evil",))] * 2
 
 
-@installed_orders
-async def test_the_allow_of_an_installed_plugin_lifts_nothing_without_a_grant(
-    site: Site, names: tuple[str, str]
-) -> None:
-    site.add(names[0], source("return Allow()"))
-    site.add(names[1], source("return None"))
-    asks = HostSettings(effects={"app:tools:tool/danger": ("shell",)})
-
-    without = await reach("say", installed=site.found(), config=asks)
-    with_grant = await reach("say", installed=site.found(), config=asks._replace(grants=Grants(may_allow=(names[0],))))
-
-    assert without.ran == ()
-    assert with_grant.ran == ("x",)
-
-
-@installed_orders
-async def test_only_listed_approvers_are_asked(site: Site, names: tuple[str, str]) -> None:
-    site.add(names[0], source("return True", "resolve_approval"))
-    site.add(names[1], source("return None"))
-    asks = HostSettings(effects={"app:tools:tool/danger": ("shell",)})
-
-    without = await reach("say", installed=site.found(), config=asks)
-    with_grant = await reach("say", installed=site.found(), config=asks._replace(grants=Grants(approvers=(names[0],))))
-
-    assert without.ran == ()
-    assert with_grant.ran == ("x",)
-
-
-@installed_orders
-@both_sources
-async def test_an_installed_rewriter_does_not_get_past_an_installed_policy(
-    site: Site, names: tuple[str, str], form: str
-) -> None:
-    site.add(names[0], source(form.format("{**event.arguments, 'path': 'evil'}"), "transform_tool_call"))
-    site.add(names[1], source(form.format("Deny('evil') if event.arguments['path'] == 'evil' else None")))
-
-    seen = await reach("say", installed=site.found())
-
-    assert seen.ran == ()
-    assert seen.told == ("Denied: evil",)
-
-
-@installed_orders
+@pytest.mark.parametrize("name", ["aaa", "zzz"])
 @pytest.mark.parametrize(
     "text",
     [
-        source("return None").replace("decide_tool_call", "decide_tool_cal"),
-        source("return None").replace("    @hookimpl\n", ""),
-        "import no_such_module_anywhere\n",
-        "raise SystemExit(0)\n",
+        SILENT.replace("decide_tool_call", "decide_tool_cal"), SILENT.replace("    @hookimpl\n", ""),
+        "import no_such_module_anywhere\n", "raise SystemExit(0)\n", f"{HEADER}class Plugin: pass\n",
         f"{HEADER}class Plugin:\n    def __init__(self): raise ValueError('no')\n",
-        f"{HEADER}class Plugin: pass\n",
     ],
-    ids=["misspelt", "unmarked", "missing-module", "exits", "raises", "no-hooks"],
-)
-async def test_a_broken_installed_policy_refuses_to_open_the_host(
-    site: Site, names: tuple[str, str], text: str
-) -> None:
-    site.add(names[0], text)
-    site.add(names[1], source("return None"))
+    ids=["misspelt", "unmarked", "missing-module", "exits", "no-hooks", "raises"],
+)  # fmt: skip
+async def test_a_broken_installed_policy_refuses_to_open_the_host(name: str, text: str, tmp_path: Path):
+    add(tmp_path, name, text)
+    add(tmp_path, "mmm", SILENT)
 
-    with pytest.raises(PluginLoadError, match=names[0]):
-        await reach("say", installed=site.found())
+    with importable(tmp_path), pytest.raises(PluginLoadError, match=name):
+        await reach("say", installed=discover([str(tmp_path)]))
 
 
 @pytest.mark.parametrize("folders", [("one", "two"), ("two", "one")])
-async def test_the_order_of_folders_on_the_path_changes_nothing(tmp_path: Path, folders: tuple[str, str]) -> None:
-    Site(tmp_path / "one").add("acme-deny", source("return Deny('acme no')"))
-    Site(tmp_path / "two").add("beta-cache", source("return Respond('cached')"))
+async def test_the_order_of_folders_on_the_path_changes_nothing(tmp_path: Path, folders: tuple[str, str]):
+    add(tmp_path / "one", "acme", source("return Deny('acme no')"))
+    add(tmp_path / "two", "beta", source("return Respond('cached')"))
     paths = [tmp_path / folder for folder in folders]
 
     with importable(*paths):
-        seen = await reach(
-            "say",
-            installed=discover([str(path) for path in paths]),
-            config=HostSettings(grants=Grants(may_respond=("beta-cache",))),
-        )
+        config = HostSettings(grants=Grants(may_respond=("beta",)))
+        seen = await reach("say", installed=discover([str(path) for path in paths]), config=config)
 
-    assert seen.ran == ()
-    assert seen.told == ("Denied: acme no",)
+    assert (seen.ran, seen.told) == ((), ("Denied: acme no",))
 
 
-# ---- two hosts
+# ---- two hosts, two sessions
 
 
 @both_orders
-async def test_two_hosts_share_no_policy(turned: bool) -> None:
-    strict, free = Danger(), Danger()
-    deny = policy(lambda: Deny("no"))
-    first = stage(
-        call("danger", path="x"), plugins=[deny] if not turned else [], tools=(free if turned else strict).tools()
+async def test_two_hosts_share_no_policy(turned: bool):
+    dangers = Danger(), Danger()
+    deny, go = on_danger(lambda: Deny("no")), call("danger", path="x")
+
+    first, second = (
+        stage(go, plugins=[deny] if denied else [], tools=danger.tools())
+        for danger, denied in zip(dangers, (not turned, turned), strict=True)
     )
-    async with first as a:
-        second = stage(
-            call("danger", path="x"), plugins=[deny] if turned else [], tools=(strict if turned else free).tools()
-        )
-        async with second as b:
-            await asyncio.gather(a.session.say("go"), b.session.say("go"))
+    async with first as a, second as b:
+        await asyncio.gather(a.session.say("go"), b.session.say("go"))
 
-    assert strict.ran == []
-    assert free.ran == ["x"]
+    assert [danger.ran for danger in dangers] == ([["x"], []] if turned else [[], ["x"]])
 
 
-async def test_one_policy_object_serves_two_hosts_and_closing_one_leaves_it_in_the_other() -> None:
-    danger, deny = Danger(), policy(lambda: Deny("no"))
+async def test_one_policy_object_serves_two_hosts_and_closing_one_leaves_it_in_the_other():
+    danger, deny = Danger(), on_danger(lambda: Deny("no"))
 
     async with stage(call("danger", path="x"), plugins=[deny], tools=danger.tools()) as on:
         async with stage(plugins=[deny]):
@@ -234,33 +165,12 @@ async def test_one_policy_object_serves_two_hosts_and_closing_one_leaves_it_in_t
     assert danger.ran == []
 
 
-async def test_a_second_session_of_a_host_has_the_same_policies() -> None:
-    danger = Danger()
-    plugins = [policy(lambda: Deny("no"))]
+async def test_a_second_session_of_a_host_has_the_same_policies():
+    danger, deny = Danger(), on_danger(lambda: Deny("no"))
 
-    async with stage(call("danger", path="x"), plugins=plugins, tools=danger.tools()) as on:
+    async with stage(call("danger", path="x"), plugins=[deny], tools=danger.tools()) as on:
         other = await on.host.session(tools=danger.tools(), origin="sub-agent", principal="somebody else")
         await other.say("go")
 
     assert danger.ran == []
     assert results(other.history) == ["Denied: no"]
-
-
-async def test_every_call_of_a_batch_is_decided() -> None:
-    danger = Danger(effects=())
-    asked: list[str] = []
-
-    class Policy:
-        @hookimpl
-        async def decide_tool_call(self, event):
-            await asyncio.sleep(0)
-            asked.append(event.arguments["path"])
-            return Deny("odd") if int(event.arguments["path"]) % 2 else None
-
-    calls = tuple(call("danger", f"c{number}", path=str(number)) for number in range(6))
-    async with stage(calls, plugins=[Policy()], tools=danger.tools()) as on:
-        await on.session.say("go")
-
-    assert asked == ["0", "1", "2", "3", "4", "5"]
-    assert danger.ran == ["0", "2", "4"]
-    assert results(on.session.history) == ["did 0", "Denied: odd", "did 2", "Denied: odd", "did 4", "Denied: odd"]
