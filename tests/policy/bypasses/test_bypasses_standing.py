@@ -1,4 +1,4 @@
-"""Attempts to have an approval cover more than the person agreed to."""
+"""Attempts to have an approval cover more than the person agreed to (rules 16, 39 and 41)."""
 
 import json
 from collections.abc import Mapping
@@ -6,78 +6,51 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import pytest
+from each_of import each_of
 from hypothesis import given, settings, strategies as st
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
-from pluggent_hookspecs import Approval, Ask, ToolCallEvent, ToolSpec, hookimpl, tool
+from pluggent_hookspecs import Approval, Ask, ToolCallEvent, ToolSpec, tool
 from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.decisions import REACHES
 from pluggent_hookspecs.events import Scope
-from pluggent_host import Host
 from pluggent_host.approvals.pending import Resolved
 from pluggent_host.approvals.standing import Standing, fits, may_approve
 from pluggent_host.common.ids import DOUBT
-from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import call
+from policy_rules import agreeing, hooked
+from policy_stage import said
 
-# ---- patterns ------------------------------------------------------------------------------
+# ---- patterns
 
-
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [
-        ("/srv/**", "/srv/%2e%2e/etc/passwd"),
-        ("/srv/**", "/srv/.%2E/etc/passwd"),
-        ("/srv/**", "/srv/%252e%252e/etc/passwd"),
-        ("/srv/**", "/srv/x%5c..%5cy"),
-        ("/srv/**", "/srv/a%00b"),
-        ("/srv/**", "/srv/a%0ab"),
-        ("/srv/*", "/srv/a%2Fb"),
-        ("/srv/*", "/srv/a%25252Fb"),
-        ("/srv/*", "/srv/a\uff0fb"),
-        ("/srv/**", "/srv/\uff0e\uff0e/etc"),
-        ("/srv/**", "/srv/\u2025/etc"),
-        ("/srv/**", "/srv/\uff052e\uff052e/etc"),
-        ("/srv/**", "/srv/\u200b../etc"),
-        ("/srv/**", "/SRV/a"),
-        ("/srv/*", "/srv/a/"),
-        ("/srv/**", "\u2215srv/a"),
-        ("ann@*", "ann@x\nbcc: eve@x"),
+READ_OTHERWISE = {
+    "/srv/**": [
+        "/srv/%2e%2e/etc/passwd", "/srv/.%2E/etc/passwd", "/srv/%252e%252e/etc/passwd", "/srv/x%5c..%5cy",
+        "/srv/a%00b", "/srv/a%0ab", "/srv/\uff0e\uff0e/etc", "/srv/\u2025/etc", "/srv/\uff052e\uff052e/etc",
+        "/srv/\u200b../etc", "/SRV/a", "\u2215srv/a",
     ],
-)
-def test_a_text_that_somebody_reads_otherwise_does_not_fit_a_pattern_with_stars(pattern: str, text: str):
-    assert not fits({"p": pattern}, {"p": text})
+    "/srv/*": ["/srv/a%2Fb", "/srv/a%25252Fb", "/srv/a\uff0fb", "/srv/a/"],
+    "ann@*": ["ann@x\nbcc: eve@x"],
+}  # fmt: skip
+OF_ONE_TEXT: list[tuple[str, Json]] = [
+    ('["/srv/*"]', ("/srv/a", "b")), ('["/srv/**"]', ("/srv/a", "/etc/passwd")), ('["/srv/**"]', ("/srv/..",)),
+    ('{"to": "*"}', {"to": "ann", "zbcc": "eve"}), ('["a*"]', ("a\n",)), ("1*", 12), ("*", None), ("**", True),
+]  # fmt: skip
+WITHOUT_STARS = [("\u00e9", "e\u0301"), ("a", "A"), ("/srv", "/srv/"), ("a", "a "), ("a", "a\x00"), ("k", "\u212a")]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("pattern", "value"),
-    [
-        ('["/srv/*"]', ("/srv/a", "b")),
-        ('["/srv/**"]', ("/srv/a", "/etc/passwd")),
-        ('["/srv/**"]', ("/srv/..",)),
-        ('{"to": "*"}', {"to": "ann", "zbcc": "eve"}),
-        ('["a*"]', ("a\n",)),
-        ("1*", 12),
-        ("*", None),
-        ("**", True),
-    ],
+    [*((pattern, text) for pattern, texts in READ_OTHERWISE.items() for text in texts), *OF_ONE_TEXT, *WITHOUT_STARS],
 )
-def test_a_star_stands_for_a_part_of_one_text_and_never_for_more_entries(pattern: str, value: Json):
+def test_a_pattern_fits_nothing_that_is_read_otherwise_nor_more_than_one_text(pattern: str, value: Json):
     assert not fits({"p": pattern}, {"p": value})
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("pattern", "text"), [("/srv/*", "/srv/100% sure"), ("/srv/**", "/srv/a%20b/..c"), ("a*", "a\u00e9"), ("*%*", "5%")]
 )
 def test_what_reads_the_same_to_everybody_fits(pattern: str, text: str):
     assert fits({"p": pattern}, {"p": text})
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [("\u00e9", "e\u0301"), ("a", "A"), ("/srv", "/srv/"), ("a", "a "), ("a", "a\x00"), ("k", "\u212a")],
-)
-def test_without_stars_nothing_but_the_very_text_fits(pattern: str, text: str):
-    assert not fits({"p": pattern}, {"p": text})
 
 
 TEXTS = st.text(st.sampled_from("ab/.%2eEfF\\\u2025\uff0f\uff0e \n"), max_size=12)
@@ -104,27 +77,17 @@ def test_every_name_of_a_pattern_has_to_be_there(where: dict[str, str], argument
         assert where.keys() <= arguments.keys()
 
 
-# ---- who -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
+@each_of(
     ("name", "who"),
-    [
-        ("terminal:ann[ext]", "terminal:anne"),
-        ("terminal:?", "terminal:a"),
-        ("key:[!a]", "key:b"),
-        ("key:ann", "KEY:ANN"),
-        ("key:*", "xkey:ann"),
-        ("key:ann", "key:ann "),
-        ("key:ann", "key:ann\n"),
-    ],
-)
+    [("terminal:ann[ext]", "terminal:anne"), ("terminal:?", "terminal:a"), ("key:[!a]", "key:b"),
+     ("key:ann", "KEY:ANN"), ("key:*", "xkey:ann"), ("key:ann", "key:ann "), ("key:ann", "key:ann\n")],
+)  # fmt: skip
 def test_only_a_star_stands_for_something_in_the_name_of_an_approver(name: str, who: str):
     assert not may_approve(((name,),), who)
     assert may_approve(((name,),), name)
 
 
-# ---- what is covered -----------------------------------------------------------------------
+# ---- what is covered
 
 ASK = Ask("it sends")
 EVENT = ToolCallEvent(
@@ -136,41 +99,22 @@ STANDS = Standing(
 )
 
 
-def test_it_covers_the_like_of_what_was_approved():
-    assert STANDS.covers(EVENT, [("guard", ASK)], ["v1"])
-
-
-@pytest.mark.parametrize(
-    "asks",
+@each_of(
+    ("reach", "asks", "covered"),
     [
-        [("guard", Ask("it sends", reach="once"))],
-        [("guard", Ask("it sends", reach="session"))],
-        [("guard", Ask("it sends", approvers=("key:bob",)))],
-        [("guard", ASK), ("money", Ask("it pays"))],
-        [("host", ASK)],
-        [(DOUBT, ASK)],
-    ],
-    ids=["once", "session", "others", "one more", "another plugin", "doubt"],
-)
-def test_an_ask_that_wants_more_is_not_covered(asks: Any):
-    assert not STANDS.covers(EVENT, asks, ["v1"] * len(asks))
-
-
-@pytest.mark.parametrize(
-    ("reach", "wanted", "covered"),
-    [
-        ("session", "session", True),
-        ("session", "always", True),
-        ("always", "session", False),
-        ("always", "always", True),
+        ("always", [("guard", ASK)], True),
+        ("session", [("guard", ASK)], True),
+        ("session", [("guard", Ask("it sends", reach="session"))], True),
+        ("always", [("guard", Ask("it sends", reach="session"))], False),
+        ("always", [("guard", Ask("it sends", reach="once"))], False),
+        ("always", [("guard", Ask("it sends", approvers=("key:bob",)))], False),
+        ("always", [("guard", ASK), ("money", Ask("it pays"))], False),
+        ("always", [("host", ASK)], False),
+        ("always", [(DOUBT, ASK)], False),
     ],
 )
-def test_an_approval_for_everywhere_does_not_answer_an_ask_that_wants_one_for_its_session(
-    reach: Any, wanted: Any, *, covered: bool
-):
-    asks = [("guard", Ask("it sends", reach=wanted))]
-
-    assert attrs.evolve(STANDS, reach=reach).covers(EVENT, asks, ["v1"]) is covered
+def test_it_covers_the_like_of_what_was_approved_and_no_ask_that_wants_more(reach: Any, asks: Any, covered: bool):
+    assert attrs.evolve(STANDS, reach=reach).covers(EVENT, asks, ["v1"] * len(asks)) is covered
 
 
 NAMES = st.sampled_from(["a", "b"])
@@ -207,62 +151,40 @@ def test_what_is_covered_was_approved_in_every_part(
         assert all(ask.approvers in ((), ("key:a",)) for _, ask in asks)
 
 
-# ---- there and back ------------------------------------------------------------------------
-
-
-@settings(max_examples=25)
-@given(STANDINGS, st.text(max_size=8), st.floats(0, 1e12))
-def test_a_kept_approval_comes_back_as_it_was(tmp_path_factory: Any, standing: Standing, by: str, at_s: float):
-    kept = Approvals(tmp_path_factory.mktemp("kept"))
-    given = attrs.evolve(standing, by=by, at_s=at_s, reach="always")
-    kept.keep(given)
-
-    assert kept.all() == (given,)
+# ---- there and back
 
 
 @settings(max_examples=25)
 @given(STANDINGS, st.text(max_size=8), st.booleans(), st.floats(0, 1e12), st.sampled_from(REACHES))
-def test_answers_come_back_from_a_session_as_they_were(
+def test_approvals_and_answers_come_back_as_they_were(
     tmp_path_factory: Any, standing: Standing, text: str, agreed: bool, at_s: float, reach: Any
 ):
     folder: Path = tmp_path_factory.mktemp("sessions")
+    always = attrs.evolve(standing, by=text, at_s=at_s, reach="always")
     entries = (Resolved("t1", "d", agreed, text, at_s, at_s, reach, text), standing)
-    transcript = FileTranscript(folder, "s")
+    kept, transcript = Approvals(folder), FileTranscript(folder, "s")
+    kept.keep(always)
     transcript.append(*entries)
 
-    assert transcript.entries() == entries
+    assert (kept.all(), transcript.entries()) == ((always,), entries)
     transcript.close()
 
 
-async def test_an_approval_for_the_session_does_not_hold_for_another_tool_of_the_same_words(tmp_path: Path):
-    asked: list[str] = []
+async def test_an_approval_for_the_session_does_not_hold_for_another_tool_of_the_same_words():
+    asked: list[Any] = []
 
-    class Asks:
-        @hookimpl
-        def decide_tool_call(self, event: ToolCallEvent) -> Ask:
-            return Ask("sure?")
+    def saying(name: str) -> Any:
+        @tool(name=name, effects=())
+        def send(to: str = "everybody") -> None:
+            """Send."""
 
-    @tool(effects=())
-    def send(to: str = "everybody") -> str:
-        """Send."""
-        return "sent"
+        return send
 
-    @tool(effects=())
-    def erase(to: str = "everybody") -> str:
-        """Send."""
-        return "erased"
+    calls = [call("send"), call("send", to="ann"), call("erase"), call("send", to="everybody")]
+    answer = Approval(agreed=True, reach="session", where={"to": "everybody"})
+    await said(
+        *calls, plugins=[hooked(decide_tool_call=Ask("sure?"))], tools=[saying("send"), saying("erase")],
+        approver=agreeing(asked, answer),
+    )  # fmt: skip
 
-    def approve(event: Any) -> Approval:
-        asked.append(event.capability)
-        return Approval(agreed=True, reach="session", where={"to": "everybody"})
-
-    model = ScriptedModel(call("send"), call("send", to="ann"), call("erase"), call("send", to="everybody"), "done")
-    async with (
-        Host.open(
-            model="scripted/m", plugins=[model, Asks()], tools=[send, erase], installed=False, approver=approve,
-        ) as host,
-        await host.session("s") as session,
-    ):  # fmt: skip
-        await session.say("go")
-
-    assert asked == ["app:tools:tool/send", "app:tools:tool/send", "app:tools:tool/erase"]
+    assert [event.capability for event in asked] == [f"app:tools:tool/{name}" for name in ("send", "send", "erase")]

@@ -1,4 +1,4 @@
-"""Who asks is part of what is approved: nothing that alice was granted is used by mallory (policy 36)."""
+"""Who asks is part of what is approved: nothing that alice was granted is used by mallory (rule 36)."""
 
 import json
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
+from each_of import each_of
 from edges_asking import Edges, Shared
 from memory_uses import Store
 from pluggent_cli.sessions.answer import answer_stored
@@ -22,7 +23,6 @@ from pluggent_hookspecs import (
     ToolCallEvent,
     ToolContext,
     ToolSpec,
-    hookimpl,
     tool,
 )
 from pluggent_host import Host, HostSettings, SyncHost, Why
@@ -30,13 +30,12 @@ from pluggent_host.approvals.pending import Paused, Resolved
 from pluggent_host.approvals.standing import Standing
 from pluggent_host.settings import Grants
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
+from policy_rules import hooked
 from talking import hosting
 
-OTHERS = ["mallory", ""]
-"""Who else may come: another principal, or one that has no name."""
-MAY_OPEN = Grants(sessions=("mallory", "bob"))
-PAUSING = HostSettings(on_ask="pause", grants=MAY_OPEN)
-every_other = pytest.mark.parametrize("other", OTHERS, ids=["mallory", "nobody"])
+PAUSING = HostSettings(on_ask="pause", grants=Grants(sessions=("mallory", "bob")))
+calls = pytest.mark.parametrize("name", ["send", "relay"], ids=["a call", "a call below a tool"])
+WRITE = call("write", text="a")
 
 
 class Office:
@@ -47,10 +46,6 @@ class Office:
         self.sent: list[str] = []
         self.asked: list[ApprovalEvent] = []
         self.answer: bool | Approval | None = None
-
-    @hookimpl
-    def decide_tool_call(self, event: ToolCallEvent) -> Ask | None:
-        return Ask("it sends") if event.tool.name == "send" else None
 
     def approve(self, event: ApprovalEvent) -> bool | Approval | None:
         self.asked.append(event)
@@ -66,8 +61,9 @@ class Office:
         async def relay(to: str, context: ToolContext) -> str:
             return str((await context.call_tool("send", {"to": to})).for_model)
 
+        asks = hooked(decide_tool_call=lambda event: Ask("it sends") if event.tool.name == "send" else None)
         return {
-            "model": "scripted/m", "tools": [send, relay], "plugins": [ScriptedModel(*replies), self],
+            "model": "scripted/m", "tools": [send, relay], "plugins": [ScriptedModel(*replies), asks],
             "installed": False, "state_dir": self.folder, "approver": self.approve, "config": PAUSING, **options,
         }  # fmt: skip
 
@@ -75,7 +71,7 @@ class Office:
         return Host.open(**self.options(*replies, **options))
 
     async def says(self, principal: str, name: str = "send", id: str = "") -> int:
-        """Have the model send in a turn that *principal* begins; return how often somebody was asked."""
+        """Have the model send in a turn that *principal* begins; return how often a person was asked."""
         before = len(self.asked)
         async with (
             self.host(call(name, to=principal or "nobody"), "done") as host,
@@ -84,68 +80,56 @@ class Office:
             await session.say("go")
         return len(self.asked) - before
 
+    async def waiting(self, principal: str, *, agreed: bool | None = None) -> Any:
+        """Let a turn that *principal* began wait, and answer it from outside if *agreed* says how; return what waits."""
+        async with (
+            self.host(call("send", to="ann"), approver=None) as host,
+            await host.session("s", principal=principal) as session,
+        ):
+            (pending,) = (await session.say("go")).pending
+        if agreed is not None:
+            answer(self.folder, pending.digest, agreed=agreed)
+        return pending
+
+    async def resumes(self, principal: str) -> tuple[Any, list[str]]:
+        """Resume as *principal*, and agree to what is asked anew; return what was, and what was sent before that."""
+        async with (
+            self.host("done", approver=None) as host,
+            await host.session("s", principal=principal) as session,
+        ):
+            result, sent = await session.resume(), [*self.sent]
+            if result.why is Why.PAUSED:
+                (asked,) = result.pending
+                assert (await session.resume({asked.call_id: True})).why is Why.COMPLETED
+            return result, sent
+
+
+def answer(folder: Path, digest: str, *, agreed: bool = True) -> None:
+    answer_stored(folder / "sessions", "s", [digest], Approval(agreed=agreed), "terminal:ann")
+
 
 @pytest.fixture
 def office(tmp_path: Path) -> Office:
     return Office(tmp_path)
 
 
-# ---- the digest of every request --------------------------------------------------------------
+# ---- the digest of every request
 
-
-class Everything:
-    """A policy that notes the digest of each request that it is asked about, and a store of memory."""
-
-    def __init__(self) -> None:
-        self.digests: dict[str, str] = {}
-
-    @hookimpl
-    def decide_input(self, event: Any) -> None:
-        self.digests["input"] = event.digest
-
-    @hookimpl
-    def decide_model_request(self, event: Any) -> None:
-        self.digests["model_call"] = event.digest
-
-    @hookimpl
-    def decide_tool_call(self, event: Any) -> None:
-        self.digests[f"tool_call {event.tool.name}"] = event.digest
-
-    @hookimpl
-    def decide_tool_result(self, event: Any) -> None:
-        self.digests[f"tool_result {event.tool.name}"] = event.digest
-
-    @hookimpl
-    def decide_model_response(self, event: Any) -> None:
-        self.digests["model_response"] = event.digest
-
-    @hookimpl
-    def decide_output(self, event: Any) -> None:
-        self.digests["output"] = event.digest
-
-    @hookimpl
-    def decide_question(self, event: Any) -> None:
-        self.digests["question"] = event.digest
-
-    @hookimpl
-    def decide_memory_read(self, event: Any) -> None:
-        self.digests["memory_read"] = event.digest
-
-    @hookimpl
-    def decide_memory_write(self, event: Any) -> None:
-        self.digests["memory_write"] = event.digest
-
-
-ITEM = MemoryItem("notes", "k", "text")
+KINDS = {
+    "decide_input", "decide_model_request", "decide_model_response", "decide_tool_call everything",
+    "decide_tool_call look", "decide_tool_result everything", "decide_tool_result look", "decide_memory_write",
+    "decide_memory_read", "decide_question", "decide_output",
+}  # fmt: skip
 
 
 async def digests_of(**who: Any) -> dict[str, str]:
     """Return the digest of each kind of request in the same turn of the same session."""
+    item, digests = MemoryItem("notes", "k", "text"), dict[str, str]()
 
     @tool(effects=())
     async def everything(context: ToolContext) -> str:
         await context.call_tool("look", {})
-        await context.memory().save([ITEM])
+        await context.memory().save([item])
         await context.memory().get("notes", "k")
         await context.elicit("Where?", {"type": "object", "properties": {"city": {"type": "string"}}})
         return "done"
@@ -154,40 +138,34 @@ async def digests_of(**who: Any) -> dict[str, str]:
     def look() -> str:
         return "seen"
 
-    policy, model = Everything(), ScriptedModel(call("everything"), "done")
+    def noting(hook: str) -> Any:
+        def note(event: Any) -> None:
+            digests[f"{hook} {event.tool.name}" if "tool" in hook else hook] = event.digest
+
+        return note
+
+    policy = hooked(**{hook: noting(hook) for hook in {kind.partition(" ")[0] for kind in KINDS}})
     async with (
-        Host.open(
-            model="scripted/m", plugins=[model, Store(ITEM), policy], tools=[everything, look], installed=False,
-            answerer=lambda _: Accepted({"city": "Ulm"}),
-        ) as host,
+        hosting(call("everything"), "done", plugins=[Store(item), policy], tools=[everything, look],
+                answerer=lambda _: Accepted({"city": "Ulm"})) as host,
         await host.session("s", **who) as session,
     ):  # fmt: skip
         assert (await session.say("go")).why is Why.COMPLETED
-    return policy.digests
+    return digests
 
 
-KINDS = {
-    "input", "model_call", "model_response", "tool_call everything", "tool_call look", "tool_result everything",
-    "tool_result look", "memory_write", "memory_read", "question", "output",
-}  # fmt: skip
+async def test_the_digest_of_every_request_says_who_asks():
+    askers: list[dict[str, Any]] = [{}, {"principal": "alice"}, {"principal": "mallory"},
+                                    {"principal": "alice", "claimed": True}, {"principal": "al\udcffice"}]  # fmt: skip
+    digests = [await digests_of(**who) for who in askers]
 
-
-async def test_the_digest_of_every_request_says_who_asks() -> None:
-    nobody, alice, mallory = (await digests_of(), await digests_of(principal="alice"),
-                              await digests_of(principal="mallory"))  # fmt: skip
-    claimed = await digests_of(principal="alice", claimed=True)
-
-    assert set(alice) == KINDS
+    assert all(set(each) == KINDS for each in digests)
     for kind in KINDS:
-        assert len({each[kind] for each in (nobody, alice, mallory, claimed)}) == 4, kind
-    assert await digests_of(principal="alice") == alice
+        assert len({each[kind] for each in digests}) == len(askers), kind
+    assert await digests_of(principal="alice") == digests[1]
 
 
-async def test_a_principal_that_no_text_can_hold_is_no_reason_to_fail() -> None:
-    assert set(await digests_of(principal="al\udcffice")) == KINDS
-
-
-# ---- approvals that stand ---------------------------------------------------------------------
+# ---- approvals that stand
 
 EVENT = ToolCallEvent(
     Scope("s", "t1", principal="alice"), "c", ToolSpec("send", "Send."), "acme:tool/send", b"{}", "d1", frozenset()
@@ -195,13 +173,13 @@ EVENT = ToolCallEvent(
 STANDS = Standing("acme:tool/send", "d1", (("guard", "it sends"),), ("v1",), {}, "", "alice", "t1", "key:ann", 1.0)
 
 
-@pytest.mark.parametrize("reach", ["session", "always"])
-def test_an_approval_that_stands_covers_what_its_principal_asks_for_alone(reach: Any) -> None:
+@each_of("reach", ["session", "always"])
+def test_an_approval_that_stands_covers_what_its_principal_asks_for_alone(reach: Any):
     stands = attrs.evolve(STANDS, reach=reach)
-    asks = [("guard", Ask("it sends"))]
 
     def covers(**who: Any) -> bool:
-        return stands.covers(attrs.evolve(EVENT, scope=attrs.evolve(EVENT.scope, **who)), asks, ["v1"])
+        event = attrs.evolve(EVENT, scope=attrs.evolve(EVENT.scope, **who))
+        return stands.covers(event, [("guard", Ask("it sends"))], ["v1"])
 
     assert covers()
     assert not any(covers(principal=name) for name in ("mallory", "", "alice ", "Alice", "alice*", "*"))
@@ -209,33 +187,24 @@ def test_an_approval_that_stands_covers_what_its_principal_asks_for_alone(reach:
     assert stands.id != attrs.evolve(stands, principal="mallory").id
 
 
-@every_other
-@pytest.mark.parametrize("name", ["send", "relay"], ids=["a call", "a call below a tool"])
-async def test_an_approval_for_always_that_alice_was_given_is_not_used_by_another(
-    office: Office, name: str, other: str
-) -> None:
-    office.answer = Approval(agreed=True, reach="always")
-    assert await office.says("alice", name) == 1
+@calls
+@pytest.mark.parametrize(
+    ("reach", "id", "others"), [("always", "", ("mallory", "")), ("session", "s", ("mallory", "bob"))]
+)
+async def test_an_approval_that_alice_was_given_is_not_used_by_another(
+    office: Office, name: str, reach: Any, id: str, others: tuple[str, ...]
+):
+    office.answer = Approval(agreed=True, reach=reach)
+    assert await office.says("alice", name, id) == 1
     office.answer = False
 
-    assert await office.says("alice", name) == 0
-    assert await office.says(other, name) == 1
+    assert await office.says("alice", name, id) == 0
+    for other in others:
+        assert await office.says(other, name, id) == 1
     assert office.sent == ["alice", "alice"]
 
 
-@pytest.mark.parametrize("name", ["send", "relay"], ids=["a call", "a call below a tool"])
-async def test_an_approval_for_the_session_is_not_used_by_another_who_may_open_it(office: Office, name: str) -> None:
-    office.answer = Approval(agreed=True, reach="session")
-    assert await office.says("alice", name, "s") == 1
-    office.answer = False
-
-    assert await office.says("alice", name, "s") == 0
-    assert await office.says("mallory", name, "s") == 1
-    assert await office.says("bob", name, "s") == 1
-    assert office.sent == ["alice", "alice"]
-
-
-def test_an_approval_for_always_is_not_used_by_another_without_a_loop(office: Office) -> None:
+def test_an_approval_for_always_is_not_used_by_another_without_a_loop(office: Office):
     office.answer = Approval(agreed=True, reach="always")
     for principal in ("alice", "mallory"):
         with (
@@ -248,9 +217,11 @@ def test_an_approval_for_always_is_not_used_by_another_without_a_loop(office: Of
     assert (len(office.asked), office.sent) == (2, ["alice"])
 
 
-async def test_what_is_approved_of_a_pause_for_always_stands_for_who_asked(office: Office) -> None:
-    asking = office.options(call("send", to="ann"), "done", approver=None)
-    async with Host.open(**asking) as host, await host.session("s", principal="alice") as session:
+async def test_what_is_approved_of_a_pause_for_always_stands_for_who_asked(office: Office):
+    async with (
+        office.host(call("send", to="ann"), "done", approver=None) as host,
+        await host.session("s", principal="alice") as session,
+    ):
         (pending,) = (await session.say("go")).pending
         await session.resume({pending.call_id: Approval(agreed=True, reach="always")})
 
@@ -261,69 +232,40 @@ async def test_what_is_approved_of_a_pause_for_always_stands_for_who_asked(offic
     assert office.sent == ["ann", "alice"]
 
 
-# ---- pauses -------------------------------------------------------------------------------------
+# ---- pauses
 
 
-async def waiting(office: Office, principal: str) -> Any:
-    """Let a turn that *principal* began wait for an approval; return what waits."""
-    async with (
-        office.host(call("send", to="ann"), approver=None) as host,
-        await host.session("s", principal=principal) as session,
-    ):
-        (pending,) = (await session.say("go")).pending
-        return pending
+async def test_a_call_that_was_approved_for_alice_is_asked_about_anew_for_mallory(office: Office):
+    pending = await office.waiting("alice", agreed=True)
+
+    again, sent = await office.resumes("mallory")
+
+    (asked,) = again.pending
+    assert (sent, office.sent) == ([], ["ann"])
+    assert (asked.principal, asked.call_id) == ("mallory", pending.call_id)
+    assert asked.digest != pending.digest
 
 
-async def test_a_call_that_was_approved_for_alice_is_asked_about_anew_for_mallory(office: Office) -> None:
-    pending = await waiting(office, "alice")
-    answer_stored(office.folder / "sessions", "s", [pending.digest], Approval(agreed=True), "terminal:ann")
+@pytest.mark.parametrize(("agreed", "who", "sent"), [(True, "alice", ["ann"]), (False, "mallory", [])])
+async def test_what_was_approved_runs_for_alice_and_what_was_refused_stays_refused_for_another(
+    office: Office, agreed: bool, who: str, sent: list[str]
+):
+    await office.waiting("alice", agreed=agreed)
 
-    async with (
-        office.host("done", approver=None) as host,
-        await host.session("s", principal="mallory") as session,
-    ):
-        again = await session.resume()
+    result, _ = await office.resumes(who)
 
-        assert (again.why, office.sent) == (Why.PAUSED, [])
-        (asked,) = again.pending
-        assert (asked.principal, asked.call_id) == ("mallory", pending.call_id)
-        assert asked.digest != pending.digest
-        assert (await session.resume({asked.call_id: True})).why is Why.COMPLETED
-    assert office.sent == ["ann"]
-
-
-async def test_a_call_that_was_approved_for_alice_runs_for_alice(office: Office) -> None:
-    pending = await waiting(office, "alice")
-    answer_stored(office.folder / "sessions", "s", [pending.digest], Approval(agreed=True), "terminal:ann")
-
-    async with office.host("done", approver=None) as host, await host.session("s", principal="alice") as session:
-        assert (await session.resume()).why is Why.COMPLETED
-    assert office.sent == ["ann"]
-
-
-async def test_a_call_that_a_person_has_refused_stays_refused_for_another(office: Office) -> None:
-    pending = await waiting(office, "alice")
-    answer_stored(office.folder / "sessions", "s", [pending.digest], Approval(agreed=False), "terminal:ann")
-
-    async with office.host("done", approver=None) as host, await host.session("s", principal="mallory") as session:
-        assert (await session.resume()).why is Why.COMPLETED
-    assert office.sent == []
+    assert (result.why, office.sent) == (Why.COMPLETED, sent)
 
 
 @pytest.mark.parametrize("edges", [Edges(said="who?"), Edges(rounds=(0,))], ids=["what is said", "a model request"])
-async def test_what_is_no_call_and_was_approved_for_alice_is_asked_about_anew_for_mallory(
-    tmp_path: Path, edges: Edges
-) -> None:
+async def test_what_is_no_call_and_was_approved_for_alice_is_asked_about_anew_for_mallory(tmp_path: Path, edges: Edges):
     shared = Shared(tmp_path, edges)
     async with shared.host(config=PAUSING) as host, await host.session("s", principal="alice") as session:
         (pending,) = (await session.say("go")).pending
-    answer_stored(tmp_path / "sessions", "s", [pending.digest], Approval(agreed=True), "terminal:ann")
+    answer(tmp_path, pending.digest)
     shared.edges = edges.anew()
 
-    async with (
-        shared.host("fine", config=PAUSING) as host,
-        await host.session("s", principal="mallory") as session,
-    ):
+    async with shared.host("fine", config=PAUSING) as host, await host.session("s", principal="mallory") as session:
         again = await session.resume()
 
         assert (again.why, shared.asked()) == (Why.PAUSED, [])
@@ -331,22 +273,36 @@ async def test_what_is_no_call_and_was_approved_for_alice_is_asked_about_anew_fo
         assert (await session.resume({again.pending[0].call_id: True})).text == "fine"
 
 
-async def test_that_alice_may_say_it_is_no_agreement_that_mallory_may(tmp_path: Path) -> None:
-    shared = Shared(tmp_path, Edges(said="who?", tools=("write",), changes=False))
-    wants = call("write", text="a")
-    async with shared.host(wants, config=PAUSING) as host, await host.session("s", principal="alice") as session:
+async def said_and_called(shared: Shared, principal: str) -> tuple[str, str]:
+    """Let *principal*'s message be approved, and a call after it wait; return the digests of both."""
+    async with shared.host(WRITE, config=PAUSING) as host, await host.session("s", principal=principal) as session:
         (said,) = (await session.say("go")).pending
         (called,) = (await session.resume({said.call_id: True})).pending
-    answer_stored(tmp_path / "sessions", "s", [called.digest], Approval(agreed=True), "terminal:ann")
+    return said.digest, called.digest
 
-    async with shared.host("ok", config=PAUSING) as host, await host.session("s", principal="mallory") as session:
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["this version", "an earlier version"])
+async def test_that_alice_may_say_it_is_no_agreement_that_another_may(
+    earlier: bool, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+):
+    edges = Edges(said="who?", tools=("write",), changes=False)
+    shared = Shared(tmp_path, edges)
+    ours = await said_and_called(shared, "alice")
+    answer(tmp_path, ours[1])
+    if earlier:
+        theirs = await said_and_called(Shared(tmp_path_factory.mktemp("before"), edges), "")
+        as_written_before(tmp_path, dict(zip(ours, theirs, strict=True)))
+        without_records_of_who_acted(tmp_path)
+
+    other = "" if earlier else "mallory"
+    async with shared.host("ok", config=PAUSING) as host, await host.session("s", principal=other) as session:
         again = await session.resume()
 
     assert (again.why, shared.done) == (Why.PAUSED, [])
-    assert {each.kind for each in again.pending} == {"input", "tool_call"}
+    assert {each.kind for each in again.pending} >= ({"input"} if earlier else {"input", "tool_call"})
 
 
-# ---- pauses that an earlier version has written ---------------------------------------------------
+# ---- pauses that an earlier version has written
 
 
 def as_written_before(folder: Path, before: Mapping[str, str]) -> None:
@@ -379,84 +335,37 @@ def without_records_of_who_acted(folder: Path) -> None:
     path.write_text(path.read_text().replace('"principal":"alice","type":"Scope"', '"type":"Scope"'))
 
 
-async def digest_before(folder: Path) -> str:
-    """Return the digest of the same request of a session that nobody in particular asks in: it names no principal."""
-    office = Office(folder)
-    return str((await waiting(office, "")).digest)
-
-
-@pytest.mark.parametrize("who", ["alice", "mallory"])
-@pytest.mark.parametrize("approved", [False, True])
+@pytest.mark.parametrize(("who", "agreed"), [("alice", None), ("alice", True), ("mallory", None), ("mallory", True),
+                                             ("", True)])  # fmt: skip
 async def test_a_pause_whose_digest_does_not_say_who_asked_is_asked_about_anew(
-    office: Office, tmp_path_factory: pytest.TempPathFactory, who: str, *, approved: bool
-) -> None:
-    pending = await waiting(office, "alice")
-    if approved:
-        answer_stored(office.folder / "sessions", "s", [pending.digest], Approval(agreed=True), "terminal:ann")
-    as_written_before(office.folder, {pending.digest: await digest_before(tmp_path_factory.mktemp("before"))})
+    office: Office, tmp_path_factory: pytest.TempPathFactory, who: str, agreed: bool | None
+):
+    pending = await office.waiting("alice", agreed=agreed)
+    unnamed = await Office(tmp_path_factory.mktemp("before")).waiting("")
+    as_written_before(office.folder, {pending.digest: unnamed.digest})
+    if not who:
+        without_records_of_who_acted(office.folder)
 
-    async with office.host("done", approver=None) as host, await host.session("s", principal=who) as session:
-        again = await session.resume()
-        assert (again.why, office.sent) == (Why.PAUSED, [])
-        (asked,) = again.pending
-        assert asked.principal == who
-        assert (await session.resume({asked.call_id: True})).why is Why.COMPLETED
-    assert office.sent == ["ann"]
+    again, sent = await office.resumes(who)
+
+    assert (again.why, sent, office.sent) == (Why.PAUSED, [], ["ann"])
+    assert again.pending[0].principal == who
 
 
-async def test_a_pause_whose_digest_does_not_say_who_asked_is_not_answered_by_who_has_no_name(
-    office: Office, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    pending = await waiting(office, "alice")
-    answer_stored(office.folder / "sessions", "s", [pending.digest], Approval(agreed=True), "terminal:ann")
-    as_written_before(office.folder, {pending.digest: await digest_before(tmp_path_factory.mktemp("before"))})
-    without_records_of_who_acted(office.folder)
-
-    async with office.host("done", approver=None) as host, await host.session("s") as session:
-        assert (await session.resume()).why is Why.PAUSED
-    assert office.sent == []
-
-
-async def test_that_alice_may_say_it_is_no_agreement_for_who_has_no_name_in_a_pause_of_an_earlier_version(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    async def paused(shared: Shared, principal: str) -> tuple[str, str]:
-        wants = call("write", text="a")
-        async with shared.host(wants, config=PAUSING) as host, await host.session("s", principal=principal) as session:
-            (said,) = (await session.say("go")).pending
-            (called,) = (await session.resume({said.call_id: True})).pending
-        return said.digest, called.digest
-
-    edges = Edges(said="who?", tools=("write",), changes=False)
-    shared = Shared(tmp_path, edges)
-    ours = await paused(shared, "alice")
-    theirs = await paused(Shared(tmp_path_factory.mktemp("before"), edges), "")
-    answer_stored(tmp_path / "sessions", "s", [ours[1]], Approval(agreed=True), "terminal:ann")
-    as_written_before(tmp_path, dict(zip(ours, theirs, strict=True)))
-    without_records_of_who_acted(tmp_path)
-
-    async with shared.host("ok", config=PAUSING) as host, await host.session("s") as session:
-        again = await session.resume()
-
-    assert (again.why, shared.done) == (Why.PAUSED, [])
-    assert "input" in {each.kind for each in again.pending}
-
-
-async def test_a_pause_of_nobody_in_particular_goes_on_as_it_did(office: Office) -> None:
+async def test_a_pause_of_nobody_in_particular_goes_on_as_it_did(office: Office):
     """What the command has kept so far: its digests named no principal, and there was none."""
-    pending = await waiting(office, "")
-    answer_stored(office.folder / "sessions", "s", [pending.digest], Approval(agreed=True), "terminal:ann")
+    pending = await office.waiting("", agreed=True)
     as_written_before(office.folder, {pending.digest: pending.digest})
 
-    async with office.host("done", approver=None) as host, await host.session("s") as session:
-        assert (await session.resume()).why is Why.COMPLETED
-    assert office.sent == ["ann"]
+    result, _ = await office.resumes("")
+
+    assert (result.why, office.sent) == (Why.COMPLETED, ["ann"])
 
 
-# ---- a name that nobody has proved -----------------------------------------------------------------
+# ---- a name that is only claimed
 
 
-async def test_a_claimed_name_is_given_no_approval_beyond_the_request(office: Office) -> None:
+async def test_a_claimed_name_is_given_no_approval_beyond_the_request(office: Office):
     office.answer = Approval(agreed=True, reach="always")
     async with (
         office.host(call("send", to="a"), "ok", call("send", to="b"), "ok") as host,
@@ -465,13 +374,13 @@ async def test_a_claimed_name_is_given_no_approval_beyond_the_request(office: Of
         await session.say("go")
         await session.say("again")
 
-    assert {event.reach for event in office.asked} == {"once"}
-    assert (len(office.asked), office.sent) == (2, ["a", "b"])
+    assert [event.reach for event in office.asked] == ["once", "once"]
+    assert office.sent == ["a", "b"]
     assert Approvals(office.folder / "sessions").all() == ()
 
 
 @pytest.mark.parametrize("name", ["alice", "claimed:alice", ""])
-async def test_a_claimed_name_uses_no_approval_that_stands(office: Office, name: str) -> None:
+async def test_a_claimed_name_uses_no_approval_that_stands(office: Office, name: str):
     office.answer = Approval(agreed=True, reach="always")
     for principal in ("alice", "claimed:alice", ""):
         await office.says(principal)
@@ -487,7 +396,7 @@ async def test_a_claimed_name_uses_no_approval_that_stands(office: Office, name:
     assert "mallory" not in office.sent
 
 
-async def test_a_claimed_name_that_pauses_is_approved_for_once(office: Office) -> None:
+async def test_a_claimed_name_that_pauses_is_approved_for_once(office: Office):
     async with (
         office.host(call("send", to="a"), "ok", call("send", to="b"), approver=None) as host,
         await host.session(principal="alice", claimed=True) as session,
@@ -499,13 +408,13 @@ async def test_a_claimed_name_that_pauses_is_approved_for_once(office: Office) -
     assert office.sent == ["a"]
 
 
-async def test_policies_and_records_see_that_a_name_is_claimed() -> None:
+async def test_policies_and_records_see_that_a_name_is_claimed():
     recorder = Recorder()
     async with hosting("hi", plugins=[recorder]) as host:
-        async with await host.session(principal="alice", claimed=True) as session:
-            await session.say("go")
-        async with await host.session(principal="claimed:alice") as session:
-            await session.say("go")
+        for who in ({"principal": "alice", "claimed": True}, {"principal": "claimed:alice"}):
+            async with await host.session(**who) as session:
+                await session.say("go")
 
-    seen = {(made.scope.principal, made.scope.claimed) for made in recorder.of(DecisionMade)}
-    assert seen == {("claimed:alice", True)}
+    assert {(made.scope.principal, made.scope.claimed) for made in recorder.of(DecisionMade)} == {
+        ("claimed:alice", True)
+    }
