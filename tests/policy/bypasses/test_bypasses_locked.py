@@ -1,17 +1,18 @@
-"""Attempts to loosen what the system's file of settings fixes, by other names and other ways."""
+"""Attempts to loosen what the system's file of settings fixes, by other names and other ways (rules 28, 29 and 37)."""
 
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_cli.config.sources import Loaded, load_settings, read_settings
 from pluggent_hookspecs import tool
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.settings import HostSettings, Limits, ToolLimits
 from pluggent_testing.fakes import call
-from policy_stage import stage
+from policy_stage import said
 
 SEND = "app:tools:tool/send"
 GUARDED = """
@@ -22,22 +23,19 @@ Acme_Audit = []
 """
 
 
-def load(folder: Path, system: str | bytes, *, project: str = "", flags: Any = None, **environ: str) -> Loaded:
-    """Return what is in force after the system's file and a project's that nobody trusts."""
+def load(
+    folder: Path, system: str | bytes, *, project: str = "", own: str = "", flags: Any = None, **environ: str
+) -> Loaded:
+    """Return what is in force after the system's file, the user's own, and a project's that is not trusted."""
     (folder / "system.toml").write_bytes(system if isinstance(system, bytes) else system.encode())
     (folder / "pluggent.toml").write_text(project)
-    own = {"XDG_CONFIG_HOME": str(folder / "none"), **environ}
-    return load_settings(environ=own, cwd=folder, flags=flags or {}, system=folder / "system.toml")
+    (folder / "none" / "pluggent").mkdir(parents=True, exist_ok=True)
+    (folder / "none" / "pluggent" / "pluggent.toml").write_text(own)
+    given = {"XDG_CONFIG_HOME": str(folder / "none"), **environ}
+    return load_settings(environ=given, cwd=folder, flags=flags or {}, system=folder / "system.toml")
 
 
-def own_settings(folder: Path, text: str) -> None:
-    """Write the user's own settings."""
-    path = folder / "none" / "pluggent" / "pluggent.toml"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-
-
-@pytest.mark.parametrize(
+@each_of(
     "name", ["Acme_Guard", "acme.guard", "ACME-GUARD", "acme--guard", "acme-guard == 1.0", "acme- guard", "acme-audit",
              "Acme.Audit==2"],
 )  # fmt: skip
@@ -57,23 +55,22 @@ def test_a_plugin_that_the_system_configures_stays_in_its_list_of_those_that_run
     assert "selection.allow" in loaded.notes[0]
 
 
-@pytest.mark.parametrize(
-    "flag", ['"limits.asks" = 9', "limits.asks = 9", '[limits]\n"asks" = 9', '"limits" = {asks = 9}']
+KEYS = ['"limits.asks" = 9', "limits.asks = 9", '[limits]\n"asks" = 9', '"limits" = {asks = 9}']
+
+
+@each_of(
+    ("system", "given"),
+    [
+        *(("[limits]\nasks = 1", {"own": key}) for key in KEYS),
+        (b"\xef\xbb\xbf[limits]\r\nasks = 1\r\n", {"PLUGGENT_LIMITS_ASKS": "9"}),
+        (b"[limits]\nasks = 1\n# \xc3\xa9", {"PLUGGENT_LIMITS_ASKS": "9"}),
+    ],
 )
-def test_a_limit_is_held_however_its_key_is_written(tmp_path: Path, flag: str):
-    own_settings(tmp_path, flag)
-
-    assert load(tmp_path, "[limits]\nasks = 1").settings.limits.asks == 1
+def test_a_limit_is_held_however_its_key_and_the_file_are_written(tmp_path: Path, system: str | bytes, given: Any):
+    assert load(tmp_path, system, **given).settings.limits.asks == 1
 
 
-@pytest.mark.parametrize("text", [b"\xef\xbb\xbf[limits]\r\nasks = 1\r\n", b"[limits]\nasks = 1\n# \xc3\xa9"])
-def test_a_file_that_an_editor_wrote_in_its_own_way_counts(tmp_path: Path, text: bytes):
-    assert load(tmp_path, text, PLUGGENT_LIMITS_ASKS="9").settings.limits.asks == 1
-
-
-@pytest.mark.parametrize(
-    "text", [b"[limits]\rasks = 1\r", b"\xff\xfe[\x00", b"strict = maybe", b"\0", b"strict = 1", b"x" * 2_000_000]
-)
+@each_of("text", [b"[limits]\rasks = 1\r", b"\xff\xfe[\x00", b"strict = maybe", b"\0", b"strict = 1", b"x" * 2_000_000])
 def test_a_file_of_the_system_that_cannot_be_read_lets_nothing_begin(tmp_path: Path, text: bytes):
     with pytest.raises(ConfigError, match=r"system\.toml"):
         load(tmp_path, text)
@@ -83,15 +80,11 @@ def test_a_file_of_the_system_that_cannot_be_read_lets_nothing_begin(tmp_path: P
 def test_something_else_in_its_place_lets_nothing_begin(tmp_path: Path, kind: str):
     path = tmp_path / "etc" / "pluggent.toml"
     if kind == "below a file":
-        (tmp_path / "etc").write_text("")
-    elif kind == "link":
-        path.parent.mkdir()
-        path.symlink_to(tmp_path / "not there" / "pluggent.toml")
-    elif kind == "folder":
-        path.mkdir(parents=True)
+        path.parent.write_text("")
     else:
         path.parent.mkdir()
-        os.mkfifo(path)
+        makes = {"link": lambda: path.symlink_to(tmp_path / "not there"), "folder": path.mkdir}
+        makes.get(kind, lambda: os.mkfifo(path))()
 
     with pytest.raises(ConfigError, match=r"etc/pluggent\.toml"):
         load_settings(environ={"HOME": str(tmp_path)}, cwd=tmp_path, system=path)
@@ -135,27 +128,25 @@ rules = []
 
 
 def test_a_file_that_came_with_the_folder_loosens_nothing_even_where_the_system_says_nothing(tmp_path: Path):
+    """Rule 28."""
     loaded = load(tmp_path, "[limits]\nwall_s = 9", project=LOOSENING)
 
     limits = Limits(wall_s=9.0, per_tool={"send": ToolLimits(calls=1000)})  # that tool had no limit before
     assert loaded.settings == HostSettings(limits=limits)
 
 
-@pytest.mark.parametrize("names", [("send", SEND), (SEND, "send")])
-async def test_the_limit_of_a_tool_holds_under_both_of_its_names(tmp_path: Path, names: tuple[str, str]):
+@pytest.mark.parametrize(("systems", "ours"), [("send", SEND), (SEND, "send")])
+async def test_the_limit_of_a_tool_holds_under_both_of_its_names(tmp_path: Path, systems: str, ours: str):
     done: list[str] = []
 
     @tool(effects=())
-    def send(to: str) -> str:
+    def send(to: str) -> None:
         """Send."""
         done.append(to)
-        return "sent"
 
-    systems, ours = names
-    own_settings(tmp_path, f'[limits.per_tool]\n"{ours}" = {{ calls = 99 }}')
-    settings = load(tmp_path, f'[limits.per_tool]\n"{systems}" = {{ calls = 1 }}').settings
-    async with stage(call("send", to="ann"), call("send", to="bob"), "x", tools=[send], config=settings) as on:
-        await on.session.say("go")
+    system, own = (f'[limits.per_tool]\n"{name}" = {{ calls = {n} }}' for name, n in ((systems, 1), (ours, 99)))
+    settings = load(tmp_path, system, own=own).settings
+    await said(call("send", to="ann"), call("send", to="bob"), "x", tools=[send], config=settings)
 
     assert done == ["ann"]
 
@@ -190,8 +181,8 @@ def test_no_text_of_a_variable_or_an_option_loosens(tmp_path_factory: Any, data:
     (folder / "system.toml").write_text(FIXED)
     flags = {key: data.draw(GIVEN[key]) for key in keys}
     environ = {f"PLUGGENT_{key.removeprefix('selection.').replace('.', '_').upper()}": flags[key] for key in keys}
-    loaded, _ = read_settings(environ={"HOME": str(folder), **environ}, flags=flags, cwd=folder,
-                              system=folder / "system.toml")  # fmt: skip
+    given = {"HOME": str(folder), **environ}
+    loaded, _ = read_settings(environ=given, flags=flags, cwd=folder, system=folder / "system.toml")
     got = loaded.settings
 
     assert (got.strict, got.fsync, got.stream, got.selection.any_version) == (True, "effects", "held", False)

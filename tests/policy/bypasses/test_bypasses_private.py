@@ -1,4 +1,4 @@
-"""Attempts to get at what the host keeps for itself, and to have it forget a policy."""
+"""Attempts to get at what the host keeps for itself, and to have it forget a policy (rules 14 and 32)."""
 
 import os
 import shutil
@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 from cli_support import Cli
-from fake_distributions import install
+from each_of import each_of
+from fake_distributions import POLICY, install
 from hypothesis import given, strategies as st
-from pluggent_hookspecs import ToolContext, hookimpl, tool
+from pluggent_hookspecs import ToolContext, tool
 from pluggent_hookspecs.decisions import Allow
 from pluggent_host.tools.arguments import canonical
 from pluggent_host.tools.workspace_guard import Protected
 from pluggent_testing.fakes import call
-from policy_stage import stage
+from policy_rules import hooked, yes
+from policy_stage import said
 
 
 @pytest.fixture
@@ -26,12 +28,12 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def holds(state: Path, value: object) -> bool:
-    arguments = canonical({"value": value})
-    return bool(Protected((str(state / "sessions"),)).holds(arguments, str(state.parent / "work")))
+def holds(state: Path, value: object, *schema: dict[str, object]) -> bool:
+    arguments = canonical(value if schema else {"value": value})
+    return bool(Protected((str(state / "sessions"),)).holds(arguments, str(state.parent / "work"), *schema))
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         "{sessions}/s.jsonl", "  {sessions}/s.jsonl", "{sessions}\n", "{sessions}\0.txt", "{sessions}/s.jsonl\0",
@@ -39,18 +41,17 @@ def holds(state: Path, value: object) -> bool:
         "FILE:{sessions}", "file:{sessions}/s.jsonl", "File:///{sessions}", "file://LOCALHOST{sessions}/x",
         "file://127.0.0.1{sessions}/x", "file://user@[::1]:80{sessions}/x", " file://{sessions}/s.jsonl",
         "file://{sessions}/s.jsonl?a=b#c", "file://{encoded}", "file:../state/sessions/s.jsonl",
-        "/proc/self/{top}{sessions}", "/proc/thread-self/{top}/{sessions}", "/proc/self/cwd/{fromhere}",
+        "/proc/self/root{sessions}", "/proc/thread-self/root/{sessions}", "/proc/self/cwd/{fromhere}",
         "link/s.jsonl", "./link/../sessions/x", "../state//./sessions", "{upper}/S.JSONL", "../STATE/Sessions",
     ],
 )  # fmt: skip
 def test_a_private_place_is_found_however_it_is_written(state: Path, text: str):
     sessions = str(state / "sessions")
-    written = text.format(
-        sessions=sessions, encoded="".join(f"%{ord(letter):02X}" if letter != "/" else "/" for letter in sessions),
-        upper=sessions.upper(), fromhere=os.path.relpath(sessions), top="root",
-    )  # fmt: skip
 
-    assert holds(state, written)
+    assert holds(state, text.format(
+        sessions=sessions, encoded="".join(f"%{ord(letter):02X}" if letter != "/" else "/" for letter in sessions),
+        upper=sessions.upper(), fromhere=os.path.relpath(sessions),
+    ))  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -68,20 +69,18 @@ def test_a_single_name_is_a_path_too(state: Path, text: str, monkeypatch: pytest
     assert not protected.holds(canonical({"path": "other"}), str(state))
 
 
-def test_a_name_that_the_tool_does_not_declare_may_be_a_path(state: Path):
-    (state.parent / "work" / "new").symlink_to(state / "sessions")
-    protected, here = Protected((str(state / "sessions"),)), str(state.parent / "work")
+def test_a_name_that_the_tool_does_not_declare_may_be_a_path_and_a_link_made_between_two_looks_is_seen(state: Path):
+    def seen(value: object, *declared: str) -> bool:
+        return holds(state, value, {"properties": {name: {} for name in declared}})
 
-    assert protected.holds(canonical({"new": 1}), here, {"properties": {"old": {}}})
-    assert protected.holds(canonical({"old": {"new": 1}}), here, {"properties": {"old": {}, "new": {}}})
-    assert protected.holds(canonical({"new": "new"}), here, {"properties": {"new": {}}})
-    assert not protected.holds(canonical({"new": "x"}), here, {"properties": {"new": {}}})
-
-
-def test_a_link_that_is_made_between_two_looks_is_seen(state: Path):
     assert not holds(state, "new")
     (state.parent / "work" / "new").symlink_to(state / "sessions")
+
     assert holds(state, "new")
+    assert seen({"new": 1}, "old")
+    assert seen({"old": {"new": 1}}, "old", "new")
+    assert seen({"new": "new"}, "new")
+    assert not seen({"new": "x"}, "new")
 
 
 def test_letters_that_are_written_in_two_parts_are_the_same_to_some_file_systems(tmp_path: Path):
@@ -91,26 +90,17 @@ def test_letters_that_are_written_in_two_parts_are_the_same_to_some_file_systems
     assert protected.holds(canonical({"path": str(tmp_path / "STA\u0308TE" / "x")}), "")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"{}/s.jsonl": "content"},
-        {"files": {"{}": None}}, [[["{}"]]], [{"a": [{"b": {"{}/x": 1}}]}], {"a": "b", "{}": 1},
-    ],
-)  # fmt: skip
-def test_a_private_place_is_found_wherever_it_stands_as_a_name_too(state: Path, value: object):
-    def filled(part: object) -> object:
-        if isinstance(part, dict):
-            return {filled(name): filled(each) for name, each in part.items()}
-        return [filled(each) for each in part] if isinstance(part, list) else _filled(part)
+def test_a_private_place_is_found_wherever_it_stands_as_a_name_too(state: Path):
+    sessions = str(state / "sessions")
 
-    def _filled(part: object) -> object:
-        return part.format(state / "sessions") if isinstance(part, str) else part
-
-    assert holds(state, filled(value))
+    for value in (
+        {f"{sessions}/s.jsonl": "content"}, {"files": {sessions: None}}, [[[sessions]]],
+        [{"a": [{"b": {f"{sessions}/x": 1}}]}], {"a": "b", sessions: 1},
+    ):  # fmt: skip
+        assert holds(state, value), value
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     ["", "\0", " ", "file:", "file://", "file:///", "file://host", "x" * 100_000, "/" * 100_000, "sessions",
      "../sessions", "{}2", "{}.bak", "http://host{}/x", "see {}", "a:b", "~", "~nobody-of-this-name/x"],
@@ -128,22 +118,13 @@ def test_no_text_at_all_breaks_the_look_at_it(text: str):
     assert held or ".." in text
 
 
-class Agrees:
-    """The operator's rule allows everything."""
-
-    @hookimpl
-    def decide_tool_call(self, event: object) -> Allow:
-        return Allow()
-
-
-async def test_a_tool_below_another_does_not_get_at_it_either(tmp_path: Path):
+async def test_a_tool_below_another_does_not_get_at_it_although_the_operator_allows_everything(tmp_path: Path):
     read: list[str] = []
 
     @tool(effects=("filesystem_read",))
-    def open_file(files: dict[str, str]) -> str:
+    def open_file(files: dict[str, str]) -> None:
         """Open."""
         read.extend(files)
-        return "opened"
 
     @tool(effects=())
     async def outer(context: ToolContext) -> str:
@@ -151,36 +132,22 @@ async def test_a_tool_below_another_does_not_get_at_it_either(tmp_path: Path):
         output = await context.call_tool("open_file", {"files": {str(tmp_path / "sessions" / "s.jsonl"): "r"}})
         return str(output.for_model)
 
-    async with stage(
-        call("outer"), "x", plugins=[Agrees()], tools=[outer, open_file], state_dir=tmp_path, approver=lambda _: True
-    ) as on:
-        await on.session.say("go")
+    on, _ = await said(
+        call("outer"), "x", plugins=[hooked(decide_tool_call=Allow())], tools=[outer, open_file], state_dir=tmp_path,
+        approver=yes,
+    )  # fmt: skip
 
-        assert on.read_by_model() == [
-            "Denied: this is what pluggent keeps for itself: sessions and approvals are for no tool"
-        ]
-    assert read == []
-
-
-# ---- what is remembered of policies ------------------------------------------------------
-
-HOOKS = """
-from pluggent_hookspecs import hookimpl
-
-class Plugin:
-    @hookimpl
-    def decide_tool_call(self, event):
-        return None
-"""
+    denied = "Denied: this is what pluggent keeps for itself: sessions and approvals are for no tool"
+    assert (on.read_by_model(), read) == ([denied], [])
 
 
 def test_a_policy_whose_plugin_stays_without_its_hooks_is_missed(tmp_path: Path):
     cli = Cli(tmp_path)
-    install(cli.site, "acme-policy", {"hooks/policy": "acme_policy:Plugin"}, modules={"acme_policy": HOOKS})
+    install(cli.site, "acme-policy", {"hooks/policy": "acme_policy:Plugin"}, modules={"acme_policy": POLICY})
     assert cli("trust", "--plugin", "acme-policy").code == 0
     assert cli("run", "hello").code == 0
     shutil.rmtree(next(cli.site.glob("acme_policy-*.dist-info")))
-    install(cli.site, "acme-policy", {"tools/policy": "acme_policy:Plugin"}, modules={"acme_policy": HOOKS})
+    install(cli.site, "acme-policy", {"tools/policy": "acme_policy:Plugin"}, modules={"acme_policy": POLICY})
 
     done = cli("run", "--safe", "hello")
 

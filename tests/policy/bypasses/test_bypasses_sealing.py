@@ -7,21 +7,25 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from approving_support import mailing, pause, requests
 from attack_place import Workplace
+from each_of import each_of
 from pluggent_cli.sessions.answer import answer_stored
 from pluggent_cli.sessions.pending import all_waiting
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
 from pluggent_hookspecs import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_host import Limits
 from pluggent_host.approvals import process_marker
 from pluggent_host.approvals.standing import Standing
 from pluggent_state_files.seals import SealedRecords
 from pluggent_testing.fakes import call
 
 STANDS = Standing("a:tool/b", "d", (("guard", "why"),), ("v",), {}, "", "", "", "terminal:ann", 1.0, "always")
+WRITE = call("write", text="x")
 
 
 @pytest.fixture
@@ -29,23 +33,34 @@ def place(tmp_path: Path) -> Workplace:
     return Workplace(tmp_path)
 
 
-# ---- lines of sessions ---------------------------------------------------------------------
+def counted(folder: Path, session: str = "s") -> Any:
+    """Return what of a session counts; nothing if it is damaged."""
+    transcript = FileTranscript(folder, session)
+    try:
+        return transcript.entries()
+    except SessionError:
+        return ()
+    finally:
+        transcript.close()
 
 
-@pytest.mark.parametrize("seal", [None, "", 0, [], {}, "\ud800", "x" * 64, "\u0660" * 64])
-def test_a_seal_that_is_none_seals_nothing_and_breaks_nothing(tmp_path: Path, seal: object):
-    transcript = FileTranscript(tmp_path, "s")
+def stored(folder: Path) -> Path:
+    """Write an approval into the session ``s``, and return its file."""
+    transcript = FileTranscript(folder, "s")
     transcript.append(STANDS)
-    plain = json.loads((tmp_path / "s.jsonl").read_text())
-    (tmp_path / "s.jsonl").write_text(json.dumps({**plain, "seal": seal}) + "\n")
-    kept = Approvals(tmp_path)
-    kept.keep(STANDS)
-    records = json.loads((tmp_path / "approvals.json").read_text())
-    records["records"][0]["seal"] = seal
-    (tmp_path / "approvals.json").write_text(json.dumps(records))
-
-    assert (transcript.entries(), kept.all(), len(kept.problems())) == ((), (), 1)
     transcript.close()
+    assert counted(folder) == (STANDS,)
+    return folder / "s.jsonl"
+
+
+def kept(folder: Path) -> Approvals:
+    """Return approvals for always, of which there is one."""
+    made = Approvals(folder)
+    made.keep(STANDS)
+    return made
+
+
+# ---- lines of sessions
 
 
 @pytest.mark.parametrize(
@@ -53,91 +68,63 @@ def test_a_seal_that_is_none_seals_nothing_and_breaks_nothing(tmp_path: Path, se
     [
         ("capability", "a:tool/c"), ("definition", "e"), ("asks", []), ("identities", ["w"]), ("where", {"x": "**"}),
         ("workspace", "/"), ("by", "key:boss"), ("at_s", 2.0), ("reach", "session"), ("more", 1), ("t", "Resolved"),
+        *(("seal", seal) for seal in (None, "", 0, [], {}, "\ud800", "x" * 64, "\u0660" * 64)),
     ],
+    ids=ascii,
 )  # fmt: skip
 def test_every_part_of_an_approval_is_under_its_seal(tmp_path: Path, part: str, value: object):
-    transcript = FileTranscript(tmp_path, "s")
-    transcript.append(STANDS)
-    assert transcript.entries() == (STANDS,)
-    plain = json.loads((tmp_path / "s.jsonl").read_text())
-    (tmp_path / "s.jsonl").write_text(json.dumps({**plain, part: value}) + "\n")
+    file = stored(tmp_path)
+    file.write_text(json.dumps({**json.loads(file.read_text()), part: value}) + "\n")
+    approvals = kept(tmp_path)
+    records = json.loads((tmp_path / "approvals.json").read_text())
+    place = records["records"][0] if part == "seal" else records["records"][0]["about"]
+    place[part] = value
+    (tmp_path / "approvals.json").write_text(json.dumps(records))
 
-    try:
-        counted = transcript.entries()
-    except SessionError:  # as another kind of entry it is damaged
-        counted = ()
-    transcript.close()
-    assert counted == ()
+    assert (counted(tmp_path), approvals.all(), len(approvals.problems())) == ((), (), 1)
 
 
-@pytest.mark.parametrize("other", ["t", "S", "s.", "s-", "ss"])
-def test_an_approval_does_not_come_along_into_a_session_of_another_name(tmp_path: Path, other: str):
-    one = FileTranscript(tmp_path, "s")
-    one.append(STANDS)
-    one.close()
-    (tmp_path / "s.jsonl").rename(tmp_path / f"{other}.jsonl")
-    moved = FileTranscript(tmp_path, other)
+def test_an_approval_does_not_come_along_into_a_session_of_another_name(tmp_path: Path):
+    for other in ("t", "S", "s.", "s-", "ss"):
+        stored(tmp_path).rename(tmp_path / f"{other}.jsonl")
 
-    assert moved.entries() == ()
-    moved.close()
+        assert counted(tmp_path, other) == (), other
 
 
-@pytest.mark.parametrize("id", ["\u0455", "s\n", "s\u200b", ".s", "s/../s", "s\0", "\uff53", "", "s" * 101])
+@each_of("id", ["\u0455", "s\n", "s\u200b", ".s", "s/../s", "s\0", "\uff53", "", "s" * 101])
 def test_no_session_has_a_name_that_only_looks_like_another(tmp_path: Path, id: str):
     with pytest.raises(SessionError):
         FileTranscript(tmp_path, id)
-    assert list(tmp_path.iterdir()) == []
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_session_of_the_same_name_in_another_folder_has_another_key(tmp_path: Path):
-    lines: list[bytes] = []
-    for folder in ("one", "two"):
-        transcript = FileTranscript(tmp_path / folder, "s")
-        transcript.append(STANDS)
-        transcript.close()
-        lines.append((tmp_path / folder / "s.jsonl").read_bytes())
-    (tmp_path / "two" / "s.jsonl").write_bytes(lines[0] + lines[1])
-    transcript = FileTranscript(tmp_path / "two", "s")
+    one, two = stored(tmp_path / "one"), stored(tmp_path / "two")
+    two.write_bytes(one.read_bytes() + two.read_bytes())
 
-    assert transcript.entries() == (STANDS,)
-    transcript.close()
+    assert counted(tmp_path / "two") == (STANDS,)
 
 
-# ---- the key ---------------------------------------------------------------------------
+# ---- the key
+
+SPOILT: dict[str, Callable[[Path], object]] = {
+    "removed": Path.unlink,
+    "swapped": lambda key: key.write_bytes(b"\0" * 32),
+    "empty": lambda key: key.write_bytes(b""),
+    "longer": lambda key: key.write_bytes(key.read_bytes() + b"x"),
+}
 
 
-def _remove(key: Path) -> None:
-    key.unlink()
-
-
-def _swap(key: Path) -> None:
-    key.write_bytes(b"\0" * 32)
-
-
-def _empty(key: Path) -> None:
-    key.write_bytes(b"")
-
-
-def _longer(key: Path) -> None:
-    key.write_bytes(key.read_bytes() + b"x")
-
-
-@pytest.mark.parametrize("spoil", [_remove, _swap, _empty, _longer])
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
 def test_without_its_key_nothing_that_was_approved_counts_and_what_is_new_does(
-    tmp_path: Path, spoil: Callable[[Path], None]
+    tmp_path: Path, spoil: Callable[[Path], object]
 ):
-    kept = Approvals(tmp_path)
-    kept.keep(STANDS)
+    approvals = kept(tmp_path)
     spoil(tmp_path / "approvals.json.key")
 
-    assert kept.all() == ()
-    assert len(kept.problems()) == 1
-    kept.keep(STANDS)
-    assert kept.all() == (STANDS,)
-
-
-def _open_to_others(key: Path) -> None:
-    key.chmod(0o640)
+    assert (approvals.all(), len(approvals.problems())) == ((), 1)
+    approvals.keep(STANDS)
+    assert approvals.all() == (STANDS,)
 
 
 def _link(key: Path) -> None:
@@ -150,20 +137,23 @@ def _folder(key: Path) -> None:
     key.mkdir()
 
 
-def _open_folder(key: Path) -> None:
-    key.parent.chmod(0o777)
+OPEN: dict[str, Callable[[Path], None]] = {
+    "open to others": lambda key: key.chmod(0o640),
+    "in a folder open to others": lambda key: key.parent.chmod(0o777),
+    "a link": _link,
+    "a folder": _folder,
+}
 
 
-@pytest.mark.parametrize("spoil", [_open_to_others, _link, _folder, _open_folder])
+@pytest.mark.parametrize("spoil", OPEN.values(), ids=OPEN)
 def test_a_key_that_somebody_else_may_have_is_not_relied_on(tmp_path: Path, spoil: Callable[[Path], None]):
-    kept = Approvals(tmp_path / "sessions")
-    kept.keep(STANDS)
+    approvals = kept(tmp_path / "sessions")
     spoil(tmp_path / "sessions" / "approvals.json.key")
 
     with pytest.raises(ConfigError):
-        kept.all()
+        approvals.all()
     with pytest.raises(ConfigError):
-        kept.keep(STANDS)
+        approvals.keep(STANDS)
 
 
 def test_a_lock_that_leads_elsewhere_is_not_followed(tmp_path: Path):
@@ -174,24 +164,23 @@ def test_a_lock_that_leads_elsewhere_is_not_followed(tmp_path: Path):
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text", ["", "[]", "{}", '{"records": 5}', '{"records": "abc"}', '{"records": {"a": 1}}', "[" * 100_000, "\0",
              '{"records": [null, 1, [], {}, {"about": {}, "seal": ""}]}'],
 )  # fmt: skip
 def test_a_file_of_rubbish_approves_nothing_and_can_be_written_again(tmp_path: Path, text: str):
-    kept = Approvals(tmp_path)
-    kept.keep(STANDS)
+    approvals = kept(tmp_path)
     (tmp_path / "approvals.json").write_text(text)
 
-    assert kept.all() == ()
-    assert kept.problems()
-    kept.keep(STANDS)
-    assert kept.all() == (STANDS,)
+    assert approvals.all() == ()
+    assert approvals.problems()
+    approvals.keep(STANDS)
+    assert approvals.all() == (STANDS,)
 
 
 def test_two_processes_that_keep_approvals_at_once_lose_none(tmp_path: Path):
     source = """
-import sys, attrs
+import sys
 from pathlib import Path
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
 from pluggent_host.approvals.standing import Standing
@@ -207,69 +196,65 @@ for number in range(20):
 
 
 def test_a_record_of_one_kind_is_none_of_another(tmp_path: Path):
-    records = SealedRecords(tmp_path / "approvals.json")
-    records.put("hooks", STANDS.id, lambda _: {"capability": "a:tool/b"})
+    SealedRecords(tmp_path / "approvals.json").put("hooks", STANDS.id, lambda _: {"capability": "a:tool/b"})
 
-    assert Approvals(tmp_path).all() == ()
-    assert Approvals(tmp_path).problems() == ()
+    approvals = Approvals(tmp_path)
+    assert (approvals.all(), approvals.problems()) == ((), ())
 
 
-# ---- answers to what waits ---------------------------------------------------------------
+# ---- answers to what waits
 
 
 async def test_a_second_answer_to_one_request_is_none(place: Workplace):
-    paused = await place.pause(call("write", text="x"))
-    folder, (pending,) = place.folder / "sessions", paused.pending
-    answer_stored(folder, "s", [pending.digest], Approval(agreed=False), "terminal:ann")
+    paused = await place.pause(WRITE)
+    place.store_answer(paused, agreed=False)
 
     with pytest.raises(SessionError, match="no request"):
-        answer_stored(folder, "s", [pending.digest], Approval(agreed=True), "terminal:bob")
+        place.store_answer(paused)
     async with place.open("fine") as on:
         with pytest.raises(SessionError, match="no call waits"):
-            await on.session.resume({pending.call_id: True})
+            await on.session.resume({paused.pending[0].call_id: True})
         await on.session.resume()
     assert place.done == []
 
 
 @pytest.mark.parametrize("how", ["undo", "say"])
 async def test_an_answer_to_a_turn_that_was_withdrawn_comes_too_late(place: Workplace, how: str):
-    paused = await place.pause(call("write", text="x"))
-    async with place.open("fine", call("write", text="x")) as on:
+    paused = await place.pause(WRITE)
+    async with place.open("fine", WRITE) as on:
         await (on.session.undo() if how == "undo" else on.session.say("never mind"))
 
     with pytest.raises(SessionError, match="no turn that waits"):
-        answer_stored(place.folder / "sessions", "s", [paused.pending[0].digest], Approval(agreed=True), "terminal:ann")
+        place.store_answer(paused)
     assert place.done == []
 
 
 async def test_a_sealed_answer_is_no_answer_to_the_same_call_of_a_later_turn(place: Workplace):
-    paused = await place.pause(call("write", text="x"))
-    answer_stored(place.folder / "sessions", "s", [paused.pending[0].digest], Approval(agreed=True), "terminal:ann")
+    place.store_answer(await place.pause(WRITE))
     (answer,) = place.lines("Resolved")
     async with place.open() as on:
         await on.session.undo()
-    await place.pause(call("write", text="x"))
+    await place.pause(WRITE)
     place.append(answer)
-    async with place.open("fine") as on:
-        result = await on.session.resume()
 
-    assert len(result.pending) == 1
-    assert place.done == []
+    result, _ = await place.resume("fine", answer=None)
+
+    assert (len(result.pending), place.done) == (1, [])
 
 
-async def test_an_approval_of_what_was_undone_leaves_nothing_for_always_unless_it_was_given(place: Workplace):
-    paused = await place.pause(call("write", text="x"))
+async def test_an_approval_of_what_was_undone_leaves_nothing_for_the_session(place: Workplace):
+    paused = await place.pause(WRITE)
     session = Approval(agreed=True, reach="session")
     answer_stored(place.folder / "sessions", "s", [paused.pending[0].digest], session, "terminal:ann")
+
     async with place.open(call("write", text="y")) as on:
         await on.session.undo()
         again = await on.session.say("go")
 
-    assert len(again.pending) == 1
-    assert place.done == []
+    assert (len(again.pending), place.done) == (1, [])
 
 
-# ---- from inside ---------------------------------------------------------------------------
+# ---- from inside
 
 
 def test_marks_come_and_go_in_any_order_and_others_stay():
@@ -286,18 +271,18 @@ def test_marks_come_and_go_in_any_order_and_others_stay():
     assert process_marker.is_inside(environ)
 
 
-@pytest.mark.parametrize("mark", ["1,", ",1", "x", " ", "0", "1,1", "-1"])
+@each_of("mark", ["1,", ",1", "x", " ", "0", "1,1", "-1"])
 def test_any_mark_but_the_own_is_one_of_a_host_above(mark: str):
     assert process_marker.is_inside({process_marker.INSIDE: mark})
     assert process_marker.is_inside({process_marker.INSIDE: f"{os.getpid()},{mark}"})
 
 
 def test_a_process_below_one_that_has_a_host_open_is_inside_of_it_with_hosts_of_its_own_too():
+    source = (
+        "from pluggent_host.approvals.process_marker import is_inside, marked\n"
+        "with marked(): print(is_inside())\nprint(is_inside())"
+    )
     with process_marker.marked():
-        source = (
-            "from pluggent_host.approvals.process_marker import is_inside, marked\n"
-            "with marked(): print(is_inside())\nprint(is_inside())"
-        )
         command = [sys.executable, "-c", source]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=30, check=True)  # noqa: S603 (ours)
         assert not process_marker.is_inside()
@@ -321,20 +306,18 @@ def test_a_key_under_two_names_or_of_a_folder_that_nobody_trusts_approves_for_no
     assert (by_two.code, by_folder.code) == (2, 2)
     assert "is the key of intern and finance" in by_two.err
     assert "is not the key of any approver" in by_folder.err
-    assert list(requests(cli).values()) == [digest]
+    assert [*requests(cli).values()] == [digest]
 
 
-# ---- what a person is shown --------------------------------------------------------------
+# ---- what a person is shown
 
 
-@pytest.mark.parametrize(
-    "character", "\u3164\u115f\u1160\uffa0\u034f\ufe0f\u180b\u180f\u17b4\u2800\U000e0101\u200b\u00ad\u2060\u061c"
-)
-async def test_two_requests_that_differ_never_look_alike_by_what_cannot_be_seen(place: Workplace, character: str):
-    paused = await place.pause(call("write", text=f"a{character}b"))
-    await place.pause(call("write", text="ab"), id="t")
-    (shown,), (other,) = (one.calls for one in all_waiting(place.folder / "sessions"))
+async def test_two_requests_that_differ_never_look_alike_by_what_cannot_be_seen(place: Workplace):
+    """Rule 17."""
+    hidden = "\u3164\u115f\u1160\uffa0\u034f\ufe0f\u180b\u180f\u17b4\u2800\U000e0101\u200b\u00ad\u2060\u061c"
+    calls = (call("write", str(n), text=f"a{each}b") for n, each in enumerate(["", *hidden]))
+    await place.pause(*calls, limits=Limits(asks=99))
 
-    assert character not in paused.pending[0].rendered
-    assert shown.rendered != other.rendered
-    assert (shown.rendered + other.rendered).isascii()
+    shown = [each.rendered for one in all_waiting(place.folder / "sessions") for each in one.calls]
+    assert all(each.isascii() for each in shown)
+    assert len(set(shown)) == len(hidden) + 1
