@@ -76,7 +76,7 @@ def about_write(answer: object, *, is_async: bool, name: str) -> object:
     return named(AsyncPolicy() if is_async else Policy(), name)
 
 
-def answers(on: Stage, answer: Any = True) -> dict[str, Any]:  # noqa: FBT002 (whatever an approver may answer)
+def answers(on: Stage, answer: Any = True) -> dict[str, Any]:
     """Return *answer* to all that waits in the session of *on*; none for None."""
     return {} if answer is None else {each.call_id: answer for each in on.session.pending}
 
@@ -124,7 +124,7 @@ class Workplace:
             return await on.session.say("go")
 
     async def resume(self, *replies: Reply, answer: Any = True, **options: Any) -> tuple[Any, Stage]:
-        """Resume in a new host with *answer* to all that waits (None: none); return the result and the stage, closed."""
+        """Resume in a new host with *answer* to all that waits; return the result and the stage, closed."""
         async with self.open(*replies, **options) as on:
             return await on.session.resume(answers(on, answer)), on
 

@@ -28,7 +28,7 @@ def hooked(
     return type(name, (), {hook: mark(_implementing(hook, answer, is_async)) for hook, answer in hooks.items()})()
 
 
-def _implementing(hook: str, answer: Any, is_async: bool) -> Callable[..., object]:  # noqa: FBT001 (private)
+def _implementing(hook: str, answer: Any, is_async: bool) -> Callable[..., object]:
     def plain(self: object, event: object) -> object:
         return answer(event) if inspect.isroutine(answer) else answer
 

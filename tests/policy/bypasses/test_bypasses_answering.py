@@ -25,40 +25,11 @@ from pluggent_hookspecs import (
 from pluggent_host import Why
 from pluggent_host.plugins.discovery import discover
 from pluggent_testing.fakes import call
-from policy_rules import both_forms, both_orders, every_way, friendly, hooked, on_danger
+from policy_rules import both_orders, friendly, hooked
 from policy_stage import either_way, reach, said, stage, watched
 from talking import assert_whole, shape
 
 # ---- answering instead
-
-
-@every_way
-@both_orders
-@both_forms
-async def test_a_cache_cannot_answer_what_a_policy_denied(is_async: bool, turned: bool, way: str):
-    policy, cache = (on_danger(lambda answer=answer: answer, is_async=is_async)
-                     for answer in (Deny("no"), Respond("from the cache")))  # fmt: skip
-
-    seen = await reach(way, either_way(policy, cache, turned=turned))
-
-    assert seen.ran == ()
-    assert "Denied: no" in seen.told
-    assert "from the cache" not in seen.told
-
-
-@both_orders
-@both_forms
-@each_of("approved", [True, False, None])
-async def test_what_was_asked_about_is_not_answered_before_the_approval(
-    approved: bool | None, is_async: bool, turned: bool
-):
-    asker, cache = (on_danger(lambda answer=answer: answer, is_async=is_async)
-                    for answer in (Ask("may I?"), Respond("from the cache")))  # fmt: skip
-
-    seen = await reach("say", either_way(asker, cache, turned=turned), approver=lambda _: approved)
-
-    assert seen.ran == ()
-    assert (seen.told == ("from the cache",)) is (approved is True)
 
 
 @each_of(

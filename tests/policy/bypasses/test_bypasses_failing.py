@@ -12,10 +12,10 @@ from typing import Any
 import attrs
 import pytest
 from each_of import each_of
-from pluggent_hookspecs import Allow, Ask, Decision, Denied, Deny, HookError, HookFailed, Respond
+from pluggent_hookspecs import Allow, Decision, Denied, Deny, HookError, HookFailed
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_testing.fakes import call
-from policy_rules import both_forms, both_orders, every_way, friendly, hooked, on_danger
+from policy_rules import both_forms, both_orders, friendly, hooked, on_danger
 from policy_stage import Danger, either_way, in_order, reach, results, stage
 
 SHORT = HostSettings(timeouts=Timeouts(hook_s=0.05, close_s=0.5))
@@ -82,45 +82,6 @@ async def test_a_policy_that_fails_denies_and_is_named(name: str, is_async: bool
     (made,) = [made for made in seen.decisions if made.operation == "tool_call"]
     assert made.verdict == "deny"
     assert made.by.endswith("policy")
-
-
-NO: dict[str, tuple[Callable[[], object], str]] = {
-    **{name: (FAILURES[name], "a policy failed, so this was not done")
-       for name in ("ValueError", "CancelledError", "True")},
-    "Deny": (lambda: Deny("no"), "no"),
-}  # fmt: skip
-
-
-@every_way
-@both_orders
-@both_forms
-@pytest.mark.parametrize("name", NO)
-async def test_a_deny_or_a_failure_wins_on_every_way_in(name: str, is_async: bool, turned: bool, way: str):
-    answer, reason = NO[name]
-
-    seen = await reach(way, either_way(on_danger(answer, is_async=is_async), friendly(), turned=turned))
-
-    assert seen.ran == ()
-    assert f"Denied: {reason}" in seen.told
-
-
-@every_way
-async def test_without_an_objection_the_call_runs(way: str):
-    assert (await reach(way, [friendly()])).ran == ("x",)
-
-
-@each_of("position", range(4))
-@both_forms
-async def test_a_deny_in_any_position_wins_and_every_policy_is_heard(position: int, is_async: bool):
-    answers: list[object] = [Allow(), Ask("may I?"), Respond("cached")]
-    answers.insert(position, Deny("no"))
-
-    seen = await reach("say", in_order(*(hooked(decide_tool_call=each, is_async=is_async) for each in answers)))
-
-    assert (seen.ran, seen.told) == ((), ("Denied: no",))
-    verdicts = [vote.verdict for vote in seen.votes]
-    assert verdicts.count("deny") == 1
-    assert {"allow", "ask", "respond"} <= set(verdicts)
 
 
 async def after_all() -> Decision:

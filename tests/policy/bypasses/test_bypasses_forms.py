@@ -87,7 +87,10 @@ def fresh(function: Any) -> Any:
 
 
 def called(name: str, made: Callable[[], Any]) -> Callable[[], Any]:
-    return lambda: type("Form", (), {name: made()})()
+    def form() -> Any:
+        return type("Form", (), {name: made()})()
+
+    return form
 
 
 MEMBERS: dict[str, Callable[[], Any]] = {

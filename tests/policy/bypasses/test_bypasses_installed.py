@@ -12,7 +12,7 @@ from pluggent_hookspecs import Deny, PluginLoadError
 from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_testing.fakes import call
-from policy_rules import ASKS, both_orders, every_way, on_danger
+from policy_rules import ASKS, both_orders, on_danger
 from policy_stage import Danger, Seen, reach, results, stage
 
 # ---- installed plugins
@@ -28,6 +28,7 @@ def source(body: str, hook: str = "decide_tool_call") -> str:
 
 
 SILENT, PASSES = source("return None"), source("return await call_next()", "around_tool_call")
+NOTHING_SET = HostSettings()
 Site = Callable[..., Awaitable[list[Seen]]]
 
 
@@ -41,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """Return what reaches for ``danger`` with two installed plugins, before and after each other by name."""
 
     async def reached(
-        first: str, second: str, way: str = "say", grant: str = "", config: HostSettings = HostSettings()
+        first: str, second: str, grant: str = "", config: HostSettings = NOTHING_SET
     ) -> list[Seen]:  # fmt: skip
         seen: list[Seen] = []
         for name, other in (("aaa", "zzz"), ("zzz", "aaa")):
@@ -51,20 +52,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
             grants = Grants(**{grant: (name,)}) if grant else Grants()
             with importable(folder):
                 found = discover([str(folder)])
-                seen.append(await reach(way, installed=found, config=config._replace(grants=grants)))
+                seen.append(await reach("say", installed=found, config=config._replace(grants=grants)))
         return seen
 
     return reached
-
-
-@each_of("form", FORMS)
-@every_way
-async def test_the_deny_of_an_installed_policy_wins(site: Site, form: str, way: str):
-    denies = source(form.format("Deny('installed no') if event.tool.name == 'danger' else None"))
-
-    for seen in await site(denies, source(form.format("Allow()")), way):
-        assert seen.ran == ()
-        assert "Denied: installed no" in seen.told
 
 
 TWICE = "await call_next(); return await call_next()"
@@ -75,12 +66,12 @@ RAN, RAN_NOT = ("x",), ()
 @each_of(
     ("first", "second", "grant", "config", "without", "granted"),
     [
-        *((source(form.format("Respond('cached')")), SILENT, "may_respond", HostSettings(),
+        *((source(form.format("Respond('cached')")), SILENT, "may_respond", NOTHING_SET,
            (RAN_NOT, "Denied: a policy failed, so this was not done"), (RAN_NOT, "cached")) for form in FORMS),
-        (source("return ToolOutput('mine')", "around_tool_call"), PASSES, "may_respond", HostSettings(),
+        (source("return ToolOutput('mine')", "around_tool_call"), PASSES, "may_respond", NOTHING_SET,
          (RAN_NOT, "may_respond"), (RAN_NOT, "mine")),
-        (source(TWICE, "around_tool_call"), PASSES, "retriers", HostSettings(), (RAN, "retriers"), (("x", "x"), "did")),
-        (source(AT_ONCE, "around_tool_call"), PASSES, "", HostSettings(), (RAN, ""), (RAN, "")),
+        (source(TWICE, "around_tool_call"), PASSES, "retriers", NOTHING_SET, (RAN, "retriers"), (("x", "x"), "did")),
+        (source(AT_ONCE, "around_tool_call"), PASSES, "", NOTHING_SET, (RAN, ""), (RAN, "")),
         (source("return Allow()"), SILENT, "may_allow", ASKS, (RAN_NOT, ""), (RAN, "did x")),
         (source("return True", "resolve_approval"), SILENT, "approvers", ASKS, (RAN_NOT, ""), (RAN, "did x")),
     ],

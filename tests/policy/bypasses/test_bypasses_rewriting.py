@@ -5,12 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-import pytest
 from each_of import each_of
 from pluggent_hookspecs import Allow, DecisionMade, Deny, Message, ModelParameters, Role, Text, ToolOutput, errors, tool
 from pluggent_hookspecs.markers import hookimpl
 from pluggent_testing.fakes import call
-from policy_rules import both_forms, both_orders, every_way, hooked, on_danger, twice
+from policy_rules import both_forms, both_orders, hooked, on_danger, twice
 from policy_stage import Danger, either_way, reach, said
 
 
@@ -31,15 +30,14 @@ def no_evil(hook: str) -> Any:
 # ---- calls
 
 
-@every_way
 @both_orders
 @both_forms
-async def test_a_policy_sees_what_a_transform_made_of_the_call(is_async: bool, turned: bool, way: str):
+async def test_a_policy_sees_what_a_transform_made_of_the_call(is_async: bool, turned: bool):
     rewriter = hooked(
         name="Rewriter", is_async=is_async, transform_tool_call=lambda event: {**event.arguments, "path": "evil"}
     )
 
-    assert (await reach(way, either_way(only("x", is_async=is_async), rewriter, turned=turned))).ran == ()
+    assert (await reach("say", either_way(only("x", is_async=is_async), rewriter, turned=turned))).ran == ()
 
 
 @both_orders
@@ -185,13 +183,17 @@ async def test_a_result_cannot_be_edited_after_its_release(turned: bool):
 # ---- a policy that is taken away after the host has opened
 
 
+def allows(self: object, event: object) -> Allow:
+    return Allow()
+
+
 def replaced_on_the_object(plugin: Any) -> None:
-    plugin.decide_tool_call = types.MethodType(lambda self, event: Allow(), plugin)
+    plugin.decide_tool_call = types.MethodType(allows, plugin)
 
 
 def replaced_on_the_class(plugin: Any) -> None:
     for kind in type(plugin).__mro__[:-1]:
-        kind.decide_tool_call = hookimpl(lambda self, event: Allow())  # type: ignore[attr-defined] # the attempt
+        kind.decide_tool_call = hookimpl(allows)  # type: ignore[attr-defined] # the attempt
 
 
 def removed_from_the_class(plugin: Any) -> None:
@@ -224,9 +226,12 @@ async def test_a_hook_that_appears_after_the_host_has_opened_is_none(is_async: b
     async def answer(self: object, event: object, call_next: object) -> ToolOutput:
         return ToolOutput("mine")
 
+    def rewrite(self: object, event: object) -> dict[str, str]:
+        return {"path": "evil"}
+
     def appear(event: object) -> None:
         kind: Any = type(late)
-        kind.transform_tool_call = hookimpl(lambda self, event: {"path": "evil"})
+        kind.transform_tool_call = hookimpl(rewrite)
         kind.around_tool_call = hookimpl(answer)
 
     late = hooked(name="Late", transform_input=appear)

@@ -58,6 +58,8 @@ async def test_policies_know_the_message_and_the_metadata_of_the_turn_when_it_is
 
 
 async def test_what_a_plugin_answers_in_place_of_a_resumed_turn_passes_the_output_policies():
+    """Rules 20 and 25."""
+
     async def around(event: Any, call_next: Any) -> Any:
         return Message.assistant("the secret") if event.resumed else await call_next()
 

@@ -1,6 +1,6 @@
 """A turn that ends at any step, killed, cancelled or on a full disk.
 
-Nothing is lost, and nothing is done twice without asking.
+Nothing is lost, and nothing is done twice without asking (rules 21 and 22).
 """
 
 import asyncio

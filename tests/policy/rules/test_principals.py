@@ -81,7 +81,7 @@ class Office:
         return len(self.asked) - before
 
     async def waiting(self, principal: str, *, agreed: bool | None = None) -> Any:
-        """Let a turn that *principal* began wait, and answer it from outside if *agreed* says how; return what waits."""
+        """Let a turn of *principal* wait, and answer it from outside if *agreed* says how; return what waits."""
         async with (
             self.host(call("send", to="ann"), approver=None) as host,
             await host.session("s", principal=principal) as session,

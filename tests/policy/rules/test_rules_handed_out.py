@@ -78,7 +78,7 @@ async def test_contexts_and_hosts_hand_out_no_provider_tool_or_store():
             _ = [event async for event in events]
 
     places = {"plugin context", "event", "call_next", "model call", "context", "memory", "host", "session", "store"}
-    assert leaked == dict.fromkeys([*places, "stream"], [])
+    assert leaked == {place: [] for place in (*places, "stream")}
 
 
 def test_the_walk_finds_what_it_looks_for():
