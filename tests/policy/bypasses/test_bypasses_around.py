@@ -8,7 +8,7 @@ import attrs
 import pytest
 from each_of import each_of
 from fake_distributions import importable, install
-from pluggent_hookspecs import Ask, DecisionMade, Deny, Message, ModelResponse, ProviderError, ToolFinished, tool
+from pluggent_hookspecs import Ask, DecisionMade, Deny, Message, ProviderError, ToolFinished, tool
 from pluggent_hookspecs.errors import ProviderErrorKind
 from pluggent_host import Why
 from pluggent_host.plugins.discovery import discover
@@ -35,14 +35,6 @@ def reissuing(change: Callable[[Any], Any], model: str = "") -> Any:
         return await call_next.reissue(change(event.request), model=model)
 
     return hooked(name="Reissuer", around_model_call=around)
-
-
-async def again(event: object, call_next: Any) -> Any:
-    """Try again after an error of the provider."""
-    try:
-        return await call_next()
-    except ProviderError:
-        return await call_next()
 
 
 @tool(effects=("network_read",))
@@ -169,18 +161,6 @@ async def test_a_reissued_request_offers_no_tool_that_a_policy_took_away(turned:
     assert on.model.requests == []
 
 
-@each_of("change", [{"description": "harmless"}, {"effects": frozenset({"shell"})}, {"parameters": {}}])
-async def test_a_reissued_request_cannot_edit_what_a_tool_is(change: Any):
-    def edit(request: Any) -> Any:
-        return attrs.evolve(request, tools=tuple(attrs.evolve(each, **change) for each in request.tools))
-
-    async with stage("fine", plugins=[reissuing(edit)], tools=[quiet]) as on:
-        with pytest.raises(Exception, match="definition"):
-            await on.session.say("go")
-
-    assert on.model.requests == []
-
-
 async def test_calls_of_a_reissued_reply_are_those_of_tools_that_it_was_offered():
     without = reissuing(lambda request: attrs.evolve(request, tools=()))
 
@@ -261,24 +241,6 @@ async def test_grants_of_one_plugin_are_not_those_of_its_neighbour(tmp_path: Any
 
 
 @both_orders
-async def test_attempts_of_a_retrier_are_decided_about_again_when_they_are_old(
-    turned: bool, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
-    asked: list[str] = []
-
-    def decide(event: Any) -> Deny | None:
-        asked.append(event.digest)
-        return Deny("only once") if len(asked) > 1 else None
-
-    plugins = either_way(hooked(decide_model_request=decide), hooked(around_model_call=again), turned=turned)
-    on, result = await said(DOWN, "second", plugins=plugins)
-
-    assert (result.why, len(on.model.requests)) == (Why.DENIED, 1)
-    assert asked == [asked[0]] * 2
-
-
-@both_orders
 @each_of("refused", [1, 2])
 async def test_the_retry_plugin_does_not_try_again_what_a_ledger_refused(refused: int, turned: bool):
     asked: list[int] = []
@@ -293,19 +255,3 @@ async def test_the_retry_plugin_does_not_try_again_what_a_ledger_refused(refused
 
     assert (result.why, result.detail) == (Why.DENIED, "too dear")
     assert (len(asked), len(on.model.requests)) == (refused, refused - 1)
-
-
-@both_orders
-async def test_an_around_that_changes_the_reply_is_under_the_policies_on_replies(turned: bool):
-    async def lies(event: object, call_next: Any) -> ModelResponse:
-        await call_next()
-        return ModelResponse(Message.assistant((), (call("danger"),)))
-
-    def decide(event: Any) -> Deny | None:
-        return Deny("no calls") if event.response.message.tool_calls else None
-
-    plugins = either_way(hooked(around_model_call=lies), hooked(decide_model_response=decide), turned=turned)
-    on, result = await said("fine", plugins=plugins, tools=[danger])
-
-    assert result.why is Why.DENIED
-    assert results(on.session.history) == []

@@ -12,7 +12,6 @@ from pluggent_hookspecs import (
     Reasoning,
     Text,
     ToolContext,
-    ToolFinished,
     ToolOutput,
     Window,
     hookimpl,
@@ -22,7 +21,7 @@ from pluggent_hookspecs.errors import ProviderErrorKind
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_testing.fakes import call
 from policy_rules import both_forms, both_orders, hooked
-from policy_stage import either_way, reach, watched
+from policy_stage import either_way, watched
 
 SECRET = "sk-123"
 REPLY = f"the key is {SECRET} as you know"
@@ -175,31 +174,6 @@ async def test_what_a_retry_puts_in_place_of_a_broken_stream_is_under_them_too(c
 
 
 # ---- what tools show
-
-
-@both_orders
-@both_forms
-async def test_a_redactor_silences_no_auditor_and_is_passed_by_none(is_async: bool, turned: bool):
-    audited: list[object] = []
-
-    def released(event: Any) -> None:
-        if isinstance(getattr(event, "output", None), ToolOutput):
-            audited.append(event.output.for_model)
-
-    class Observer:
-        @hookimpl(events=(ToolFinished,))
-        def observe(self, event: Any) -> None:
-            released(event)
-
-    redacts = hooked(name="Redactor", is_async=is_async, transform_tool_result=ToolOutput("redacted"))
-    auditor = hooked(
-        name="Auditor", decide_tool_call=lambda _: audited.append("call"), decide_tool_result=released,
-        transform_tool_result=lambda _: audited.append("transform"),
-    )  # fmt: skip
-    seen = await reach("say", [*either_way(auditor, redacts, turned=turned), Observer()])
-
-    assert seen.told == ("redacted",)
-    assert audited == ["call", "transform", "redacted", "redacted"]
 
 
 @both_forms
