@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from each_of import each_of
@@ -17,14 +17,13 @@ both_orders = each_of("turned", [False, True], ids=["first", "last"])
 every_way = each_of("way", WAYS)
 
 
-def hooked(
-    *, name: str = "Policy", is_async: bool = False, marks: Mapping[str, Any] | None = None, **hooks: object,
-) -> Any:  # fmt: skip
+def hooked(*, name: Any = "Policy", is_async: Any = False, marks: Any = None, **hooks: Any) -> Any:
     """Return a plugin whose *hooks* give the values, or what the functions return for the event (and ``call_next``).
 
     *marks* are those of its markers. With *is_async* the hooks are coroutine functions that wait once.
     """
-    mark = hookimpl(**(marks or {}))
+    given: dict[str, Any] = marks or {}
+    mark: Any = hookimpl(**given)
     return type(name, (), {hook: mark(_implementing(hook, answer, is_async)) for hook, answer in hooks.items()})()
 
 
@@ -52,13 +51,21 @@ def _implementing(hook: str, answer: Any, is_async: bool) -> Callable[..., objec
 
 def on_danger(answer: Callable[[], object], *, is_async: bool = False) -> Any:
     """Return a policy that decides about ``danger`` by calling *answer*."""
-    return hooked(is_async=is_async, decide_tool_call=lambda event: answer() if event.tool.name == "danger" else None)
+
+    def decide(event: Any) -> object:
+        return answer() if event.tool.name == "danger" else None
+
+    return hooked(is_async=is_async, decide_tool_call=decide)
 
 
 def deciding(hook: str, *answers: object) -> object:
     """Return a plugin whose *hook* gives *answers* one after the other, the last one for ever."""
     waiting = list(answers)
-    return hooked(name="Decider", **{hook: lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0]})
+
+    def decide(event: object) -> object:
+        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+    return hooked(name="Decider", **{hook: decide})
 
 
 def friendly() -> Any:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_support import Cli
@@ -28,7 +29,7 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def holds(state: Path, value: object, *schema: dict[str, object]) -> bool:
+def holds(state: Path, value: object, *schema: Any) -> bool:
     arguments = canonical(value if schema else {"value": value})
     return bool(Protected((str(state / "sessions"),)).holds(arguments, str(state.parent / "work"), *schema))
 

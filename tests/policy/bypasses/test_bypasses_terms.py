@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,11 +20,11 @@ from talking import assert_whole
 
 @asynccontextmanager
 async def paused(
-    *replies: Any, plugins: tuple[object, ...] = (), terms: Any = None, **options: Any
+    *replies: Any, plugins: Any = (), terms: Any = MappingProxyType({}), **options: Any
 ) -> AsyncGenerator[Stage]:
     """Open a stage on which a call of ``write`` waits in a turn of *terms*."""
     async with stage(*replies, plugins=[Asks(), *plugins], tools=[write, look], config=PAUSING, **options) as on:
-        assert (await on.session.say("go", **(terms or {}))).why is Why.PAUSED
+        assert (await on.session.say("go", **terms)).why is Why.PAUSED
         yield on
 
 

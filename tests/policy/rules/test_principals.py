@@ -398,8 +398,8 @@ async def test_a_claimed_name_that_pauses_is_approved_for_once(office: Office):
 async def test_policies_and_records_see_that_a_name_is_claimed():
     recorder = Recorder()
     async with hosting("hi", plugins=[recorder]) as host:
-        for who in ({"principal": "alice", "claimed": True}, {"principal": "claimed:alice"}):
-            async with await host.session(**who) as session:
+        for name, claimed in (("alice", True), ("claimed:alice", False)):
+            async with await host.session(principal=name, claimed=claimed) as session:
                 await session.say("go")
 
     assert {(made.scope.principal, made.scope.claimed) for made in recorder.of(DecisionMade)} == {

@@ -38,19 +38,21 @@ async def opens(folder: Path, *principals: str, config: HostSettings | None = No
             assert shape(session.history) == SAID
 
 
-async def refused(folder: Path, *principals: str, **options: Any) -> SessionOwnerError:
-    """Fail unless each of *principals* is refused; return the last error."""
+async def refused(folder: Path, *principals: str, **options: Any) -> list[SessionOwnerError]:
+    """Fail unless each of *principals* is refused; return the errors."""
+    found: list[SessionOwnerError] = []
     for principal in principals:
-        with pytest.raises(SessionOwnerError) as last:
+        with pytest.raises(SessionOwnerError) as error:
             await opens(folder, principal, **options)
-    return last.value
+        found.append(error.value)
+    return found
 
 
 async def test_the_session_of_alice_is_opened_by_her_alone(tmp_path: Path):
     file = await begin(tmp_path, "alice")
     before = file.read_bytes()
 
-    error = await refused(tmp_path, "", "Alice", "alice ", "bob")
+    *_, error = await refused(tmp_path, "", "Alice", "alice ", "bob")
 
     assert "session 'trip' belongs to another principal" in str(error)
     assert "alice'" not in str(error)
