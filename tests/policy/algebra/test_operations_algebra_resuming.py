@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, named
+from attack_place import PAUSING
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
-from pluggent_hookspecs import Allow, Ask, Deny, hookimpl, tool
+from pluggent_hookspecs import Allow, Ask, Deny, tool
 from pluggent_host import Why
 from pluggent_testing.fakes import call
+from policy_rules import hooked
 from policy_stage import stage
 
 DANGER = "app:tools:tool/danger"
@@ -19,19 +20,6 @@ NAMES = ("A", "M", "Z")
 HERE_FIRST = st.sampled_from([None, None, Allow(), Ask("one"), Ask("two")])
 HERE_LATER = st.sampled_from([None, None, Allow(), Ask("one"), Ask("two"), Deny("no"), ValueError("broken"), "rubbish"])
 Votes = Mapping[str, object]
-
-
-class Voter:
-    """A policy that says what it is told to."""
-
-    def __init__(self, answer: object) -> None:
-        self.answer = answer
-
-    @hookimpl
-    def decide_tool_call(self, event: Any) -> object:
-        if isinstance(self.answer, BaseException):
-            raise self.answer
-        return self.answer
 
 
 def asked(votes: Votes, *, host_asks: bool) -> set[tuple[str, str]]:
@@ -50,8 +38,17 @@ def expected(before: Votes, after: Votes, answer: bool | None, *, host_asks: boo
     return "run" if agreed or not now else "paused"
 
 
+def voting(name: str, vote: object) -> object:
+    def decide(event: object) -> object:
+        if isinstance(vote, BaseException):
+            raise vote
+        return vote
+
+    return hooked(name=name, decide_tool_call=decide)
+
+
 def voters(votes: Votes) -> list[object]:
-    return [named(Voter(vote), name) for name, vote in votes.items()]
+    return [voting(name, vote) for name, vote in votes.items()]
 
 
 async def came_of(

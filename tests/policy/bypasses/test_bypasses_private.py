@@ -10,13 +10,8 @@ from cli_support import Cli
 from each_of import each_of
 from fake_distributions import POLICY, install
 from hypothesis import given, strategies as st
-from pluggent_hookspecs import ToolContext, tool
-from pluggent_hookspecs.decisions import Allow
 from pluggent_host.tools.arguments import canonical
 from pluggent_host.tools.workspace_guard import Protected
-from pluggent_testing.fakes import call
-from policy_rules import hooked, yes
-from policy_stage import said
 
 
 @pytest.fixture
@@ -117,29 +112,6 @@ def test_no_text_at_all_breaks_the_look_at_it(text: str):
 
     assert held in ("", "/srv/state/sessions")
     assert held or ".." in text
-
-
-async def test_a_tool_below_another_does_not_get_at_it_although_the_operator_allows_everything(tmp_path: Path):
-    read: list[str] = []
-
-    @tool(effects=("filesystem_read",))
-    def open_file(files: dict[str, str]) -> None:
-        """Open."""
-        read.extend(files)
-
-    @tool(effects=())
-    async def outer(context: ToolContext) -> str:
-        """Open by way of another."""
-        output = await context.call_tool("open_file", {"files": {str(tmp_path / "sessions" / "s.jsonl"): "r"}})
-        return str(output.for_model)
-
-    on, _ = await said(
-        call("outer"), "x", plugins=[hooked(decide_tool_call=Allow())], tools=[outer, open_file], state_dir=tmp_path,
-        approver=yes,
-    )  # fmt: skip
-
-    denied = "Denied: this is what pluggent keeps for itself: sessions and approvals are for no tool"
-    assert (on.read_by_model(), read) == ([denied], [])
 
 
 def test_a_policy_whose_plugin_stays_without_its_hooks_is_missed(tmp_path: Path):

@@ -1,6 +1,5 @@
 """Attempts to get a call that waits for a person to run otherwise than it was approved (rules 11, 16 and 41)."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -234,20 +233,6 @@ async def test_an_approval_for_the_session_covers_no_other_tool_and_nothing_belo
         await on.session.say("below then")
 
     assert place.done == ["a"]
-
-
-async def test_what_was_taken_back_cannot_be_approved_any_more(place: Workplace):
-    paused = await place.pause(WRITE)
-    async with place.open() as on:
-        await on.session.undo()
-
-    with pytest.raises(errors.SessionError):
-        place.store_answer(paused)
-    async with place.open("ok") as on:
-        assert not on.session.paused
-        await on.session.say("and now?")
-    assert place.done == []
-    assert json.loads(place.lines()[-1])["t"] == "TurnOver"
 
 
 # ---- answers

@@ -13,10 +13,8 @@ import pytest
 from approving_support import mailing, pause, requests
 from attack_place import Workplace
 from each_of import each_of
-from pluggent_cli.sessions.answer import answer_stored
 from pluggent_cli.sessions.pending import all_waiting
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
-from pluggent_hookspecs import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Limits
 from pluggent_host.approvals import process_marker
@@ -233,18 +231,6 @@ async def test_a_sealed_answer_is_no_answer_to_the_same_call_of_a_later_turn(pla
     result, _ = await place.resume("fine", answer=None)
 
     assert (len(result.pending), place.done) == (1, [])
-
-
-async def test_an_approval_of_what_was_undone_leaves_nothing_for_the_session(place: Workplace):
-    paused = await place.pause(WRITE)
-    session = Approval(agreed=True, reach="session")
-    answer_stored(place.folder / "sessions", "s", [paused.pending[0].digest], session, "terminal:ann")
-
-    async with place.open(call("write", text="y")) as on:
-        await on.session.undo()
-        again = await on.session.say("go")
-
-    assert (len(again.pending), place.done) == (1, [])
 
 
 # ---- from inside

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from paths_breaking import BREAKS, REFUSES, Break
-from pluggent_hookspecs import Deny, hookimpl
+from pluggent_hookspecs import Deny
 from pluggent_hookspecs.hooks import HOOKS, HookInfo
 from pluggent_hookspecs.markers import HookKind
 from pluggent_host import Host, Session
@@ -17,23 +17,19 @@ from pluggent_testing import paths_entries
 from pluggent_testing.paths import PATHS, PathMatrix, path_matrix
 from pluggent_testing.paths_cells import cells_of
 from pluggent_testing.paths_probes import witness
+from policy_rules import hooked
 
 
-class Own:
-    """A policy of the application."""
-
-    @hookimpl
-    def decide_tool_call(self, event: object) -> None:
-        return None
-
-    @hookimpl
-    async def transform_tool_result(self, event: object) -> None:
-        return None
+async def agrees(event: object) -> None:
+    """Change nothing."""
 
 
 class Suite(PathMatrix):
     def composition(self) -> Mapping[str, Any]:
-        return {"installed": False, "plugins": [Own()]}
+        return {
+            "installed": False,
+            "plugins": [hooked(name="Own", decide_tool_call=None, transform_tool_result=agrees)],
+        }
 
 
 def run(suite: PathMatrix, test: str, cell: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +67,7 @@ def test_a_broken_host_is_noticed(
         run(Suite(), test, cell, tmp_path, monkeypatch)
 
 
-def test_a_public_method_that_is_on_no_path_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_method_on_no_path_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "whisper", lambda *_: None, raising=False)
 
     with pytest.raises(AssertionError, match=r"Session\.whisper"):
@@ -109,14 +105,11 @@ def test_a_path_that_is_left_out_is_skipped_with_its_reason(tmp_path: Path, monk
 
 
 def test_a_policy_that_refuses_the_tools_of_the_suite_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Strict:
-        @hookimpl
-        def decide_tool_call(self, event: object) -> Deny:
-            return Deny("only what I know")
+    strict = hooked(name="Strict", decide_tool_call=Deny("only what I know"))
 
     class Refusing(Suite):
         def composition(self) -> Mapping[str, Any]:
-            return {"installed": False, "plugins": [Strict()]}
+            return {"installed": False, "plugins": [strict]}
 
     with pytest.raises(AssertionError, match="tool_call deny by app:strict: only what I know"):
         run(Refusing(), "test_every_hook_fires_once_for_each_operation", "say", tmp_path, monkeypatch)

@@ -9,38 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pluggent_hookspecs import Message, hookimpl
+from pluggent_hookspecs import Message
 from pluggent_host import Host
 from pluggent_testing.paths import EVERY_PATH, PATHS, PathMatrix
 from pluggent_testing.paths_operations import EntryPath
 from pluggent_testing.paths_probes import witness
 from pluggent_testing.paths_stage import Stage
+from policy_rules import hooked
 
-FIRES = "test_every_hook_fires_once_for_each_operation"
+
+async def repeats(event: Any) -> Message:
+    return Message.user(event.message.content)
 
 
-class Polite:
-    """A plugin of the application that takes part in everything, and changes little."""
+async def passes(event: Any, call_next: Any) -> Any:
+    return await call_next()
 
-    @hookimpl
-    async def transform_input(self, event: Any) -> Message:
-        return Message.user(event.message.content)
 
-    @hookimpl
-    def decide_tool_call(self, event: Any) -> None:
-        return None
-
-    @hookimpl
-    async def around_model_call(self, event: Any, call_next: Any) -> Any:
-        return await call_next()
-
-    @hookimpl
-    def decide_memory_read(self, event: Any) -> None:
-        return None
-
-    @hookimpl
-    def decide_output(self, event: Any) -> None:
-        return None
+def polite() -> object:
+    """Return a plugin of the application that takes part in everything, and changes little."""
+    none = dict.fromkeys(("decide_tool_call", "decide_memory_read", "decide_output"))
+    return hooked(name="Polite", transform_input=repeats, around_model_call=passes, **none)
 
 
 class Composed(PathMatrix):
@@ -49,7 +38,7 @@ class Composed(PathMatrix):
     opened = 0
 
     def composition(self) -> Mapping[str, Any]:
-        return {"plugins": [Polite()], "system": "Be polite.", "acknowledged": bool}
+        return {"plugins": [polite()], "system": "Be polite.", "acknowledged": bool}
 
     def open_host(self, **options: Any) -> AbstractAsyncContextManager[Host]:
         type(self).opened += 1

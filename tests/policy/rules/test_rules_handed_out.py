@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pluggent_hookspecs import PluginContext, Provider, Tool, ToolContext, hookimpl, tool
+from pluggent_hookspecs import PluginContext, Provider, Tool, ToolContext, tool
 from pluggent_hookspecs.memory import MemoryStore
 from pluggent_testing.fakes import ScriptedModel, call
+from policy_rules import hooked
 from policy_stage import stage
 
 FORBIDDEN = (Provider, Tool, MemoryStore)
@@ -44,24 +45,22 @@ def leaks(thing: object, depth: int = 4) -> list[str]:
 async def test_contexts_and_hosts_hand_out_no_provider_tool_or_store():
     leaked: dict[str, list[str]] = {}
 
-    class Nosy:
-        def open(self, context: PluginContext) -> Any:
-            leaked["plugin context"] = leaks(context)
-            return asyncio.timeout(None)
-
-        @hookimpl
-        def decide_tool_call(self, event):
-            leaked["event"] = leaks(event)
-
-        @hookimpl
-        async def around_tool_call(self, event, call_next):
-            leaked["call_next"] = leaks(call_next)
+    def looking(place: str) -> Any:
+        async def around(event: object, call_next: Any) -> Any:
+            leaked[place] = leaks((event, call_next))
             return await call_next()
 
-        @hookimpl
-        async def around_model_call(self, event, call_next):
-            leaked["model call"] = leaks((event, call_next))
-            return await call_next()
+        return around
+
+    def opened(self: object, context: PluginContext) -> Any:
+        leaked["plugin context"] = leaks(context)
+        return asyncio.timeout(None)
+
+    nosy = hooked(
+        decide_tool_call=lambda event: leaked.update(event=leaks(event)),
+        around_tool_call=looking("call_next"), around_model_call=looking("model call"),
+    )  # fmt: skip
+    type(nosy).open = opened
 
     @tool(effects=())
     async def look(context: ToolContext) -> str:
@@ -70,7 +69,7 @@ async def test_contexts_and_hosts_hand_out_no_provider_tool_or_store():
         leaked["memory"] = leaks(context.memory("inmemory"))
         return "seen"
 
-    async with stage(call("look"), plugins=[Nosy()], tools=[look], installed=True) as on:
+    async with stage(call("look"), plugins=[nosy], tools=[look], installed=True) as on:
         await on.session.say("go")
         leaked |= {"host": leaks(on.host), "session": leaks(on.session), "store": leaks(on.host.memory("inmemory"))}
         async with on.session.stream("go") as events:
