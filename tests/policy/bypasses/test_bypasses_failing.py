@@ -44,7 +44,7 @@ class Impostor:
 class Unreadable:
     @property
     def __class__(self):  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # as above
-        raise RuntimeError("nobody shall know")
+        raise RuntimeError("this class is secret")
 
 
 def raising(error: BaseException) -> Callable[[], object]:

@@ -160,7 +160,7 @@ async def test_a_second_session_of_a_host_has_the_same_policies():
     danger, deny = Danger(), on_danger(lambda: Deny("no"))
 
     async with stage(call("danger", path="x"), plugins=[deny], tools=danger.tools()) as on:
-        other = await on.host.session(tools=danger.tools(), origin="sub-agent", principal="somebody else")
+        other = await on.host.session(tools=danger.tools(), origin="sub-agent", principal="another")
         await other.say("go")
 
     assert danger.ran == []

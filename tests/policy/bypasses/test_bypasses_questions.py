@@ -81,7 +81,7 @@ async def test_no_tool_gets_the_answer_to_the_question_of_another():
     assert "to one" not in repr((on.recorder.of(QuestionAnswered), on.recorder.of(DecisionMade)))
 
 
-async def test_a_question_that_outlives_its_call_is_put_to_nobody():
+async def test_a_question_that_outlives_its_call_is_not_put():
     late, asked = list[Any](), list[Any]()
 
     async def use(context: ToolContext) -> None:

@@ -89,7 +89,7 @@ async def test_the_beginning_of_a_request_is_not_its_name(place: Workplace):
     for length in (0, 1, 16, 63):
         digest = paused.pending[0].digest[:length]
         with pytest.raises(errors.SessionError):
-            answer_stored(place.folder / "sessions", "s", [digest], Approval(agreed=True), "somebody")
+            answer_stored(place.folder / "sessions", "s", [digest], Approval(agreed=True), "terminal:ann")
     assert place.lines("Resolved") == []
 
 
@@ -238,7 +238,7 @@ async def test_an_approval_for_the_session_covers_no_other_tool_and_nothing_belo
 # ---- answers
 
 
-async def test_what_a_person_refused_does_not_run_although_nobody_asks_any_more(place: Workplace):
+async def test_what_a_person_refused_does_not_run_although_no_policy_asks_any_more(place: Workplace):
     await place.pause(WRITE)
     place.asks.words = None
 

@@ -1,4 +1,4 @@
-"""Attempts to have an approval count that nobody gave here: forged, copied, brought back, or given from inside."""
+"""Attempts to have an approval count that no person gave here: forged, copied, brought back, or given from inside."""
 
 import hashlib
 import json
@@ -137,7 +137,7 @@ OPEN: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("spoil", OPEN.values(), ids=OPEN)
-def test_a_key_that_somebody_else_may_have_is_not_relied_on(tmp_path: Path, spoil: Callable[[Path], None]):
+def test_a_key_that_another_user_may_have_is_not_relied_on(tmp_path: Path, spoil: Callable[[Path], None]):
     approvals = kept(tmp_path / "sessions")
     spoil(tmp_path / "sessions" / "approvals.json.key")
 
@@ -271,7 +271,7 @@ def test_a_process_below_one_that_has_a_host_open_is_inside_of_it_with_hosts_of_
 KEY = "k" * 40
 
 
-def test_a_key_under_two_names_or_of_a_folder_that_nobody_trusts_approves_for_nobody(tmp_path: Path):
+def test_a_key_under_two_names_or_of_an_untrusted_folder_approves_nothing(tmp_path: Path):
     cli = mailing(tmp_path)
     digest = pause(cli, "bob")
     own = f"sha256:{hashlib.sha256(KEY.encode()).hexdigest()}"

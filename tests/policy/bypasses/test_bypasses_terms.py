@@ -98,7 +98,7 @@ async def test_a_busy_session_takes_no_answers():
 # ---- how often a person is asked
 
 
-async def test_what_a_person_refused_stays_refused_for_the_turn_although_nobody_asks_any_more():
+async def test_what_a_person_refused_stays_refused_for_the_turn_although_no_policy_asks_any_more():
     done, asks = list[str](), Asks()
 
     def refuse(event: object) -> bool:

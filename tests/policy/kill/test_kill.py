@@ -286,15 +286,15 @@ def acting(ran):
 
 
 async def test_no_tool_runs_that_could_not_be_recorded(tmp_path):
-    for room in range(0, 2600, 100):
-        ran, folder = [], tmp_path / str(room)
+    for space in range(0, 2600, 100):
+        ran, folder = [], tmp_path / str(space)
 
         async with (
             hosting(call("act"), "x", state_dir=folder, tools=[acting(ran)]) as host,
             await host.session("s") as session,
         ):
             with full_disk() as fill:
-                fill(size(folder) + room)
+                fill(size(folder) + space)
                 try:
                     result = await session.say("go")
                 except SessionError as error:
@@ -304,7 +304,7 @@ async def test_no_tool_runs_that_could_not_be_recorded(tmp_path):
             assert_whole(session.history)
         recorded = tuple(read(folder / "sessions" / "s.jsonl"))
         assert_whole(rebuild(recorded).messages)
-        assert len(ran) <= len([entry for entry in recorded if isinstance(entry, Dispatched)]), room
+        assert len(ran) <= len([entry for entry in recorded if isinstance(entry, Dispatched)]), space
 
 
 async def test_a_result_too_big_for_the_disk_leaves_the_conversation_whole(tmp_path):

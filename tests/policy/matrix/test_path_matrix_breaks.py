@@ -115,7 +115,7 @@ def test_a_policy_that_refuses_the_tools_of_the_suite_is_named(tmp_path: Path, m
         run(Refusing(), "test_every_hook_fires_once_for_each_operation", "say", tmp_path, monkeypatch)
 
 
-def test_every_method_of_the_doors_is_known() -> None:
+def test_every_public_method_is_known() -> None:
     assert {"Session.say", "ToolContext.call_model", "MemoryAccess.search"} <= paths_entries.methods()
 
 

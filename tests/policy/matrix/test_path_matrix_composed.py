@@ -1,4 +1,4 @@
-"""The path matrix on compositions as applications make them: with what is installed, and with doors of their own."""
+"""The path matrix on compositions as applications make them: with what is installed, and with ways of their own to open hosts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_hooks_of_the_application_are_reached(
     assert Composed.opened > 0 or path.opens
 
 
-def test_paths_are_gone_with_the_doors_of_the_application(tmp_path: Path) -> None:
+def test_paths_open_hosts_as_the_application_does(tmp_path: Path) -> None:
     before = Composed.opened
 
     Composed().play(PATHS["say"], tmp_path)

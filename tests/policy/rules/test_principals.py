@@ -82,7 +82,7 @@ class Office:
     async def says(self, principal: str, name: str = "send", **options: Any) -> int:
         """Have the model send in a turn that *principal* begins; return how often a person was asked."""
         before = len(self.asked)
-        async with self.open(call(name, to=principal or "nobody"), "done", principal=principal, **options) as session:
+        async with self.open(call(name, to=principal or "no name"), "done", principal=principal, **options) as session:
             await session.say("go")
         return len(self.asked) - before
 
@@ -327,7 +327,7 @@ def as_written_before(folder: Path, before: Mapping[str, str]) -> None:
 
 
 def without_records_of_who_acted(folder: Path) -> None:
-    """Rewrite session ``s`` as if no decision had said who acted in it: then it is nobody's."""
+    """Rewrite session ``s`` as if no decision had said who acted in it: then it has no owner."""
     path = folder / "sessions" / "s.jsonl"
     path.write_text(path.read_text().replace('"principal":"alice","type":"Scope"', '"type":"Scope"'))
 
@@ -349,7 +349,7 @@ async def test_a_pause_whose_digest_does_not_say_who_asked_is_asked_about_anew(
     assert again.pending[0].principal == who
 
 
-async def test_a_pause_of_nobody_in_particular_goes_on_as_it_did(office: Office):
+async def test_a_pause_without_a_principal_is_resumed_as_before(office: Office):
     """What the command has kept so far: its digests named no principal, and there was none."""
     pending = await office.waiting("", agreed=True)
     as_written_before(office.folder, {pending.digest: pending.digest})

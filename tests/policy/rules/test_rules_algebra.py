@@ -198,7 +198,7 @@ async def test_a_retrier_gets_a_new_decision_when_the_old_one_is_stale(
 async def test_an_approval_holds_for_every_attempt_at_the_same_request_and_for_no_new_ask(
     last: str, ran: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
-    """Rules 4 and 11: an approval answers exactly the asks recorded, and an attempt asks nobody again."""
+    """Rules 4 and 11: an approval answers exactly the asks recorded, and no person is asked for an attempt."""
     monkeypatch.setattr("pluggent_host.operations.pipeline.STALE_S", -1.0)
     asked: list[ApprovalEvent] = []
     first = Ask("may I?")  # decided, decided again after the approval, and then for another attempt
@@ -251,7 +251,7 @@ every_hook = pytest.mark.parametrize("hook", [hook for hook in ANSWERS if hook n
 @every_hook
 @each_of("answer", [Deny("no"), Ask("?"), Respond(object()), True, "allow"])
 async def test_every_decide_hook_stops_what_it_decides(hook: str, answer: object):
-    """Anything but allow or a usable respond, nobody being there to ask, stops the operation."""
+    """Anything but allow or a usable respond, with no person to ask, stops the operation."""
     on, result, ran = await turn(deciding(hook, answer), ends="the last words", effects=())
 
     happened = {

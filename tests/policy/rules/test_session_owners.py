@@ -84,7 +84,7 @@ async def test_the_operator_may_grant_a_principal_the_sessions_of_others_and_the
     await opens(tmp_path, "alice")
 
 
-async def test_a_session_of_nobody_belongs_to_the_first_principal_that_opens_it(
+async def test_a_session_without_an_owner_belongs_to_the_first_principal_that_opens_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     await begin(tmp_path)
@@ -108,7 +108,7 @@ async def test_a_session_that_was_stored_before_owners_were_belongs_to_who_acted
     await opens(tmp_path, "alice")
 
 
-async def test_the_file_of_a_session_of_nobody_is_as_it_was(tmp_path: Path):
+async def test_the_file_of_a_session_without_an_owner_is_as_it_was(tmp_path: Path):
     path = await begin(tmp_path)
 
     assert set(json.loads(path.read_text().splitlines()[0])) == {"t", "session_id", "created_s", "model", "type"}
@@ -121,7 +121,7 @@ async def test_a_claimed_name_opens_no_stored_session(tmp_path: Path, owner: str
     await refused(tmp_path, "alice", "claimed:alice", "bob", "", config=GRANTED, claimed=True)
 
 
-async def test_a_session_that_a_claimed_name_began_is_nobody_elses(tmp_path: Path):
+async def test_a_session_that_a_claimed_name_began_is_opened_by_no_other(tmp_path: Path):
     await begin(tmp_path, "alice", claimed=True)
 
     await refused(tmp_path, "alice", "", "claimed:alice")
