@@ -1,4 +1,4 @@
-"""The path matrix on compositions as applications make them: with what is installed, and with ways of their own to open hosts."""
+"""The path matrix on compositions as applications make them: with what is installed, and hosts that they open."""
 
 from __future__ import annotations
 
