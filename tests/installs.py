@@ -15,8 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
 
-from installing import build, environment, run
-from workspace import ROOT, files, members, pyproject
+from workspace import ROOT, build, environment, files, members, pyproject, run
 
 FIRST_WORDS = "weather city=Beijing"
 

@@ -477,6 +477,17 @@ def test_test_files_have_names_of_their_own_and_no_packages() -> None:
     assert "__init__.py" not in below_tests
 
 
+MAX_SUPPORT = 14
+
+
+def test_a_folder_of_support_modules_is_small_enough_to_know() -> None:
+    sizes = Counter(
+        str(file.parent) for file in files() if file.suffix == ".py" and {"tests", "support"} <= {*file.parts}
+    )
+
+    assert {folder: size for folder, size in sizes.items() if size > MAX_SUPPORT} == {}
+
+
 def test_every_test_stands_in_a_file_that_pytest_reads() -> None:
     tests = [
         file for file in PYTHON_FILES if re.search(r"^ *(async )?def test_", file.read_text("utf-8"), re.MULTILINE)

@@ -14,12 +14,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "builtin_plugins" / "mcp" / "support"))
 
 from figures import row, show
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
-from mcp_sessions import talking
-from mcp_using import PEER, Context, peer, told, using
+from mcp_using import PEER, Context, peer, talking, told, using
 from pluggent_mcp.settings import Server
 
 ROUNDS = 12
@@ -30,10 +30,10 @@ DELAYS_S = tuple(tenths / 10 for tenths in range(1, 9))
 """What servers take before they start."""
 MOST_ABOVE_SLOWEST = 1.5
 """Of what the slowest server alone takes; their sum is four and a half times that."""
-SUPPORT = str(Path(__file__).resolve().parents[1] / "support")
+SUPPORT = sys.path[:2]
 OVER_HTTP = f"""
 import asyncio, sys
-sys.path.insert(0, {SUPPORT!r})
+sys.path[:0] = {SUPPORT!r}
 from mcp_sdk import listening, made
 
 async def main():
@@ -47,7 +47,7 @@ SLOW = f"""
 import runpy, sys, time
 time.sleep({{}})
 sys.argv = ["x"]
-sys.path.insert(0, {SUPPORT!r})
+sys.path[:0] = {SUPPORT!r}
 runpy.run_path({str(PEER)!r}, run_name="__main__")
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
 from figures import row, show
-from installing import build, environment
+from workspace import build, environment
 
 ROUNDS = 20
 IMPORTS = ("pluggent_hookspecs", "pluggent_host")

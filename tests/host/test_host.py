@@ -5,7 +5,7 @@ import contextlib
 import threading
 
 import pytest
-from attempts import hanging
+from places import hanging
 from pluggent_hookspecs import ConfigError, PluginLoadError, SessionError, hookimpl, tool
 from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import PluginStateChanged

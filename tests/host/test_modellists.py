@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 
 import pytest
+from fake_distributions import Site
 from pluggent_hookspecs import ConfigError, ModelInfo, ProviderError, ProviderErrorKind, hookimpl
 from pluggent_host import Host
 from pluggent_host.model_lists import NoModelList
 from pluggent_testing.fakes import ScriptedModel
-from plugin_sites import Site
 from talking import WAIT_S, hosting
 
 BROKEN = "raise RuntimeError('no such luck')"

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 
 import pytest
-from live import Live, text
 from pluggent_hookspecs import Deny, Message, ModelResponse, SessionError, Usage, hookimpl, tool
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
@@ -23,7 +22,7 @@ from pluggent_host.transcript.entries import (
 )
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
-from talking import WAIT_S, assert_whole, hosting, results, shape, talking
+from talking import WAIT_S, Live, assert_whole, hosting, results, shape, talking, text
 
 
 @tool(effects=())

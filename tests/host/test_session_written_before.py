@@ -8,7 +8,7 @@ import pytest
 from pluggent_cli.sessions.pending import all_waiting
 from pluggent_host import Why
 from pluggent_testing.fakes import call
-from written_before import Office
+from saved import Office
 
 WRITTEN = Path(__file__).parent / "written_before"
 

@@ -1,6 +1,7 @@
-"""A table of plain values as one test, for bodies that cost less than what pytest does around each of them."""
+"""A table of plain values as one test, for bodies that cost less than what pytest adds; ids of such values."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Self
@@ -89,3 +90,12 @@ def _case(value: Any, parameters: Sequence[str]) -> Sequence[Any]:
 
 def _name(case: dict[str, Any]) -> str:
     return "-".join(repr(value)[:60] for value in case.values())
+
+
+def shown(value: object) -> str:
+    """Return what *value* looks like, as far as that does not change from run to run."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 (some test values cannot be shown, on purpose)
+        text = type(value).__name__
+    return re.sub(r" at 0x[0-9a-f]+", "", text)

@@ -1,14 +1,23 @@
-"""Writes distributions as pip would leave them on disk: dist-info, entry points, RECORD, modules."""
+"""Writes distributions as pip would leave them on disk, and sites that hold them: dist-info, entry points, modules."""
 
+import asyncio
 import base64
 import hashlib
 import importlib
 import json
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+import textwrap
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import pluggy
+import pytest
+from pluggent_hookspecs import HOOKS, PluginContext, PluginLoadError, hookimpl
+from pluggent_host.plugins.catalog import PluginRecord, catalog
+from pluggent_host.plugins.discovery import Discovery, discover
+from pluggent_host.settings import Selection
 
 NEEDS = ("pluggent-hookspecs>=0.1,<0.2",)
 
@@ -93,3 +102,108 @@ def _record(path: Path, folder: Path) -> str:
     data = path.read_bytes()
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return f"{path.relative_to(folder).as_posix()},sha256={digest},{len(data)}\n"
+
+
+class Living:
+    """A plugin with a lifetime that writes down when it was opened and left."""
+
+    def __init__(self, name: str, diary: list[str]) -> None:
+        self.name = name
+        self.diary = diary
+
+    @asynccontextmanager
+    async def open(self, context: PluginContext) -> AsyncGenerator[None, None]:
+        await asyncio.sleep(0)
+        self.diary.append(f"open {self.name}")
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0)
+            self.diary.append(f"leave {self.name}")
+
+    @hookimpl
+    def decide_input(self, event: Any) -> None:
+        return None
+
+
+SITE_HEADER = """
+import asyncio
+from contextlib import asynccontextmanager
+from pluggent_hookspecs import Deny, hookimpl, tool
+"""
+SITE_POLICY = (
+    SITE_HEADER
+    + """
+class Plugin:
+    @hookimpl
+    def decide_tool_call(self, event):
+        return Deny('no')
+"""
+)
+POLICY_THAT_FAILS_TO_OPEN = (
+    SITE_POLICY
+    + """
+    @asynccontextmanager
+    async def open(self, context):
+        raise ValueError("no connection")
+        yield
+"""
+)
+TOOLS = (
+    SITE_HEADER
+    + """
+@tool(effects=())
+async def ping() -> str:
+    "Answer."
+    return "pong"
+
+class Plugin:
+    @hookimpl
+    def provide_tools(self, event):
+        return [ping]
+"""
+)
+
+
+class Site:
+    """A folder of installed distributions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, name: str, entry: str, source: str, **more: Any) -> None:
+        module = name.replace("-", "_")
+        install(self.folder, name, {entry: f"{module}:Plugin"}, modules={module: textwrap.dedent(source)}, **more)
+
+    def found(self) -> Discovery:
+        return discover([str(self.folder)])
+
+
+def states(on: Any) -> Mapping[str, str]:
+    return {record.id: state for record, state, _ in on.host.plugins}
+
+
+CASE_HEADER = "import attrs\nfrom pluggent_hookspecs import hookimpl, Secret\n"
+
+
+def record_of(site: Path, source: str, *, entry: str = "hooks/guard", value: str = "acme_guard:Plugin") -> PluginRecord:
+    """Install a distribution ``acme-guard`` with one module and return its record."""
+    install(site, "acme-guard", {entry: value}, version="1.2", modules={"acme_guard": source})
+    (record,) = catalog(discover([str(site)]), Selection(), "0.1.0").records
+    return record
+
+
+def contents(manager: pluggy.PluginManager) -> object:
+    """Return all that a manager holds, for comparison."""
+    impls = {name: [impl.plugin_name for impl in getattr(manager.hook, name).get_hookimpls()] for name in HOOKS}
+    return [name for name, _ in manager.list_name_plugin()], impls, sorted(vars(manager.hook))
+
+
+def refusal(manager: pluggy.PluginManager, action: Callable[[], object]) -> str:
+    """Return what the error says; the manager must be as it was."""
+    before = contents(manager)
+    with pytest.raises(PluginLoadError) as caught:
+        action()
+    assert contents(manager) == before
+    assert caught.value.__cause__ is not None
+    return str(caught.value)

@@ -328,10 +328,10 @@ def _end_at_once(code: object) -> None:
 
 def _import_all() -> None:
     for package in pkgutil.iter_modules():
-        if package.name.startswith(PREFIX):
+        if package.name.startswith(PREFIX) and package.name != "pluggent_testing":
             found = importlib.import_module(package.name)
             for module in pkgutil.walk_packages(getattr(found, "__path__", ()), f"{package.name}."):
-                if not {"__main__", "testing"} & {*module.name.split(".")}:
+                if module.name.rpartition(".")[2] != "__main__":
                     importlib.import_module(module.name)
 
 

@@ -1,4 +1,4 @@
-"""Tools and hooks that hang or write down when they run: for tests of order and cancellation."""
+"""Tools and hooks that hang, stop a batch or write down when they run: for tests of order, cancellation and retries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
-from pluggent_hookspecs import ToolContext, hookimpl, tool
+from pluggent_hookspecs import ProviderError, ToolContext, hookimpl, tool
+from pluggent_testing.fakes import call
 from talking import WAIT_S
 
 
@@ -107,3 +108,98 @@ class Stuck:
             for thread in threading.enumerate():
                 if thread.name.startswith("pluggent-"):
                     thread.join(WAIT_S)
+
+
+SKIPPED = (
+    "This call was not run: 'gate', a call before it in the same reply, {}, and what stands behind it runs"
+    " only if it succeeds. Look at that result first."
+)
+BATCH = (call("before"), call("gate"), call("behind"))
+
+
+class BatchTools:
+    """Three tools; ``gate`` stops what is behind it, and does what ``does`` says."""
+
+    def __init__(self, does: Any = None, **marks: Any) -> None:
+        self.ran: list[str] = []
+        self.does = does
+        self.marks: dict[str, Any] = {"effects": (), "stops_batch": True, **marks}
+
+    def all(self) -> list[Any]:
+        """Return ``before``, ``gate`` and ``behind``."""
+
+        @tool(effects=())
+        async def before() -> str:
+            """Run."""
+            self.ran.append("before")
+            return "before"
+
+        @tool(**self.marks)
+        async def gate(context: ToolContext) -> Any:
+            """Run, or not."""
+            self.ran.append("gate")
+            if isinstance(self.does, BaseException):
+                raise self.does
+            return self.does(context) if callable(self.does) else self.does
+
+        @tool(effects=("shell",))
+        async def behind() -> str:
+            """Run."""
+            self.ran.append("behind")
+            return "behind"
+
+        return [before, gate, behind]
+
+
+def about_gate(decision: object) -> object:
+    """Return a policy that answers *decision* about ``gate``."""
+
+    class Policy:
+        @hookimpl
+        def decide_tool_call(self, event: Any) -> Any:
+            return decision if event.tool.name == "gate" else None
+
+    return Policy()
+
+
+class Again:
+    """Makes a second attempt at a model call that fails, and tells nobody that what was shown is void."""
+
+    @hookimpl
+    async def around_model_call(self, event: Any, call_next: Any) -> Any:
+        try:
+            return await call_next()
+        except ProviderError:
+            return await call_next()
+
+
+def hanging_once(effects: tuple[str, ...], *, idempotent: bool = False) -> tuple[Callable[..., Any], list[str]]:
+    """Return a tool ``hang`` that is late the first time, and the list of its runs."""
+    ran: list[str] = []
+
+    @tool(effects=effects, timeout_s=0.05, idempotent=idempotent)
+    async def hang() -> str:
+        """Hang, the first time."""
+        ran.append("hang")
+        if len(ran) == 1:
+            await asyncio.Event().wait()
+        return "done"
+
+    return hang, ran
+
+
+def hanging() -> tuple[Callable[..., Any], asyncio.Event, list[int]]:
+    """Return a tool ``hang`` that never returns, what is set when it has started, and what grows when it is left."""
+    started, left = asyncio.Event(), list[int]()
+
+    @tool(effects=())
+    async def hang() -> str:
+        """Hang."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.append(1)
+        return ""
+
+    return hang, started, left

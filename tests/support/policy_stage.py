@@ -1,4 +1,7 @@
-"""Puts policies on a stage: a tool that remembers what ran, and every way in that can reach it."""
+"""Puts policies on a stage: a tool that remembers what ran, and every way in that can reach it.
+
+With it nested calls, and every use of a memory store.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -10,6 +13,11 @@ import attrs
 from pluggent_hookspecs import (
     DecisionMade,
     Discarded,
+    MemoryAccess,
+    MemoryHit,
+    MemoryItem,
+    MemoryPage,
+    MemoryQuery,
     Message,
     ModelRequest,
     Observation,
@@ -20,6 +28,7 @@ from pluggent_hookspecs import (
     ToolOutput,
     UserNotified,
     Vote,
+    hookimpl,
     tool,
 )
 from pluggent_hookspecs.errors import PluggentError
@@ -276,3 +285,121 @@ async def reach(
     listener.__class__ = type("Listener", (Recorder,), {})
     told = await WAYS[way](danger, {**options, "plugins": [*plugins, listener]})
     return Seen(tuple(danger.ran), told, tuple(listener.of(DecisionMade)), tuple(listener.events))
+
+
+def using(use: Callable[[ToolContext], Awaitable[object]], **more: Any) -> tuple[Any, list[Any]]:
+    """Return a tool ``user`` that calls *use*, and the list in which what came of it is kept."""
+    outcome: list[Any] = []
+
+    @tool(name="user", effects=(), **more)
+    async def user(context: ToolContext) -> str:
+        """Use the context."""
+        try:
+            outcome.append(await use(context))
+        except Exception as error:  # noqa: BLE001 (what came of it is what the test looks at)
+            outcome.append(error)
+        return "used"
+
+    return user, outcome
+
+
+async def run(
+    use: Callable[[ToolContext], Awaitable[object]], danger: Danger, *replies: Any, timeout_s: float | None = None,
+    **options: Any,
+) -> tuple[list[Any], Stage]:  # fmt: skip
+    user, outcome = using(use, timeout_s=timeout_s)
+    async with stage(call("user"), *replies, tools=[*danger.tools(), user], **options) as on:
+        await on.session.say("go")
+    return outcome, on
+
+
+class Store:
+    """A store that remembers what was asked of it."""
+
+    name = "notes"
+
+    def __init__(self, *items: MemoryItem, error: Exception | None = None) -> None:
+        self.items = {(item.namespace, item.key): item for item in items}
+        self.calls: list[str] = []
+        self.error = error
+
+    @hookimpl
+    def provide_memory(self, event: Any) -> list[object]:
+        return [self]
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if self.error is not None:
+            raise self.error
+
+    async def save(self, items: Any) -> tuple[MemoryItem, ...]:
+        self._called("save")
+        self.items.update({(item.namespace, item.key): item for item in items})
+        return tuple(items)
+
+    async def get(self, namespace: str, key: str) -> MemoryItem | None:
+        self._called("get")
+        return self.items.get((namespace, key))
+
+    async def delete(self, namespace: str, key: str) -> bool:
+        self._called("delete")
+        return self.items.pop((namespace, key), None) is not None
+
+    async def list(self, query: MemoryQuery) -> MemoryPage:
+        self._called("list")
+        return MemoryPage(tuple(i for (n, _), i in sorted(self.items.items()) if n == query.namespace), "next")
+
+    async def search(self, namespace: str, text: str, limit: int = 10) -> tuple[MemoryHit, ...]:
+        self._called("search")
+        hits = [MemoryHit(item, 0.5) for (n, _), item in self.items.items() if n == namespace and text in item.text]
+        return tuple(hits[:limit])
+
+    async def aclose(self) -> None:
+        self.calls.append("aclose")
+
+
+def note(key: str = "k", text: str = "the text", namespace: str = "n") -> MemoryItem:
+    return MemoryItem(namespace, key, text)
+
+
+READS: dict[str, Callable[[MemoryAccess], Any]] = {
+    "get": lambda memory: memory.get("n", "k"),
+    "list": lambda memory: memory.list(MemoryQuery("n")),
+    "search": lambda memory: memory.search("n", "text"),
+}
+WRITES: dict[str, Callable[[MemoryAccess], Any]] = {
+    "save": lambda memory: memory.save([note("new")]),
+    "delete": lambda memory: memory.delete("n", "k"),
+}
+USES = {**READS, **WRITES}
+
+
+async def by_host(use: Callable[[MemoryAccess], Any], on: Stage, outcome: list[Any]) -> None:
+    try:
+        outcome.append(await use(on.host.memory("notes")))
+    except Exception as error:  # noqa: BLE001 (what came of it is what the test looks at)
+        outcome.append(error)
+
+
+async def attempt(way: str, use: str, *plugins: object, store: Store, **options: Any) -> Any:
+    """Use *store* as the application does, or as a tool does; return what came of it."""
+    outcome: list[Any] = []
+
+    @tool(effects=("memory",))
+    async def remember(context: ToolContext) -> str:
+        """Use the memory."""
+        try:
+            outcome.append(await USES[use](context.memory("notes")))
+        except Exception as error:  # noqa: BLE001 (as above)
+            outcome.append(error)
+        return "used"
+
+    async with stage(call("remember"), plugins=[*plugins, store], tools=[remember], **options) as on:
+        if way == "host":
+            await by_host(USES[use], on, outcome)
+        elif way == "tool":
+            await on.session.say("go")
+        else:
+            await on.session.call_tool("remember", {})
+    (only,) = outcome
+    return only

@@ -1,14 +1,54 @@
-"""Sessions on disk, as the host writes them."""
+"""Sessions on disk and their stores: written as the host writes them, slow ones, and turns of every kind.
 
+As a program it writes the state folder of pluggent 0.1 anew: python tests/support/saved.py FOLDER. Nothing should need
+that.
+"""
+
+from __future__ import annotations
+
+import asyncio
 import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from pluggent_cli.sessions.answer import answer_stored
+from pluggent_cli.sessions.pending import waiting_in
 from pluggent_cli.sessions.transcript_file import FileTranscript
-from pluggent_hookspecs import DecisionMade, Message, Usage
+from pluggent_hookspecs import (
+    Approval,
+    Ask,
+    DecisionMade,
+    Json,
+    Message,
+    ProviderError,
+    ProviderErrorKind,
+    ToolCallEvent,
+    ToolContext,
+    ToolError,
+    Usage,
+    hookimpl,
+    tool,
+)
+from pluggent_hookspecs.decisions import Reach
+from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import Change, Vote
+from pluggent_hookspecs.sessions import (
+    ApprovalRecord,
+    ApprovalRecords,
+    Line,
+    SessionLog,
+    SessionPage,
+    SessionQuery,
+)
+from pluggent_host import Host, HostSettings, Limits, Session
 from pluggent_host.transcript.entries import Decided, Entry, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
+from pluggent_testing.fakes import Reply, ScriptedModel, call
+from pluggent_testing.sessions import MemorySessions, answered, lines_of
 
 CALL = ToolCall("c1", "weather", '{"city": "Beijing", "unit": "fahrenheit"}')
 DECISION = DecisionMade(
@@ -50,3 +90,202 @@ def save(folder: Path, id: str, *entries: Entry, system: str = "", modified_s: f
     if modified_s is not None:
         os.utime(transcript.path, (modified_s, modified_s))
     return transcript.path
+
+
+@tool(effects=())
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effects=("filesystem_write",))
+async def write(n: int) -> str:
+    """Write a number."""
+    return f"written {n}"
+
+
+@tool(effects=("filesystem_write",))
+async def fail(n: int) -> str:
+    """Fail."""
+    raise ToolError(f"failed {n}")
+
+
+@tool(effects=("filesystem_write",), timeout_s=0.01)
+async def hang(n: int) -> str:
+    """Hang until the deadline."""
+    await asyncio.Event().wait()
+    return f"never {n}"
+
+
+@tool(effects=())
+async def delegate(context: ToolContext, n: int) -> str:
+    """Let another tool write."""
+    return str((await context.call_tool("write", {"n": n})).for_model)
+
+
+TOOLS = [add, write, fail, hang, delegate]
+
+_BROKEN = ProviderError(ProviderErrorKind.UNAVAILABLE, "down")
+_BATCH = (
+    call("write", "a", n=1), call("add", "b", a=1, b=2), call("nobody", "c"), call("write", "d", n=2),
+    call("fail", "e", n=3), call("add", "f", a=1),
+)  # fmt: skip
+_SAME = (call("write", "x", n=1), call("write", "x", n=2), call("add", "", a=1, b=2))
+
+SCRIPTS: dict[str, tuple[Reply, ...]] = {
+    "an answer": ("hello",),
+    "a tool round": (call("add", a=1, b=2), "it is 3"),
+    "three rounds of one id": (*[call("write", "x", n=n) for n in range(3)], "done"),
+    "a batch of everything": (_BATCH, "done"),
+    "doubled ids": (_SAME, _SAME, "done"),
+    "a limit": tuple(call("write", f"c{n}", n=n) for n in range(9)),
+    "a provider that fails": (call("write", n=1), _BROKEN),
+    "a time-out": ((call("hang", "a", n=1), call("write", "b", n=2)), "done"),
+    "a nested call": (call("delegate", n=5), "done"),
+}
+"""What the model says in a turn of each kind."""
+
+LIMITS = Limits(tool_rounds=4)
+
+
+async def play(session: Session, kind: str) -> None:
+    """Play the turn called *kind*, and one direct call after it."""
+    with suppress(ProviderError):  # it is part of the play
+        await session.say(f"play {kind}")
+    await session.call_tool("write", {"n": 9})
+
+
+async def travel() -> None:
+    """Let everything else run for a while, as a network does."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class SlowSessions:
+    """``batches`` are how many lines travelled together, in order."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.kept = MemorySessions()
+        self.batches: list[int] = []
+
+    def kinds(self, id: str) -> list[str]:
+        """Return the kinds of the lines that have arrived."""
+        try:
+            return [line.kind for line in self.kept.read(id)]
+        except SessionError:
+            return []
+
+    async def open(self, session_id: str) -> SessionLog:
+        await travel()
+        return SlowLog(self, await answered(self.kept.open(session_id)))
+
+    async def take_over(self, session_id: str) -> SessionLog:
+        await travel()
+        return SlowLog(self, self.kept.take_over(session_id))
+
+    async def read(self, session_id: str) -> list[Line]:
+        await travel()
+        return self.kept.read(session_id)
+
+    async def delete(self, session_id: str) -> None:
+        await travel()
+        self.kept.delete(session_id)
+
+    async def list(self, query: SessionQuery) -> SessionPage:
+        await travel()
+        return self.kept.list(query)
+
+    def approvals(self) -> ApprovalRecords:
+        return SlowApprovals(self.kept.approvals())
+
+
+class SlowLog:
+    def __init__(self, store: SlowSessions, log: SessionLog) -> None:
+        self._store = store
+        self._log = log
+
+    @property
+    def place(self) -> str:
+        return self._log.place
+
+    @property
+    def lease(self) -> int:
+        return self._log.lease
+
+    async def append(self, *lines: Line) -> None:
+        await travel()
+        await answered(self._log.append(*lines))
+        self._store.batches.append(len(lines))
+
+    async def sync(self) -> None:
+        await travel()
+        await answered(self._log.sync())
+
+    async def read(self) -> AsyncIterator[Line]:
+        for line in await lines_of(self._log.read()):
+            await travel()
+            yield line
+
+    async def close(self) -> None:
+        await travel()
+        await answered(self._log.close())
+
+
+class SlowApprovals:
+    def __init__(self, records: ApprovalRecords) -> None:
+        self._records = records
+
+    async def put(self, kind: str, name: str, about: Mapping[str, Json]) -> None:
+        await travel()
+        await answered(self._records.put(kind, name, about))
+
+    async def all(self) -> tuple[ApprovalRecord, ...]:
+        await travel()
+        return tuple(await answered(self._records.all()))
+
+    async def drop(self, kind: str, name: str) -> bool:
+        await travel()
+        return await answered(self._records.drop(kind, name))
+
+
+class Office:
+    """A tool that sends, and a policy that asks about it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sent: list[str] = []
+
+    @hookimpl
+    def decide_tool_call(self, event: ToolCallEvent) -> Ask:
+        return Ask("it sends")
+
+    def host(self, *replies: Any) -> Any:
+        @tool(effects=("messaging",), description="Send it.")
+        def send(to: str) -> str:
+            self.sent.append(to)
+            return f"sent to {to}"
+
+        return Host.open(
+            model="scripted/m", plugins=[ScriptedModel(*replies), self], tools=[send], installed=False,
+            config=HostSettings(on_ask="pause"), state_dir=self.folder,
+        )  # fmt: skip
+
+
+async def write_folder(folder: Path) -> None:
+    """Write the sessions ``waits``, ``answered`` and ``always``, with an approval that holds in all of them."""
+    office = Office(folder)
+    for id, to in (("waits", "ann"), ("answered", "bob"), ("always", "cat")):
+        async with office.host(call("send", id, to=to)) as host, await host.session(id) as session:
+            await session.say(f"write to {to}")
+        waiting = waiting_in(folder / "sessions", id)
+        if waiting is not None and id != "waits":
+            reach: Reach = "always" if id == "always" else "once"
+            where = {"to": "cat"} if id == "always" else {}
+            approval = Approval(agreed=True, reach=reach, where=where)
+            answer_stored(folder / "sessions", id, [waiting.calls[0].digest], approval, "terminal:ann")
+
+
+if __name__ == "__main__":
+    asyncio.run(write_folder(Path(sys.argv[1])))

@@ -1,14 +1,23 @@
-"""Sessions for tests of turns: real hosts with fakes alone, and histories looked at as a whole."""
+"""Sessions for tests of turns: real hosts with fakes alone, models fed by the test, observers, and whole histories."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
-from pluggent_hookspecs import Message
+from pluggent_hookspecs import Message, ModelRequest, ModelResponse, Provider, Scope, TextShown, hookimpl
+from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.messages import Role
+from pluggent_hookspecs.models import Delta, Finished, TextDelta
+from pluggent_hookspecs.observations import Observation
 from pluggent_host import Host, Session
+from pluggent_host.common.threads import Threads
+from pluggent_host.hooks.caller import Caller
+from pluggent_host.hooks.chains import Impl
+from pluggent_host.hooks.event_bus import Observers
 from pluggent_host.tools.selection import ToolChoice
 from pluggent_testing.fakes import Reply, ScriptedModel
 
@@ -66,3 +75,77 @@ def assert_whole(history: Sequence[Message]) -> None:
 def results(history: Sequence[Message]) -> list[str]:
     """Return the texts of all tool results, in order."""
     return [message.text for message in history if message.role is Role.TOOL]
+
+
+Batch: TypeAlias = tuple[Delta, ...]
+
+
+class Live:
+    """A provider whose stream gives the batches in ``queue``, or raises an error that it finds there.
+
+    ``streams`` counts the streams that are not closed, ``given`` the batches that were taken.
+    """
+
+    name = "live"
+    target = "memory:"
+
+    def __init__(self, *batches: Batch | BaseException) -> None:
+        self.queue = asyncio.Queue[Batch | BaseException]()
+        for batch in batches:
+            self.queue.put_nowait(batch)
+        self.streams = 0
+        self.given = 0
+
+    @hookimpl
+    def provide_providers(self, event: ProvideEvent) -> list[Provider]:
+        return [self]
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        return ModelResponse(Message.assistant("whole"))
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
+        self.streams += 1
+        try:
+            while True:
+                batch = await self.queue.get()
+                if isinstance(batch, BaseException):
+                    raise batch
+                self.given += 1
+                yield batch
+                if any(isinstance(delta, Finished) for delta in batch):
+                    return
+        finally:
+            self.streams -= 1
+
+
+def text(*words: str) -> list[Batch]:
+    """Return a batch for each word."""
+    return [(TextDelta(word),) for word in words]
+
+
+async def seen(events: AsyncIterable[Observation]) -> list[str]:
+    """Read *events* to their end and return the texts that were shown."""
+    return [event.text async for event in events if isinstance(event, TextShown)]
+
+
+SCOPE = Scope("s", "t")
+
+
+def shown(text: str) -> TextShown:
+    return TextShown(SCOPE, text)
+
+
+class Told:
+    """Observers over some functions, without a host around them."""
+
+    def __init__(self, *functions: Callable[[Any], Any], observe_s: float = 0.5, **more: Any) -> None:
+        self.threads = Threads(name="observing")
+        chain = tuple(
+            Impl(f"plugin-{number}", function, is_async=inspect.iscoroutinefunction(function), **more)
+            for number, function in enumerate(functions)
+        )
+        self.observers = Observers(chain, Caller(self.threads), observe_s)
+
+    async def close(self, timeout_s: float = 1) -> None:
+        await self.observers.close(timeout_s)
+        self.threads.close()

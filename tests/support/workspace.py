@@ -1,15 +1,21 @@
-"""Reads this checkout as data: its members, their modules, what imports what. Imports none of them.
+"""Reads this checkout as data: its members, their modules, imports and READMEs. Builds and installs the members.
 
 As a program it prints the figures: python tests/support/workspace.py
 """
 
+from __future__ import annotations
+
 import ast
 import subprocess
+import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import attrs
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAZY = ("pluggent_hookspecs", "pluggent_host")
@@ -179,6 +185,75 @@ def main() -> None:
         f"imports inside packages {sum(len(to) for edges in graphs for to in edges.values())}, "
         f"import rings {sum(len(rings(edges)) for edges in graphs)}"
     )
+
+
+def build(where: Path) -> list[Path]:
+    """Return the wheels of the root and of all members."""
+    for folder in (Path(), *(member.folder for member in members())):
+        command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(where), str(ROOT / folder)]
+        run(command, cwd=ROOT)
+    return sorted(where.glob("*.whl"))
+
+
+def environment(where: Path, *install: str, cwd: Path = ROOT) -> Path:
+    """Return the programs' folder of a new environment in which pip has installed *install*."""
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    run([str(base), "-m", "venv", str(where)], cwd=cwd)
+    programs = where / "bin"
+    pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check"]
+    run([*pip, "install", "--quiet", "--root-user-action=ignore", *install], cwd=cwd)
+    run([*pip, "check"], cwd=cwd)
+    return programs
+
+
+def run(command: list[str], cwd: Path, environ: dict[str, str] | None = None) -> str:
+    """Return the output of *command*; its failure ends the program and shows all it wrote."""
+    done = subprocess.run(
+        command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def tables(file: Path) -> dict[str, dict[str, str]]:
+    """Return every table of *file* by the heads of its first two columns: second cells by first cells."""
+    found: dict[str, dict[str, str]] = {}
+    head = ""
+    for cells in _rows(file):
+        if not cells:
+            head = ""
+        elif not head:
+            head = f"{cells[0]} {cells[1]}"
+            found[head] = {}
+        elif not set(cells[0]) <= {"-"}:
+            found[head][cells[0]] = cells[1]
+    return found
+
+
+def _rows(file: Path) -> Iterator[list[str]]:
+    for line in file.read_text("utf-8").splitlines():
+        yield [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+
+
+def each_row(rows: Mapping[str, str], cases: Mapping[str, object]) -> pytest.MarkDecorator:
+    """Run a test for every row and every case: a row without a case fails, and so does a case without a row."""
+    assert rows
+    return pytest.mark.parametrize("row", sorted({*rows, *cases}))
+
+
+def same(found: Callable[[], object], expected: object) -> Callable[[], None]:
+    """Return a check that *found* gives *expected*."""
+
+    def check() -> None:
+        assert found() == expected
+
+    return check
+
+
+def names_in(made: type) -> set[str]:
+    """Return the names of the fields of an attrs class."""
+    return {field.name for field in attrs.fields(made)}
 
 
 if __name__ == "__main__":

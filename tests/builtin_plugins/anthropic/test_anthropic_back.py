@@ -34,7 +34,7 @@ from pluggent_hookspecs import (
     VendorPart,
 )
 from pluggent_provider_http.server_errors import Faults
-from readme_tables import each_row, same, tables
+from workspace import each_row, same, tables
 
 TABLES = tables(Path(__file__).parents[3] / "builtin_plugins" / "anthropic" / "README.md")
 BACK, EVENTS, ERRORS = (TABLES[head] for head in ("field becomes", "event becomes", "error kind"))

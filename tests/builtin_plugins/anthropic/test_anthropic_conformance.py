@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from odd_server import settings_for
 from pluggent_anthropic.plugin import Anthropic
-from pluggent_testing.providers_wire import AnthropicWire, Made, WireConformance, WireServer, opened
-from wire_settings import settings_for
+from pluggent_testing.wires import AnthropicWire, Made, WireConformance, WireServer, opened
 
 
 def at(server: WireServer, **settings: Any) -> Made:

@@ -4,8 +4,7 @@ import json
 import re
 
 import pytest
-from anthropic_rules import broken_rules, count_marks
-from anthropic_server import sent, turns
+from anthropic_server import broken_rules, count_marks, sent, turns
 from hypothesis import given, settings as depth, strategies as st
 from pluggent_hookspecs import (
     Audio,

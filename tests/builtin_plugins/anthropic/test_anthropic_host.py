@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from anthropic_rules import broken_rules
-from anthropic_server import KEY, call, events, plugin_at, sse, streamed, text, whole
+from anthropic_server import KEY, broken_rules, call, events, plugin_at, sse, streamed, text, whole
 from odd_server import CLOSE, STREAM_HEAD, OddServer, http_chunk, json_answer
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind, Refusal, TextShown, tool
 from pluggent_host import Host, Why

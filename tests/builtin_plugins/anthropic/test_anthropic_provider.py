@@ -23,7 +23,19 @@ from anthropic_server import (
     text,
     whole,
 )
-from odd_server import CLOSE, GO, LEAVE, RESET, STREAM_HEAD, OddServer, answer, http_chunk, json_answer, stream_answer
+from odd_server import (
+    CLOSE,
+    GO,
+    LEAVE,
+    RESET,
+    STREAM_HEAD,
+    OddServer,
+    answer,
+    http_chunk,
+    json_answer,
+    leave_early,
+    stream_answer,
+)
 from pluggent_anthropic.plugin import Anthropic
 from pluggent_hookspecs import (
     ListsModels,
@@ -38,7 +50,6 @@ from pluggent_hookspecs import (
     TextDelta,
     deltas,
 )
-from replies_read import leave_early
 
 OK = streamed(text("Hello"))
 BLOCK = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}

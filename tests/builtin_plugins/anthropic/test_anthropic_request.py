@@ -4,8 +4,7 @@ import json
 import sys
 
 import pytest
-from anthropic_rules import count_marks
-from anthropic_server import FAULTS, request, sent, text, turns
+from anthropic_server import FAULTS, count_marks, request, sent, text, turns
 from pluggent_anthropic.request import encode_request
 from pluggent_anthropic.settings import Server
 from pluggent_hookspecs import (

@@ -25,7 +25,7 @@ from pluggent_hookspecs import (
     ToolSpec,
     VendorPart,
 )
-from readme_tables import each_row, names_in, same, tables
+from workspace import each_row, names_in, same, tables
 
 README = Path(__file__).parents[3] / "builtin_plugins" / "anthropic" / "README.md"
 TABLES = tables(README)

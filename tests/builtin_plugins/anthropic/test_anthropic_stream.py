@@ -4,9 +4,9 @@ import json
 from itertools import pairwise
 
 import pytest
-from anthropic_rules import broken_rules
 from anthropic_server import (
     block_events,
+    broken_rules,
     call,
     events,
     message,

@@ -20,8 +20,8 @@ from pluggent_hookspecs.observations import Change, Vote
 from pluggent_hookspecs.secrets import Secret
 from pluggent_host import Why
 from pluggent_testing.fakes import call
-from readme_tables import names_in, tables
 from talking import talking
+from workspace import names_in, tables
 
 
 def records(folder: Path, event: str = "") -> list[dict[str, Any]]:

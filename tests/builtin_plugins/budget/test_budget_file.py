@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import budget_dying
+import budgets
 import pytest
 from budgets import Time, account, in_file, locked, tokens, total
 from pluggent_budget.accounts import Shortage, Standing
@@ -52,7 +52,7 @@ def settled(ledger: LedgerFile, number: int, count: int) -> None:
 
 
 def program(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, budget_dying.__file__, *map(str, arguments)]
+    command = [sys.executable, budgets.__file__, *map(str, arguments)]
     return subprocess.Popen(  # noqa: S603 (ours)
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

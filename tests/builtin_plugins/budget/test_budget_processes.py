@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import budget_hammer
+import budgets
 import pytest
 from budgets import total
 from pluggent_budget.ledger_file import LedgerFile
@@ -17,7 +17,7 @@ WAIT_S = 60
 
 
 def hammer(path: Path, cap: int, size: int, tasks: int, calls: int) -> subprocess.Popen[str]:
-    command = [sys.executable, budget_hammer.__file__, str(path), *map(str, (cap, size, tasks, calls))]
+    command = [sys.executable, budgets.__file__, "hammer", str(path), *map(str, (cap, size, tasks, calls))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 (ours)
 
 

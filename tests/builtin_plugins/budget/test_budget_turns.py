@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attempts import Again
 from budgets import locked, settings, total
 from openai_server import (
     DONE,
@@ -28,6 +27,7 @@ from openai_server import (
     plugin_at,
     stream_answer,
 )
+from places import Again
 from pluggent_budget.messages import NOTE
 from pluggent_budget.plugin import Budget
 from pluggent_budget.settings import Limit

@@ -4,8 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from approving_support import ASKING, PAUSED, QUESTION, approve, mailing, pause, requests, requests_of, sent
-from cli_support import STEERING, Cli
+from cli_support import ASKING, PAUSED, QUESTION, STEERING, Cli, approve, mailing, pause, requests, requests_of, sent
 from fake_distributions import install
 from pluggent_cli.sessions.transcript_file import FileTranscript
 from saved import save, turn

@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from approving_support import mailing, pause, requests
-from cli_support import Cli
+from cli_support import Cli, mailing, pause, requests
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from approving_support import mailing, pause, requests, sent
-from cli_support import Cli
+from cli_support import Cli, mailing, pause, requests, sent
 
 UNFIT = "the seal of the pause does not fit: it was changed"
 GO_ON = "say again what is still wanted"

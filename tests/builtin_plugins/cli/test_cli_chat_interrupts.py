@@ -7,10 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from chatting import CTRL_C, CTRL_D, CTRL_Z, GREETING, QUESTION, chat, echoes, prompted, sent
 from cli_support import PATIENCE_S, Cli
 from fake_distributions import install
-from speaking import install_speaker
+from screens import CTRL_C, CTRL_D, CTRL_Z, GREETING, QUESTION, chat, echoes, install_speaker, prompted, sent
 
 
 @pytest.fixture

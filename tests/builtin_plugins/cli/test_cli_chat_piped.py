@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_support import Cli, nobody_reads, signalled, wait_for_line
-from speaking import install_speaker
+from screens import install_speaker
 
 HEAVY = {"rich", "prompt_toolkit", "markdown_it", "pygments"}
 

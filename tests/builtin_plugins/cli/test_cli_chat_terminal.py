@@ -6,10 +6,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from chatting import CTRL_C, CTRL_D, GREETING, QUESTION, chat, sent
 from cli_support import Cli
 from fake_distributions import install
-from speaking import install_speaker
+from screens import CTRL_C, CTRL_D, GREETING, QUESTION, chat, install_speaker, sent
 
 PASTE = "\x1b[200~{}\x1b[201~"
 

@@ -9,8 +9,7 @@ from typing import TextIO
 
 import pytest
 from cli_support import Cli, Terminal
-from screens import Screen
-from speaking import install_speaker
+from screens import Screen, install_speaker
 
 WAITING = "waiting for speaker/x · 1 s"
 READ = ("run", "-m", "speaker/x", "--no-save", "read words")

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from approving_support import PAUSED, approve, mailing, pause, requests, sent
-from cli_support import Cli
+from cli_support import PAUSED, Cli, approve, mailing, pause, requests, sent
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from approving_support import PAUSED, approve, mailing, requests
-from cli_support import Cli
+from cli_support import PAUSED, Cli, approve, mailing, requests
 from fake_distributions import install
 
 ASKING = """

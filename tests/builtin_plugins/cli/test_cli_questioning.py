@@ -1,11 +1,11 @@
 """A tool asks the person at the terminal for data: one prompt a field, checked, and nothing without a yes."""
 
 import pytest
-from chatting import GREETING, prompted
 from cli_support import Cli
 from fake_distributions import install
 from pluggent_cli.approvals.question_prompt import DECLINE, HELP, SEND, read_value
 from pluggent_host.operations.forms import Field, Kind, Option
+from screens import GREETING, prompted
 
 TOOL = """
 from pluggent_hookspecs import ToolContext, hookimpl, tool

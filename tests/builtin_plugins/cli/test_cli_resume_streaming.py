@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from approving_support import approve, sent
-from cli_support import Cli
+from cli_support import Cli, approve, sent
 from fake_distributions import install
 from screens import Screen
 

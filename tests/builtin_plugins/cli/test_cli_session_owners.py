@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approving_support import PAUSED, approve, mailing, pause, requests, sent
-from cli_support import Cli
+from cli_support import PAUSED, Cli, approve, mailing, pause, requests, sent
 from pluggent_hookspecs import tool
 from pluggent_host import Host, HostSettings
 from pluggent_testing.fakes import ScriptedModel, call

@@ -4,8 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from approving_support import ASKING, sent
-from cli_support import Cli, nobody_reads, signalled, wait_for_line
+from cli_support import ASKING, Cli, nobody_reads, sent, signalled, wait_for_line
 from fake_distributions import install
 
 CTRL_C, CTRL_D = "\x03", "\x04"

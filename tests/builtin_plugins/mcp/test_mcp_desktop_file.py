@@ -5,9 +5,8 @@ import sys
 import tomllib
 
 import pytest
-from mcp_commands import BLOCKED, Mcp
 from mcp_serving import made, over_http
-from mcp_using import PEER
+from mcp_using import BLOCKED, PEER, McpCommand
 
 CALLABLE = '[effects]\n"pluggent-mcp:tool/pipe__environ" = []\n"pluggent-mcp:tool/web__facts" = []\n'
 
@@ -39,7 +38,7 @@ def mcp(url, clean_home, tmp_path, monkeypatch, capsys):
         "gone": {"command": "no-such-command"},
     }
     (tmp_path / "desktop.json").write_text(json.dumps({"$schema": "x", "mcpServers": servers}), "utf-8")
-    command = Mcp(clean_home, capsys)
+    command = McpCommand(clean_home, capsys)
     command.settings(f'[plugins.pluggent-mcp]\nfile = "{tmp_path}/desktop.json"\n\n{CALLABLE}')
     return command
 

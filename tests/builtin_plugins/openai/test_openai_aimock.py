@@ -1,13 +1,11 @@
-"""The provider against a mock of OpenAI that others wrote: npm @copilotkit/aimock."""
+"""What this wire alone does against a mock of its server that others wrote: npm @copilotkit/aimock."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from aimock_peer import LONG, ODD_FIXTURES, OK, aimock_at_work, cut_short, journal, text_of
+from aimock_peer import LONG, OK, aimock_at_work, journal
 from openai_server import KEY, batches, provider_at
 from pluggent_hookspecs import (
-    Finished,
     FinishReason,
     Image,
     Message,
@@ -27,19 +25,12 @@ CALLS = [
     {"id": f"call_{name}", "name": name, "arguments": {"city": "Bern", "text": "\N{SNOWMAN}"}} for name in ("wx", "tz")
 ]
 FIXTURES = [
-    *ODD_FIXTURES,
     {"match": {"userMessage": "greet"}, "response": {
         "content": "Hi there! \N{SNOWMAN}", "usage": {"prompt_tokens": 10, "completion_tokens": 5}}},
     {"match": {"userMessage": "weather", "hasToolResult": False}, "response": {"toolCalls": CALLS}},
     {"match": {"userMessage": "weather", "toolCallId": "call_tz"}, "response": {"content": "Snow at noon."}},
     {"match": {"userMessage": "broken call"}, "response": {
         "toolCalls": [{"name": "wx", "arguments": '{"city": oops'}]}},
-    {"match": {"userMessage": "too long"}, "response": {"status": 400, "error": {
-        "message": "maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
-        "type": "invalid_request_error", "code": "context_length_exceeded"}}},
-    {"match": {"userMessage": "overloaded"}, "response": {
-        "error": {"message": "Overloaded", "type": "server_error"}, "status": 503}},
-    {"match": {"userMessage": "cut"}, "response": {"content": LONG}, "truncateAfterChunks": 4, "latency": 30},
     {"match": {"userMessage": "picture"}, "response": {"content": "A cat."}},
     {"match": {"userMessage": "look it up"}, "response": {"content": "Looking.", "toolCalls": CALLS}, "chunkSize": 3},
     {"match": {"userMessage": "think"}, "response": {"content": "Yes.", "reasoning": "Let me see."}, "chunkSize": 4},
@@ -101,13 +92,6 @@ async def test_a_text_comes_with_its_usage(provider, streamed):
     assert reply.model == "gpt-4o"
 
 
-async def test_a_long_text_comes_in_pieces(provider):
-    found = await batches(provider, ModelRequest("gpt-4o", (Message.user("tell"),)))
-
-    assert text_of(found) == LONG
-    assert isinstance(found[-1], Finished)
-
-
 @both
 async def test_a_round_of_two_tools_goes_there_and_back(provider, streamed):
     asked = Message.user("weather")
@@ -127,57 +111,6 @@ async def test_arguments_that_are_no_json_arrive_as_they_were_written(provider, 
     reply = await ask(provider, Message.user("broken call"), streamed=streamed, tools=(WX,))
 
     assert [call.arguments for call in reply.message.tool_calls] == ['{"city": oops']
-
-
-async def test_a_rate_limit_says_when_to_come_back_and_passes(provider):
-    error = await failure_of(provider, "limited", streamed=True)
-    reply = await ask(provider, Message.user("limited"), streamed=True)
-
-    assert (error.kind, error.retry_after, error.retryable) == (Kind.RATE_LIMITED, 7.0, True)
-    assert reply.message.text == "At last."
-
-
-@both
-async def test_a_request_that_is_too_long_says_by_how_much(provider, streamed):
-    error = await failure_of(provider, "too long", streamed=streamed)
-
-    assert (error.kind, error.actual, error.limit, error.retryable) == (Kind.CONTEXT_LENGTH, 9000, 8192, False)
-
-
-@both
-async def test_an_overloaded_server_is_unavailable(provider, streamed):
-    error = await failure_of(provider, "overloaded", streamed=streamed)
-
-    assert (error.kind, error.status) == (Kind.UNAVAILABLE, 503)
-
-
-async def test_a_stream_that_is_cut_is_broken_after_what_came(provider):
-    text, error = await cut_short(provider, ModelRequest("gpt-4o", (Message.user("cut"),)))
-
-    assert error.kind is Kind.STREAM_BROKEN
-    assert text
-    assert LONG.startswith(text)
-
-
-@both
-async def test_malformed_json_is_a_protocol_error(provider, streamed):
-    assert (await failure_of(provider, "malformed", streamed=streamed)).kind is Kind.PROTOCOL
-
-
-@both
-async def test_a_hang_up_is_worth_another_try(provider, streamed):
-    error = await failure_of(provider, "hang up", streamed=streamed)
-
-    assert (error.kind, error.retryable) == (Kind.UNAVAILABLE, True)
-
-
-async def test_a_slow_stream_is_given_up(aimock):
-    hasty = provider_at(aimock, silence_s=0.2, first_byte_s=0.2)
-    async with asyncio.timeout(10):
-        error = await failure_of(hasty, "slow", streamed=True)
-    await hasty.close()
-
-    assert error.kind is Kind.TIMEOUT
 
 
 # ---- pictures, thinking, forms ----------------------------------------------------------

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from odd_server import settings_for
 from pluggent_openai.plugin import OpenAI
-from pluggent_testing.providers_wire import Made, OpenAIWire, WireConformance, WireServer, opened
-from wire_settings import settings_for
+from pluggent_testing.wires import Made, OpenAIWire, WireConformance, WireServer, opened
 
 
 class TestOpenAI(WireConformance):

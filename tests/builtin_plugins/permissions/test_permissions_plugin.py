@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from fake_distributions import importable
+from fake_distributions import SITE_HEADER, Site, importable
 from permitting import ID, call, rule, settings
 from pluggent_hookspecs import (
     ApprovalEvent,
@@ -24,10 +24,9 @@ from pluggent_host.plugins.discovery import Discovery, discover
 from pluggent_host.settings import Grants, HostSettings, Selection
 from pluggent_permissions.plugin import Permissions
 from pluggent_testing.fakes import call as model_calls
-from plugin_sites import HEADER, Site
 from policy_stage import Stage, stage
 
-TOOLS = HEADER + """
+TOOLS = SITE_HEADER + """
 @tool(effects=("network_read",))
 async def search(text: str) -> str:
     "Search."

@@ -4,12 +4,11 @@ import asyncio
 import shutil
 
 import pytest
-from odd_server import OddServer, json_answer
+from odd_server import Certificates, OddServer, Proxy, json_answer
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
 from pluggent_provider_http.client import Client
 from pluggent_provider_http.endpoint import Endpoint
 from pluggent_provider_http.server_errors import Faults
-from tls_places import Certificates, Proxy
 
 OK = json_answer({"ok": True})
 

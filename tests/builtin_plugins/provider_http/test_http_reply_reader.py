@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from odd_server import failure_in, read_all
 from pluggent_hookspecs import Finished, ModelRequest, PluginContext, ProvideEvent, ProviderErrorKind as Kind, TextDelta
 from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.endpoint import Endpoint, check_names
@@ -13,7 +14,6 @@ from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.servers_plugin import ServersPlugin
-from replies_read import failure_in, read_all
 
 FAULTS = Faults("acme", "http://x/v1", "m")
 LENT = cast("PluginContext", None)

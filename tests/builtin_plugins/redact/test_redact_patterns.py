@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from pluggent_redact.engine import Engine
 from pluggent_redact.patterns import pattern
 from pluggent_redact.settings import KINDS, PatternSettings, RedactSettings
-from readme_tables import names_in, tables
+from workspace import names_in, tables
 
 
 @pytest.mark.parametrize(

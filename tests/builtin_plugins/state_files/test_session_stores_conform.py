@@ -7,7 +7,7 @@ from pluggent_hookspecs.markers import MaybeAsync
 from pluggent_hookspecs.sessions import SessionLog, SessionStore
 from pluggent_state_files.store import FileStore
 from pluggent_testing.sessions import MemorySessions, SessionStoreConformance
-from slow_sessions import SlowSessions
+from saved import SlowSessions
 
 
 class TestFileStore(SessionStoreConformance):

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import broken_providers
 import broken_wire_providers
-from pluggent_testing.providers_wire import WireConformance
+from pluggent_testing.wires import WireConformance
 
-SUPPORT = Path(__file__).parents[2] / "support"
+SUPPORT = Path(__file__).parents[2] / "support" / "plugins"
 PATIENCE_S = 300.0
 MODULES = (broken_providers, broken_wire_providers)
 UNHARMED = "test_opening_and_closing_alone_is_fine"
@@ -19,7 +19,7 @@ UNHARMED = "test_opening_and_closing_alone_is_fine"
 def outcomes_of(*tests: str) -> dict[str, str]:
     """Run tests of the broken providers in a process of its own; return what became of each function."""
     named = [f"{SUPPORT / test}" for test in tests]
-    outcomes: dict[str, str] = json.loads(python(str(SUPPORT / "suite_outcomes.py"), *named))
+    outcomes: dict[str, str] = json.loads(python(str(SUPPORT / "broken_wire_providers.py"), *named))
     return outcomes
 
 
@@ -57,7 +57,7 @@ def test_every_broken_promise_is_noticed_by_the_test_of_that_promise():
 
 
 def test_the_suite_imports_no_http_library_and_no_plugin():
-    modules = {name.partition(".")[0] for name in imported_by("pluggent_testing.providers_wire")}
+    modules = {name.partition(".")[0] for name in imported_by("pluggent_testing.wires")}
 
     assert modules & {"httpx", "httpx2", "httpcore", "aiohttp", "requests", "openai", "anthropic", "mcp"} == set()
     ours = {"pluggent_host", "pluggent_hookspecs", "pluggent_testing"}

@@ -28,7 +28,7 @@ from pluggent_offline.grammar import Call, render
 from pluggent_offline.plugin import Offline
 from pluggent_openai.plugin import OpenAI
 from pluggent_testing.providers import opened, transcript_shape
-from pluggent_testing.providers_stories import (
+from pluggent_testing.providers.stories import (
     FIRST_TURN,
     SECOND_TURN,
     NoLaunch,
@@ -39,8 +39,8 @@ from pluggent_testing.providers_stories import (
     talking_with,
     weather,
 )
-from pluggent_testing.providers_wire import AnthropicWire, OpenAIWire, WireServer
-from pluggent_testing.providers_wire_server import strings
+from pluggent_testing.wires import AnthropicWire, OpenAIWire, WireServer
+from pluggent_testing.wires.server import strings
 
 TYPED = [render([[Call(*wanted) for wanted in calls] for calls in turn]) for turn in (FIRST_TURN, SECOND_TURN)]
 """What the person says: the offline provider understands it, and the others are told what it answers."""

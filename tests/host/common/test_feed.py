@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from live import Live, seen, text
 from places import only_this_task
 from pluggent_hookspecs import ToolContext, tool
 from pluggent_hookspecs.events import Scope
@@ -12,7 +11,7 @@ from pluggent_hookspecs.observations import TextShown, ToolProgressed
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_host.turns.result import WAITING_EVENTS, Feed
 from pluggent_testing.fakes import call
-from talking import WAIT_S, talking
+from talking import WAIT_S, Live, seen, talking, text
 
 SCOPE = Scope()
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from attempts import Again
+from places import Again
 from pluggent_hookspecs import (
     DecisionMade,
     Deny,

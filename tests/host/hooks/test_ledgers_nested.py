@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
-from nested_calls import run, using
 from pluggent_hookspecs import Denied, Deny, ReserveEvent, SettleEvent, ToolContext, ToolFinished, ToolOutput, hookimpl
 from pluggent_host import HostSettings, Limits, Why
 from pluggent_host.settings import ToolLimits
 from pluggent_host.transcript.entries import Settled
 from pluggent_testing.fakes import call
-from policy_stage import Danger, stage
+from policy_stage import Danger, run, stage, using
 
 SPENT = Deny("spent: go on without", tell_user="the account of acme is empty")
 ENDING = Deny("spent: go on without", tell_user="the account of acme is empty", ends_turn=True)

@@ -20,7 +20,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_testing.fakes import Recorder
 from policy_stage import in_order, reach, stage
-from told import Told, shown
+from talking import Told, shown
 
 # ---- what they are told
 

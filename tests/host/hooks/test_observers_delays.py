@@ -10,7 +10,7 @@ from pluggent_hookspecs import TextShown, hookimpl
 from pluggent_host.hooks import event_bus
 from pluggent_host.settings import HostSettings, Timeouts
 from policy_stage import stage
-from told import Told, shown
+from talking import Told, shown
 
 # ---- they delay nothing
 

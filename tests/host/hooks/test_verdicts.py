@@ -3,9 +3,8 @@
 import itertools
 
 import pytest
-from each_of import each_of
+from each_of import each_of, shown
 from hypothesis import given, strategies as st
-from naming import shown
 from pluggent_hookspecs import ANSWERS, Allow, Ask, Decision, Deny, Respond, ToolOutput, Vote
 from pluggent_host.common.ids import HOST
 from pluggent_host.hooks.caller import Answer

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from memory_uses import READS, USES, Store, attempt, note
-from naming import shown
+from each_of import shown
 from pluggent_hookspecs import (
     Allow,
     ApprovalEvent,
@@ -24,7 +23,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_host.transcript.entries import Decided
 from pluggent_testing.fakes import call
-from policy_stage import either_way, stage
+from policy_stage import READS, USES, Store, attempt, either_way, note, stage
 
 both_orders = pytest.mark.parametrize("turned", [False, True])
 

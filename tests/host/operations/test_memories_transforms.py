@@ -5,10 +5,9 @@ from typing import Any
 
 import attrs
 import pytest
-from memory_uses import READS, Store, attempt, note
-from naming import shown
+from each_of import shown
 from pluggent_hookspecs import HookError, MemoryItem, MemoryPage, hookimpl
-from policy_stage import stage
+from policy_stage import READS, Store, attempt, note, stage
 
 
 async def test_what_a_transform_made_of_the_items_is_decided_and_saved() -> None:

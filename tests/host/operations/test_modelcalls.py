@@ -6,7 +6,7 @@ import gc
 from typing import Any, cast
 
 import pytest
-from attempts import Again
+from places import Again
 from pluggent_hookspecs import (
     Allow,
     ConfigError,

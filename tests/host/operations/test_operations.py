@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from naming import shown
+from each_of import shown
 from pluggent_hookspecs import (
     Ask,
     Decision,

@@ -5,7 +5,6 @@ from typing import Any
 
 import attrs
 import pytest
-from nested_calls import run, using
 from pluggent_hookspecs import (
     Accepted,
     Allow,
@@ -28,7 +27,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_host import HostSettings, Limits
 from pluggent_testing.fakes import call
-from policy_stage import Danger, stage
+from policy_stage import Danger, run, stage, using
 from talking import WAIT_S
 
 NO_OBJECT: Any = 12

@@ -2,12 +2,11 @@
 
 import pytest
 from fake_distributions import importable, install
-from nested_calls import run, using
 from pluggent_hookspecs import Accepted, Cancelled, HookFailed
 from pluggent_host import Host, HostSettings, SyncHost, Timeouts
 from pluggent_host.plugins.discovery import discover
 from pluggent_testing.fakes import ScriptedModel, call
-from policy_stage import Danger
+from policy_stage import Danger, run, using
 
 CITY = {
     "type": "object",

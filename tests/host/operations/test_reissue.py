@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 import pytest
-from attempts import Again
+from places import Again
 from pluggent_hookspecs import (
     Ask,
     DecisionMade,

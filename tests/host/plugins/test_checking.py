@@ -9,7 +9,7 @@ from typing import Any, cast
 import pluggy
 import pytest
 from each_of import each_of
-from loading_cases import refusal
+from fake_distributions import refusal
 from pluggent_hookspecs import hookimpl
 from pluggent_host.plugins.loader import new_manager, register
 

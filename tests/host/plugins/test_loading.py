@@ -8,8 +8,7 @@ from pathlib import Path
 import attrs
 import pluggy
 import pytest
-from fake_distributions import POLICY, importable
-from loading_cases import HEADER, record_of, refusal
+from fake_distributions import CASE_HEADER, POLICY, importable, record_of, refusal
 from pluggent_hookspecs import hookimpl
 from pluggent_host.plugins.loader import Loaded, load, new_manager, register
 
@@ -59,7 +58,7 @@ def test_a_function_can_be_the_factory(site: Path, manager: pluggy.PluginManager
 
 
 def test_a_module_without_state_can_be_the_plugin(site: Path, manager: pluggy.PluginManager) -> None:
-    source = HEADER + "@hookimpl\ndef observe(event): ...\n"
+    source = CASE_HEADER + "@hookimpl\ndef observe(event): ...\n"
 
     loaded = load(record_of(site, source, value="acme_guard"), manager)
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pluggy
 import pytest
-from fake_distributions import POLICY, importable
-from loading_cases import HEADER, record_of
+from fake_distributions import CASE_HEADER, POLICY, importable, record_of
 from pluggent_cli.config.sources import load_settings
 from pluggent_hookspecs import ConfigError, Secret
 from pluggent_host.plugins.loader import load, new_manager
@@ -29,7 +28,7 @@ def site(tmp_path: Path) -> Iterator[Path]:
 
 
 SETTINGS = (
-    HEADER
+    CASE_HEADER
     + """
 from collections.abc import Mapping
 from enum import StrEnum
@@ -164,7 +163,7 @@ def test_settings_of_the_wrong_type_are_an_error(site: Path) -> None:
 
 def test_dataclasses_serve_as_settings(site: Path, manager: pluggy.PluginManager) -> None:
     source = (
-        HEADER
+        CASE_HEADER
         + """
 import dataclasses
 class Plugin:
@@ -211,7 +210,7 @@ def test_no_traceback_of_wrong_settings_repeats_their_values(site: Path, manager
 
 
 PLACED = (
-    HEADER
+    CASE_HEADER
     + """
 from pathlib import Path
 

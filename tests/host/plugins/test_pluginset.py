@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from naming import shown
+from each_of import shown
+from fake_distributions import Living
 from pluggent_hookspecs import ConfigError, PluginContext, PluginLoadError, TurnStarted, hookimpl
 from pluggent_host.settings import HostSettings, Timeouts
-from plugin_sites import Living
 from policy_stage import in_order, stage
 
 SHORT = HostSettings(timeouts=Timeouts(open_s=0.05, close_s=0.05))

@@ -6,12 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from fake_distributions import importable
+from fake_distributions import POLICY_THAT_FAILS_TO_OPEN, SITE_POLICY, TOOLS, Living, Site, importable, states
 from pluggent_hookspecs import ConfigError, PluginContext, PluginLoadError, PluginStateChanged
 from pluggent_host.plugins.registry import named
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_testing.fakes import call
-from plugin_sites import POLICY, POLICY_THAT_FAILS_TO_OPEN, TOOLS, Living, Site, states
 from policy_stage import stage
 
 
@@ -122,7 +121,7 @@ async def test_a_slow_provide_hook_fails_its_plugin(site: Site) -> None:
 
 
 async def test_every_change_of_state_is_told(site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
     site.add("acme-tools", "tools/fine", TOOLS)
     site.add("acme-broken", "tools/broken", "raise ValueError('broken')")
 

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_distributions import importable
+from fake_distributions import POLICY_THAT_FAILS_TO_OPEN, SITE_POLICY, TOOLS, Living, Site, importable, states
 from pluggent_hookspecs import ConfigError, PluginLoadError
 from pluggent_host import Host
 from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings, Selection
 from pluggent_testing.fakes import call
-from plugin_sites import POLICY, POLICY_THAT_FAILS_TO_OPEN, TOOLS, Living, Site, states
 from policy_stage import Danger, stage
 
 
@@ -21,7 +20,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 async def test_an_installed_policy_is_active_from_the_beginning(site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
     danger = Danger()
 
     async with stage(call("danger", path="x"), tools=danger.tools(), installed=site.found()) as on:
@@ -58,7 +57,7 @@ async def test_an_optional_policy_that_fails_is_left_out_and_shown_as_failed(sou
 
 @pytest.mark.parametrize("hooks", [(), ("decide_tool_call",)])
 async def test_a_required_policy_that_is_there_is_content(hooks: tuple[str, ...], site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
 
     async with stage(installed=site.found(), config=HostSettings(required={"acme-guard": hooks})) as on:
         assert states(on) == {"acme-guard": "active"}
@@ -78,7 +77,7 @@ async def test_a_required_policy_that_is_not_there_refuses_to_open_the_host(
     config: HostSettings, says: str, site: Site
 ) -> None:
     """Rule 14."""
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
 
     with pytest.raises((ConfigError, PluginLoadError), match=says):
         async with stage(installed=site.found(), config=config):
@@ -108,7 +107,7 @@ async def test_a_hook_plugin_that_is_not_on_the_allow_list_refuses_to_open_the_h
     selection: Selection, site: Site
 ) -> None:
     """Rule 14: every state but active and blocked by the operator."""
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
     site.add("acme-tools", "tools/tools", TOOLS)
 
     with pytest.raises((ConfigError, PluginLoadError), match="acme-guard"):
@@ -117,7 +116,7 @@ async def test_a_hook_plugin_that_is_not_on_the_allow_list_refuses_to_open_the_h
 
 
 async def test_a_hook_plugin_that_the_operator_blocked_is_left_out(site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
     config = HostSettings(selection=Selection(block=("acme-guard",)))
 
     async with stage(installed=site.found(), config=config) as on:
@@ -125,7 +124,7 @@ async def test_a_hook_plugin_that_the_operator_blocked_is_left_out(site: Site) -
 
 
 async def test_an_incompatible_hook_plugin_refuses_to_open_the_host(site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY, requires=("pluggent-hookspecs>=7",))
+    site.add("acme-guard", "hooks/guard", SITE_POLICY, requires=("pluggent-hookspecs>=7",))
 
     with pytest.raises(PluginLoadError, match=r"acme-guard.*incompatible"):
         async with stage(installed=site.found()):
@@ -136,7 +135,7 @@ async def test_one_distribution_with_hooks_in_two_places_refuses_to_open_the_hos
     """Rules 14 and 27."""
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
-        Site(folder).add("acme-guard", "hooks/guard", POLICY)
+        Site(folder).add("acme-guard", "hooks/guard", SITE_POLICY)
 
     with importable(*folders), pytest.raises(ConfigError, match="acme-guard"):
         async with stage(installed=discover([str(folder) for folder in folders])):
@@ -144,7 +143,7 @@ async def test_one_distribution_with_hooks_in_two_places_refuses_to_open_the_hos
 
 
 async def test_a_hook_package_that_was_not_accepted_refuses_to_open_the_host(site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
 
     with pytest.raises(ConfigError, match="acme-guard"):
         async with Host.open(installed=site.found(), acknowledged=lambda _: False):

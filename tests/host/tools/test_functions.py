@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from pluggent_hookspecs import Effect, Param, Tool, tool
 from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.function_tool import definition_digest, function_tool
-from tool_functions import Place, Trip, Unit, call, problems
+from tool_sources import Place, Trip, Unit, call, problems
 
 
 class Level(enum.Enum):

@@ -9,7 +9,7 @@ import pytest
 from pluggent_hookspecs import Json, Param, ToolContext, tool
 from pluggent_host.tools.arguments import canonical
 from pluggent_host.tools.function_tool import function_tool
-from tool_functions import Place, Trip, Unit, call, problems
+from tool_sources import Place, Trip, Unit, call, problems
 
 
 class Fickle:

@@ -15,7 +15,7 @@ from pluggent_host import Host, HostSettings, Selection, Session, Why
 from pluggent_host.transcript.entries import Said
 from pluggent_testing.fakes import ScriptedModel, call
 from pluggent_testing.sessions import MemorySessions, answered
-from slow_sessions import SlowSessions
+from saved import SlowSessions
 
 
 class Office:

@@ -25,7 +25,7 @@ from pluggent_host.transcript.entries import (
 from pluggent_host.transcript.logs import MemoryTranscript
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import call
-from recorded import LIMITS, SCRIPTS, TOOLS, play
+from saved import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, results, shape, talking
 
 BEGAN = SessionBegan("s", 0.0, "scripted/m", "be short")

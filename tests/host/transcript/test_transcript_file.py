@@ -16,7 +16,7 @@ from pluggent_hookspecs import Message, ModelResponse, SessionError, Usage
 from pluggent_hookspecs.messages import Image, Reasoning, Refusal, Text, ToolCall
 from pluggent_host.transcript.entries import Said, SessionBegan, TurnBegan, TurnOver, rebuild
 from pluggent_testing.fakes import ScriptedModel
-from recorded import LIMITS, SCRIPTS, TOOLS, play
+from saved import LIMITS, SCRIPTS, TOOLS, play
 from talking import assert_whole, hosting, shape
 
 ENTRIES = (

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from places import Log
+from places import BATCH, SKIPPED, BatchTools, Log, about_gate
 from pluggent_hookspecs import (
     ApprovalEvent,
     Ask,
@@ -19,7 +19,6 @@ from pluggent_host import HostSettings, Limits, Why
 from pluggent_host.settings import ToolLimits
 from pluggent_host.transcript.entries import Dispatched
 from pluggent_testing.fakes import call
-from stopping import BATCH, SKIPPED, Tools, about_gate
 from talking import WAIT_S, assert_whole, results, talking
 
 # ---- what stops
@@ -29,7 +28,7 @@ from talking import WAIT_S, assert_whole, results, talking
     "does", [ValueError("no"), ToolOutput.error("no"), object()], ids=["raises", "says", "unusable"]
 )
 async def test_nothing_behind_a_call_that_failed_is_run(does: object) -> None:
-    tools = Tools(does)
+    tools = BatchTools(does)
 
     async with talking(BATCH, "ok", tools=tools.all()) as session:
         result = await session.say("go")
@@ -41,7 +40,7 @@ async def test_nothing_behind_a_call_that_failed_is_run(does: object) -> None:
 
 
 async def test_nothing_behind_a_call_that_was_denied_is_run() -> None:
-    tools = Tools()
+    tools = BatchTools()
 
     async with talking(BATCH, "ok", tools=tools.all(), plugins=[about_gate(Deny("no"))]) as session:
         await session.say("go")
@@ -51,7 +50,7 @@ async def test_nothing_behind_a_call_that_was_denied_is_run() -> None:
 
 
 async def test_nothing_behind_a_call_that_a_person_refused_is_run() -> None:
-    tools = Tools()
+    tools = BatchTools()
 
     async with talking(
         BATCH, "ok", tools=tools.all(), plugins=[about_gate(Ask("may I?"))], approver=lambda _: False
@@ -63,7 +62,7 @@ async def test_nothing_behind_a_call_that_a_person_refused_is_run() -> None:
 
 
 async def test_nothing_behind_a_call_that_nobody_approved_is_run_and_the_turn_ends() -> None:
-    tools = Tools()
+    tools = BatchTools()
 
     async with talking(BATCH, "never", tools=tools.all(), plugins=[about_gate(Ask("may I?"))]) as session:
         result = await session.say("go")
@@ -74,7 +73,7 @@ async def test_nothing_behind_a_call_that_nobody_approved_is_run_and_the_turn_en
 
 async def test_nothing_behind_a_call_that_timed_out_is_run() -> None:
     hang = asyncio.Event()
-    tools = Tools()
+    tools = BatchTools()
 
     @tool(effects=(), stops_batch=True, timeout_s=0.01)
     async def gate() -> None:
@@ -90,7 +89,7 @@ async def test_nothing_behind_a_call_that_timed_out_is_run() -> None:
 
 
 async def test_nothing_behind_a_call_with_invalid_arguments_is_run() -> None:
-    tools = Tools()
+    tools = BatchTools()
     batch = (call("before"), ToolCall("c", "gate", '{"more": 1}'), call("behind"))
 
     async with talking(batch, "ok", tools=tools.all()) as session:
@@ -101,7 +100,7 @@ async def test_nothing_behind_a_call_with_invalid_arguments_is_run() -> None:
 
 
 async def test_nothing_behind_a_call_above_its_limit_is_run() -> None:
-    tools = Tools()
+    tools = BatchTools()
     limits = Limits(per_tool={"gate": ToolLimits(calls=0)})
 
     async with talking(BATCH, "ok", tools=tools.all(), config=HostSettings(limits=limits)) as session:
@@ -117,7 +116,7 @@ async def test_a_result_that_a_policy_withholds_stops_too() -> None:
         def decide_tool_result(self, event: Any) -> Any:
             return Deny("secret") if event.tool.name == "gate" else None
 
-    tools = Tools("fine")
+    tools = BatchTools("fine")
     async with talking(BATCH, "ok", tools=tools.all(), plugins=[Withholds()]) as session:
         await session.say("go")
 
@@ -134,7 +133,7 @@ async def test_a_ledger_that_refuses_stops_too() -> None:
         def settle(self, event: Any) -> None:
             """Nothing was reserved."""
 
-    tools = Tools()
+    tools = BatchTools()
     async with talking(BATCH, "ok", tools=tools.all(), plugins=[Ledger()]) as session:
         await session.say("go")
 
@@ -146,7 +145,7 @@ async def test_a_ledger_that_refuses_stops_too() -> None:
 
 @pytest.mark.parametrize("does", ["fine", None, ToolOutput("fine", for_user="look")])
 async def test_a_call_that_succeeds_lets_the_others_run(does: object) -> None:
-    tools = Tools(does)
+    tools = BatchTools(does)
 
     async with talking(BATCH, "ok", tools=tools.all()) as session:
         await session.say("go")
@@ -155,7 +154,7 @@ async def test_a_call_that_succeeds_lets_the_others_run(does: object) -> None:
 
 
 async def test_an_answer_of_a_policy_is_a_success() -> None:
-    tools = Tools()
+    tools = BatchTools()
 
     async with talking(BATCH, "ok", tools=tools.all(), plugins=[about_gate(Respond("cached"))]) as session:
         await session.say("go")
@@ -164,7 +163,7 @@ async def test_an_answer_of_a_policy_is_a_success() -> None:
 
 
 async def test_in_a_dry_run_what_was_not_run_counts_as_a_success() -> None:
-    tools = Tools(effects=("shell",))
+    tools = BatchTools(effects=("shell",))
 
     async with talking(BATCH, "ok", tools=tools.all()) as session:
         await session.say("go", dry_run=True)
@@ -174,7 +173,7 @@ async def test_in_a_dry_run_what_was_not_run_counts_as_a_success() -> None:
 
 
 async def test_a_failure_of_another_call_stops_nothing() -> None:
-    tools = Tools()
+    tools = BatchTools()
     before, gate, behind = tools.all()
 
     async with talking((call("nothing"), *BATCH), "ok", tools=[before, gate, behind]) as session:
@@ -184,7 +183,7 @@ async def test_a_failure_of_another_call_stops_nothing() -> None:
 
 
 async def test_the_next_reply_is_another_batch() -> None:
-    tools = Tools(ValueError("no"))
+    tools = BatchTools(ValueError("no"))
 
     async with talking((call("gate"),), (call("behind"),), "ok", tools=tools.all()) as session:
         await session.say("go")
@@ -237,7 +236,7 @@ async def test_calls_before_it_run_beside_it_and_go_on_to_their_end() -> None:
 
 
 async def test_a_call_behind_it_that_is_refused_on_its_own_account_says_so() -> None:
-    tools = Tools(ValueError("no"))
+    tools = BatchTools(ValueError("no"))
 
     async with talking((call("gate"), call("nothing"), call("behind")), "ok", tools=tools.all()) as session:
         await session.say("go")
@@ -248,7 +247,7 @@ async def test_a_call_behind_it_that_is_refused_on_its_own_account_says_so() -> 
 
 async def test_nobody_is_asked_about_a_call_that_will_not_run() -> None:
     asked: list[ApprovalEvent] = []
-    tools = Tools(ValueError("no"))
+    tools = BatchTools(ValueError("no"))
 
     async with talking(
         BATCH, "ok", tools=tools.all(), approver=asked.append, config=HostSettings(strict=True, effects={
@@ -261,7 +260,7 @@ async def test_nobody_is_asked_about_a_call_that_will_not_run() -> None:
 
 
 async def test_it_is_asked_about_in_its_place_after_what_is_before_it() -> None:
-    tools = Tools()
+    tools = BatchTools()
     ran_when_asked: list[list[str]] = []
 
     def approve(event: ApprovalEvent) -> bool:
@@ -276,7 +275,7 @@ async def test_it_is_asked_about_in_its_place_after_what_is_before_it() -> None:
 
 
 async def test_an_exclusive_call_that_is_asked_about_only_when_its_turn_comes_is_overtaken_by_nobody() -> None:
-    tools = Tools(stops_batch=False, exclusive=True)
+    tools = BatchTools(stops_batch=False, exclusive=True)
 
     class Policy:
         @hookimpl

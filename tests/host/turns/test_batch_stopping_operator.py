@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import BATCH, SKIPPED, BatchTools, about_gate
 from pluggent_cli.config.sources import load_settings
 from pluggent_cli.sessions.explain import as_document, explain
 from pluggent_cli.sessions.reader import retell
@@ -22,14 +23,13 @@ from pluggent_host.tools.function_tool import definition_digest, function_tool
 from pluggent_host.transcript.entries import Settled
 from pluggent_testing.fakes import call
 from policy_stage import stage
-from stopping import BATCH, SKIPPED, Tools, about_gate
 from talking import assert_whole, hosting, results, talking
 
 # ---- what is on record
 
 
 async def test_a_skipped_call_is_on_record_with_a_kind_of_its_own() -> None:
-    tools = Tools(ValueError("no"))
+    tools = BatchTools(ValueError("no"))
 
     async with talking(BATCH, "ok", tools=tools.all()) as session:
         await session.say("go")
@@ -39,7 +39,7 @@ async def test_a_skipped_call_is_on_record_with_a_kind_of_its_own() -> None:
 
 
 async def test_a_skipped_call_does_not_count_against_the_limits_of_its_tool() -> None:
-    tools = Tools(ValueError("no"))
+    tools = BatchTools(ValueError("no"))
     config = HostSettings(limits=Limits(per_tool={"behind": ToolLimits(calls=1)}))
 
     async with talking(BATCH, call("behind", "again"), "ok", tools=tools.all(), config=config) as session:
@@ -49,7 +49,7 @@ async def test_a_skipped_call_does_not_count_against_the_limits_of_its_tool() ->
 
 
 async def test_a_skipped_call_has_had_no_effect_that_undoing_would_name() -> None:
-    tools = Tools(ValueError("no"))
+    tools = BatchTools(ValueError("no"))
 
     async with talking(BATCH, "ok", tools=tools.all()) as session:
         await session.say("go")
@@ -64,7 +64,7 @@ async def test_a_skipped_call_has_had_no_effect_that_undoing_would_name() -> Non
 
 @pytest.mark.parametrize("named", ["*", "gate", "app:tools:tool/gate", "app:tools:tool/g*"])
 async def test_the_operator_can_name_tools_that_stop(named: str) -> None:
-    tools = Tools(ValueError("no"), stops_batch=False)
+    tools = BatchTools(ValueError("no"), stops_batch=False)
 
     async with talking(BATCH, "ok", tools=tools.all(), config=HostSettings(stops_batch=(named,))) as session:
         await session.say("go")
@@ -73,7 +73,7 @@ async def test_the_operator_can_name_tools_that_stop(named: str) -> None:
 
 
 async def test_where_every_call_stops_an_unknown_tool_does_too() -> None:
-    tools = Tools()
+    tools = BatchTools()
 
     async with talking(
         (call("before"), call("nothing"), call("behind")), "ok", tools=tools.all(),
@@ -86,7 +86,7 @@ async def test_where_every_call_stops_an_unknown_tool_does_too() -> None:
 
 async def test_a_tool_named_by_the_operator_that_no_session_has_is_an_error() -> None:
     with pytest.raises(ConfigError, match="stops_batch: 'gaet' is no tool of this session"):
-        async with stage(tools=Tools().all(), config=HostSettings(stops_batch=("gaet",))):
+        async with stage(tools=BatchTools().all(), config=HostSettings(stops_batch=("gaet",))):
             pass
 
 
@@ -107,7 +107,7 @@ PAUSING = HostSettings(on_ask="pause", timeouts=Timeouts(hook_s=5.0))
 
 @pytest.mark.parametrize("agreed", [True, False])
 async def test_what_stands_behind_a_call_that_waits_for_a_person_waits_with_it(agreed: bool) -> None:
-    tools = Tools()
+    tools = BatchTools()
 
     async with talking(BATCH, "ok", tools=tools.all(), plugins=[about_gate(Ask("may I?"))], config=PAUSING) as session:
         paused = await session.say("go")
@@ -126,7 +126,7 @@ async def test_a_refusal_on_resume_stops_calls_that_a_person_has_approved() -> N
         def decide_tool_call(self, event: Any) -> Any:
             return Ask("may I?") if event.tool.name != "before" else None
 
-    tools = Tools()
+    tools = BatchTools()
     async with talking(BATCH, "ok", tools=tools.all(), plugins=[Asks()], config=PAUSING) as session:
         paused = await session.say("go")
         answers = {each.call_id: each.name == "behind" for each in paused.pending}
@@ -145,7 +145,7 @@ async def test_a_policy_that_denies_it_on_resume_stops_what_is_behind_it() -> No
         def decide_tool_call(self, event: Any) -> Any:
             return self.decision if event.tool.name == "gate" else None
 
-    tools, policy = Tools(), Changes()
+    tools, policy = BatchTools(), Changes()
     async with talking(BATCH, "ok", tools=tools.all(), plugins=[policy], config=PAUSING) as session:
         paused = await session.say("go")
         policy.decision = Deny("not any more")
@@ -155,18 +155,18 @@ async def test_a_policy_that_denies_it_on_resume_stops_what_is_behind_it() -> No
 
 
 async def test_the_process_may_end_after_any_line_and_nothing_behind_a_failure_ever_runs(tmp_path: Path) -> None:
-    def hosted(tools: Tools, folder: Path, *replies: Any) -> Any:
+    def hosted(tools: BatchTools, folder: Path, *replies: Any) -> Any:
         policies = [about_gate(Ask("may I?"))]
         return hosting(*replies, tools=tools.all(), plugins=policies, config=PAUSING, state_dir=folder)
 
-    tools = Tools(ValueError("no"), effects=("shell",))
+    tools = BatchTools(ValueError("no"), effects=("shell",))
     async with hosted(tools, tmp_path / "whole", BATCH, "ok") as host, await host.session("s") as session:
         paused = await session.say("go")
         await session.resume({paused.pending[0].call_id: True})
     assert tools.ran == ["before", "gate"]
     whole = (tmp_path / "whole" / "sessions" / "s.jsonl").read_bytes().splitlines(keepends=True)
     for length in range(1, len(whole) + 1):
-        folder, later = tmp_path / f"{length}", Tools(ValueError("no"), effects=("shell",))
+        folder, later = tmp_path / f"{length}", BatchTools(ValueError("no"), effects=("shell",))
         shutil.copytree(tmp_path / "whole", folder)
         (folder / "sessions" / "s.jsonl").write_bytes(b"".join(whole[:length]))
         async with hosted(later, folder, "ok") as host, await host.session("s") as session:
@@ -191,7 +191,7 @@ def test_every_file_can_add_tools_that_stop_and_none_can_take_them_away(tmp_path
 
 
 async def test_explain_shows_a_skipped_call_as_what_it_is(tmp_path: Path) -> None:
-    async with hosting(BATCH, "ok", tools=Tools(ValueError("no")).all(), state_dir=tmp_path) as host:
+    async with hosting(BATCH, "ok", tools=BatchTools(ValueError("no")).all(), state_dir=tmp_path) as host:
         await (await host.session("s")).say("go")
 
     (turn,) = retell(tmp_path / "sessions", "s").turns

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from naming import shown
-from nested_calls import run, using
+from each_of import shown
 from pluggent_hookspecs import (
     Allow,
     ApprovalEvent,
@@ -23,7 +22,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_host.settings import Grants, HostSettings, Limits
 from pluggent_testing.fakes import call
-from policy_stage import Danger, either_way, results, stage
+from policy_stage import Danger, either_way, results, run, stage, using
 
 DANGER = "app:tools:tool/danger"
 ASKS = HostSettings(effects={DANGER: ("shell",)})

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from nested_calls import run, using
 from pluggent_hookspecs import (
     Allow,
     Denied,
@@ -18,7 +17,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_host import Limits
 from pluggent_testing.fakes import ScriptedModel, call
-from policy_stage import Danger, stage
+from policy_stage import Danger, run, stage, using
 
 WHY = "the server 'far' asks for a summary"
 

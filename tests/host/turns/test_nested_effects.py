@@ -4,11 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from nested_calls import run, using
 from pluggent_hookspecs import LimitReached, Message, ToolCall, ToolContext, tool
 from pluggent_host.transcript.entries import Dispatched, Said, SessionBegan, TurnBegan, rebuild
 from pluggent_testing.fakes import call
-from policy_stage import Danger, stage
+from policy_stage import Danger, run, stage, using
 
 # ---- effects once
 

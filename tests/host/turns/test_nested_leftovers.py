@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from memory_uses import Store
 from pluggent_hookspecs import LimitReached, MemoryItem, ToolContext, hookimpl, tool
+from policy_stage import Store
 from talking import WAIT_S, hosting
 
 LEFT = []

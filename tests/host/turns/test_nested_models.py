@@ -2,11 +2,10 @@
 
 import attrs
 import pytest
-from naming import shown
-from nested_calls import run, using
+from each_of import shown
 from pluggent_hookspecs import Ask, Denied, Deny, Message, ModelParameters, ProviderError, ProviderErrorKind, hookimpl
 from pluggent_testing.fakes import call
-from policy_stage import Danger, stage
+from policy_stage import Danger, run, stage, using
 
 
 @pytest.mark.parametrize("answer", [Deny("no"), Ask("?"), True, "allow", ValueError], ids=shown)

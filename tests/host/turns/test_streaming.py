@@ -3,9 +3,7 @@
 import asyncio
 
 import pytest
-from attempts import Again, hanging
-from live import Live, seen, text
-from places import only_this_task
+from places import Again, hanging, only_this_task
 from pluggent_hookspecs import (
     Deny,
     Message,
@@ -23,7 +21,7 @@ from pluggent_hookspecs.observations import Discarded, ModelCalled, ReasoningSho
 from pluggent_host.settings import HostSettings
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
-from talking import WAIT_S, assert_whole, shape, talking
+from talking import WAIT_S, Live, assert_whole, seen, shape, talking, text
 
 
 @tool(effects=())

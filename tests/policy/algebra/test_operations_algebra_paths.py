@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import attack_members
+import attacks
 import pytest
-from attack_members import CHAINED, FAILURES, INSTALLED, LATE, NAMES, RUBBISH, Member, outcome, playing
+from attacks import CHAINED, FAILURES, INSTALLED, LATE, NAMES, RUBBISH, Member, outcome, playing
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from pluggent_hookspecs import Allow, Ask, Deny, Respond, tool
 from pluggent_host import HostSettings, Why
@@ -55,7 +55,7 @@ subsets = st.one_of(st.just(()), st.just(INSTALLED), st.lists(st.sampled_from(IN
 def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Discovery]:
     """Return three installed distributions that are what the composition says."""
     folder: Path = tmp_path_factory.mktemp("site")
-    with attack_members.installed(folder):
+    with attacks.installed(folder):
         yield discover([str(folder)])
 
 

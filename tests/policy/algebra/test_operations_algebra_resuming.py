@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING
+from attacks import PAUSING
 from hypothesis import HealthCheck, assume, example, given, settings, strategies as st
 from pluggent_hookspecs import Allow, Ask, Deny, tool
 from pluggent_host import Why

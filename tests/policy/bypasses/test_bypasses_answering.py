@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from attack_place import Asks, look, writer
+from attacks import Asks, look, writer
 from each_of import each_of
 from fake_distributions import importable, install
 from pluggent_hookspecs import (

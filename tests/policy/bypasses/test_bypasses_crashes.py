@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, Asks, Workplace, answers, write, writer
+from attacks import PAUSING, Asks, Workplace, answers, write, writer
 from pluggent_hookspecs import Ask, Deny, ToolContext, errors, tool
 from pluggent_hookspecs.observations import ToolFinished
 from pluggent_host import Why

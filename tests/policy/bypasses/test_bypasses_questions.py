@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from cli_support import EVIL, STEERING
 from each_of import each_of
-from nested_calls import run
 from pluggent_cli.approvals.question_prompt import read_value
 from pluggent_cli.command_host import LentHost
 from pluggent_hookspecs import (
@@ -28,7 +27,7 @@ from pluggent_hookspecs import (
 from pluggent_host.operations.forms import Field, Kind, form_of
 from pluggent_testing.fakes import call
 from policy_rules import agreeing, hooked
-from policy_stage import Danger, said
+from policy_stage import Danger, run, said
 from talking import hosting, talking
 from tool_sources import Brings, Changing
 

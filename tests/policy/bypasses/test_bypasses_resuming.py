@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, Workplace, about_write, answers, named
+from attacks import PAUSING, Workplace, about_write, answers, named
 from fake_distributions import importable, install
 from pluggent_cli.sessions.answer import answer_stored
 from pluggent_hookspecs import Ask, Respond, ToolContext, errors, tool

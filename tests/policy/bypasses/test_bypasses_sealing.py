@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from approving_support import mailing, pause, requests
-from attack_place import Workplace
+from attacks import Workplace
+from cli_support import mailing, pause, requests
 from each_of import each_of
 from pluggent_cli.sessions.pending import all_waiting
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript

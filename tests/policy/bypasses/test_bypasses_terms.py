@@ -8,13 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from attack_place import PAUSING, Asks, Workplace, answers, look, write, writer
-from memory_uses import Store
+from attacks import PAUSING, Asks, Workplace, answers, look, write, writer
 from pluggent_hookspecs import ApprovalEvent, Ask, Deny, Message, ToolContext, ToolOutput, errors, tool
 from pluggent_host import Limits, Why
 from pluggent_testing.fakes import call
 from policy_rules import agreeing, hooked
-from policy_stage import Stage, said, stage
+from policy_stage import Stage, Store, said, stage
 from talking import assert_whole
 
 

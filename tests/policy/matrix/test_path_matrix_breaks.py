@@ -13,10 +13,9 @@ from pluggent_hookspecs import Deny
 from pluggent_hookspecs.hooks import HOOKS, HookInfo
 from pluggent_hookspecs.markers import HookKind
 from pluggent_host import Host, Session
-from pluggent_testing import paths_entries
-from pluggent_testing.paths import PATHS, PathMatrix, path_matrix
-from pluggent_testing.paths_cells import cells_of
-from pluggent_testing.paths_probes import witness
+from pluggent_testing.paths import PATHS, PathMatrix, entries as paths_entries, path_matrix
+from pluggent_testing.paths.matrix import cells_of
+from pluggent_testing.paths.probes import witness
 from policy_rules import hooked
 
 

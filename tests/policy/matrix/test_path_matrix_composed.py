@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from pluggent_hookspecs import Message
 from pluggent_host import Host
-from pluggent_testing.paths import EVERY_PATH, PATHS, PathMatrix
-from pluggent_testing.paths_operations import EntryPath
-from pluggent_testing.paths_probes import witness
-from pluggent_testing.paths_stage import Stage
+from pluggent_testing.paths import PATHS, PathMatrix
+from pluggent_testing.paths.matrix import EVERY_PATH
+from pluggent_testing.paths.operations import EntryPath
+from pluggent_testing.paths.probes import witness
+from pluggent_testing.paths.stage import Stage
 from policy_rules import hooked
 
 

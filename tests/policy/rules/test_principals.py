@@ -10,7 +10,6 @@ import attrs
 import pytest
 from each_of import each_of
 from edges_asking import Edges, Shared
-from memory_uses import Store
 from pluggent_cli.sessions.answer import answer_stored
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals, FileTranscript
 from pluggent_hookspecs import (
@@ -32,6 +31,7 @@ from pluggent_host.approvals.standing import Standing
 from pluggent_host.settings import Grants
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from policy_rules import hooked
+from policy_stage import Store
 from talking import hosting
 
 PAUSING = HostSettings(on_ask="pause", grants=Grants(sessions=("mallory", "bob")))

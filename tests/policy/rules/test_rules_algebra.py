@@ -4,9 +4,8 @@ import contextlib
 from typing import Any
 
 import pytest
-from attempts import hanging_once
-from each_of import each_of
-from naming import shown
+from each_of import each_of, shown
+from places import hanging_once
 from pluggent_hookspecs import (
     ANSWERS,
     ApprovalEvent,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attempts import hanging_once
+from places import hanging_once
 from pluggent_hookspecs import ApprovalEvent, Deny, ToolContext, tool
 from pluggent_testing.fakes import call
 from policy_rules import agreeing, hooked, twice

@@ -1,0 +1,10 @@
+"""What every provider has to do with a server at its other end that the suite controls, as tests to be inherited."""
+
+from pluggent_testing.providers.asking import Made, opened
+from pluggent_testing.wires.anthropic import AnthropicWire
+from pluggent_testing.wires.conformance import WireConformance
+from pluggent_testing.wires.format import Fault, Says, Wire
+from pluggent_testing.wires.openai import OpenAIWire
+from pluggent_testing.wires.server import WireServer
+
+__all__ = ["AnthropicWire", "Fault", "Made", "OpenAIWire", "Says", "Wire", "WireConformance", "WireServer", "opened"]

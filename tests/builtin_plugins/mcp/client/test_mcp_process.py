@@ -1,0 +1,176 @@
+"""The processes of servers: a start or end that is given up is not lost, and what a server has started ends with it."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fork_server import children
+from mcp_using import WAIT_S, peer, runs, using
+from pluggent_hookspecs import ToolError
+from pluggent_mcp.client.process import start_process, stop
+from pluggent_mcp.client.process_tree import MARKS, ProcessId, ProcessTree, new_mark, process_info, send_signal
+from pluggent_mcp.settings import Server
+
+LASTING = "import signal; signal.pause()"
+
+
+@pytest.mark.parametrize("rounds", range(1, 9))
+async def test_a_start_that_is_given_up_leaves_no_process_and_no_warning(rounds, caplog):
+    caplog.set_level(logging.WARNING)
+    server = Server(command=sys.executable, args=("-c", LASTING))
+    starting = asyncio.create_task(start_process(server, os.environ, f"mark{rounds}"))
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+    starting.cancel()
+    async with asyncio.timeout(WAIT_S):
+        await asyncio.wait((starting,))
+
+    assert starting.cancelled()
+    assert caplog.messages == []
+    assert children() == set()
+
+
+async def test_a_stop_that_is_given_up_kills_at_once_and_warns_of_nothing(caplog):
+    caplog.set_level(logging.WARNING)
+    for _ in range(5):
+        child = await start_process(Server(command=sys.executable, args=("-c", LASTING)), os.environ, "mark")
+        stopping = asyncio.create_task(stop(child, WAIT_S, "mark"))
+        await asyncio.sleep(0)
+        stopping.cancel()
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.wait((stopping,))
+            await child.exited.wait()
+        assert child.returncode == -9
+
+    assert caplog.messages == []
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a server's process group is all that is found")
+LIVES = [sys.executable, "-c", "import signal; print(1, flush=True); signal.pause()"]
+
+
+@linux
+@pytest.mark.parametrize("how", ["forked twice", "wiped"])
+async def test_a_grandchild_in_a_session_of_its_own_is_stopped(how):
+    async with using(one=peer(stop_timeout_s=0.1)) as used:
+        pid = await left(used, how)
+
+    assert not runs(pid)
+
+
+@linux
+async def test_a_grandchild_that_left_is_stopped_when_its_server_dies_and_the_server_comes_back():
+    async with using(one=peer(stop_timeout_s=0.1)) as used:
+        pid = await left(used, "forked twice")
+        with pytest.raises(ToolError, match=r"exit code 9\. .* The call may have taken effect"):
+            await asyncio.wait_for(used.call("one__die"), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            while runs(pid):  # noqa: ASYNC110 (nobody tells when it ends)
+                await asyncio.sleep(0)
+
+        assert (await used.call("one__echo", text="back")).for_model == "back"
+
+
+@linux
+async def test_a_grandchild_that_left_is_stopped_when_the_stop_is_cancelled():
+    async with using(one=peer("stubborn")) as used:
+        server = json.loads(str((await used.call("one__environ")).for_model))["pid"]
+        pid = await left(used, "forked twice")
+        closing = asyncio.create_task(used.sources["one"].aclose())
+        while not closing.done():
+            for task in asyncio.all_tasks():
+                if task.get_name() == "pluggent-mcp-one":
+                    task.cancel()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(WAIT_S):
+            while listed(server):  # noqa: ASYNC110 (the loop buries it, and tells nobody)
+                await asyncio.sleep(0)
+
+    assert not runs(pid)
+
+
+@linux
+async def test_the_grandchildren_of_another_server_go_on():
+    async with using(one=peer(stop_timeout_s=0.1), two=peer(stop_timeout_s=0.1)) as used:
+        first, second = await left(used, "forked twice"), await left(used, "forked twice", "two")
+        await used.sources["one"].aclose()
+
+        assert (runs(first), runs(second)) == (False, True)
+    assert not runs(second)
+
+
+def listed(pid):
+    """Say whether *pid* is there, be it as a zombie."""
+    return Path(f"/proc/{pid}").exists()
+
+
+async def left(used, how, server="one"):
+    """Have *server* start a process that leaves it; return its pid."""
+    pid = int(str((await used.call(f"{server}__leave", how=how)).for_model))
+    assert runs(pid)
+    return pid
+
+
+@pytest.fixture
+def living():
+    """Return a function that starts a process with some marks, until the end of the test."""
+    children = []
+
+    def start(marks):
+        child = subprocess.Popen(LIVES, env={MARKS: marks}, stdout=subprocess.PIPE, start_new_session=True)  # noqa: S603 (ours)
+        children.append(child)
+        assert child.stdout is not None
+        child.stdout.readline()
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate(timeout=WAIT_S)
+
+
+@linux
+def test_a_mark_is_found_among_others_and_whole(living):
+    mark = new_mark()
+    ours, theirs = living(f"outer,{mark}"), living(f"{mark}x")
+    kin = ProcessTree(mark, 0)
+
+    kin.scan()
+
+    assert kin.signal_all(signal.SIGKILL)
+    assert ours.wait(WAIT_S) == -signal.SIGKILL
+    assert theirs.poll() is None
+    kin.scan()
+    assert not kin.signal_all(signal.SIGKILL)
+
+
+@linux
+def test_a_pid_that_was_given_to_another_process_is_sent_nothing(living):
+    child = living("x")
+    now = process_info(child.pid)
+    assert now is not None
+
+    assert not send_signal(ProcessId(child.pid, now.process.began - 1), signal.SIGKILL)
+    assert send_signal(now.process, 0)
+    assert child.poll() is None
+
+
+@linux
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root to start a process of another user")
+def test_a_process_of_another_user_is_none_of_ours():
+    mark = new_mark()
+    theirs = subprocess.Popen(["/bin/sleep", "60"], env={MARKS: mark}, user=65_534)
+    try:
+        kin = ProcessTree(mark, 0)
+        kin.scan()
+        assert not kin.signal_all(signal.SIGKILL)
+        assert process_info(theirs.pid) is None
+    finally:
+        theirs.kill()
+        theirs.wait(WAIT_S)
