@@ -71,7 +71,7 @@ RAN, RAN_NOT = ("x",), ()
         (source("return ToolOutput('mine')", "around_tool_call"), PASSES, "may_respond", NOTHING_SET,
          (RAN_NOT, "may_respond"), (RAN_NOT, "mine")),
         (source(TWICE, "around_tool_call"), PASSES, "retriers", NOTHING_SET, (RAN, "retriers"), (("x", "x"), "did")),
-        (source(AT_ONCE, "around_tool_call"), PASSES, "", NOTHING_SET, (RAN, ""), (RAN, "")),
+        (source(AT_ONCE, "around_tool_call"), PASSES, "retriers", NOTHING_SET, (RAN, ""), (RAN, "")),
         (source("return Allow()"), SILENT, "may_allow", ASKS, (RAN_NOT, ""), (RAN, "did x")),
         (source("return True", "resolve_approval"), SILENT, "approvers", ASKS, (RAN_NOT, ""), (RAN, "did x")),
     ],
