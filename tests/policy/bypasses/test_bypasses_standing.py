@@ -117,6 +117,11 @@ def test_it_covers_the_like_of_what_was_approved_and_no_ask_that_wants_more(reac
     assert attrs.evolve(STANDS, reach=reach).covers(EVENT, asks, ["v1"] * len(asks)) is covered
 
 
+def test_no_approval_stands_for_a_doubt():
+    """Rule 35."""
+    assert not attrs.evolve(STANDS, asks=((DOUBT, "it sends"),)).covers(EVENT, [(DOUBT, ASK)], ["v1"])
+
+
 NAMES = st.sampled_from(["a", "b"])
 STANDINGS: Any = st.builds(
     lambda capability, definition, asks, where, workspace, reach: Standing(
@@ -154,7 +159,7 @@ def test_what_is_covered_was_approved_in_every_part(
 # ---- there and back
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(STANDINGS, st.text(max_size=8), st.booleans(), st.floats(0, 1e12), st.sampled_from(REACHES))
 def test_approvals_and_answers_come_back_as_they_were(
     tmp_path_factory: Any, standing: Standing, text: str, agreed: bool, at_s: float, reach: Any
