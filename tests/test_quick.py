@@ -9,7 +9,7 @@ import quick
 from pluggent_testing.paths import PATHS
 from workspace import ROOT, files
 
-MATRIX = "tests/policy/test_path_matrix.py"
+MATRIX = "tests/policy/matrix/test_path_matrix.py"
 
 
 def test_every_path_and_every_hook_of_the_matrix_comes_up():

@@ -1,6 +1,6 @@
 """Puts policies on a stage: a tool that remembers what ran, and every way in that can reach it.
 
-With it what tests of policies share: orders, forms, nested calls, and every use of a memory store.
+With it nested calls, and every use of a memory store.
 """
 
 import asyncio
@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
-import pytest
 from pluggent_hookspecs import (
-    Allow,
-    ApprovalEvent,
     DecisionMade,
+    Discarded,
     MemoryAccess,
     MemoryHit,
     MemoryItem,
@@ -23,15 +21,19 @@ from pluggent_hookspecs import (
     Message,
     ModelRequest,
     Observation,
+    ReasoningShown,
     Role,
+    TextShown,
     ToolContext,
     ToolOutput,
+    UserNotified,
     Vote,
     hookimpl,
     tool,
 )
-from pluggent_host import Host
-from pluggent_host.assembly import Approver
+from pluggent_hookspecs.errors import PluggentError
+from pluggent_host import Host, TurnResult
+from pluggent_host.approvals.callbacks import Approver
 from pluggent_host.plugins.discovery import Discovery
 from pluggent_host.session import Session
 from pluggent_host.settings import HostSettings
@@ -87,6 +89,61 @@ async def stage(
         await host.session(**session) as opened,
     ):
         yield Stage(host, opened, model, recorder)
+
+
+async def said(*replies: Reply, text: str = "go", **options: Any) -> tuple[Stage, TurnResult[Any]]:
+    """Say one thing on a stage; return the stage, closed, and the result of the turn."""
+    async with stage(*replies, **options) as on:
+        return on, await on.session.say(text)
+
+
+@attrs.frozen
+class Watched:
+    """A streamed turn: its stage, its events in order, and its result or the error that ended it."""
+
+    on: Stage
+    events: list[Any]
+    result: TurnResult[Any] | None
+    error: PluggentError | None
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts that were shown, discarded or not."""
+        return [event.text for event in self.events if isinstance(event, TextShown)]
+
+    @property
+    def screen(self) -> str:
+        """What a consumer is left with when the stream is over."""
+        screen = ""
+        for event in self.events:
+            match event:
+                case TextShown(text=text) | ReasoningShown(text=text):
+                    screen += text
+                case Discarded():
+                    screen = ""
+                case UserNotified(message=message):
+                    screen += message.text
+                case _:
+                    pass
+        return screen
+
+    @property
+    def kept(self) -> str:
+        """Everything that observers, the history and the records have."""
+        return repr((self.on.recorder.events, self.on.session.history, self.on.session.records()))
+
+
+async def watched(*replies: Reply, **options: Any) -> Watched:
+    """Say one thing on a stage in a streamed turn."""
+    events: list[Any] = []
+    async with stage(*replies, **options) as on:
+        try:
+            async with on.session.stream("go") as stream:
+                async for event in stream:
+                    events.append(event)  # noqa: PERF401 (what came before a failure is wanted)
+        except PluggentError as error:
+            return Watched(on, events, None, error)
+        return Watched(on, events, stream.result, None)
 
 
 def results(messages: Sequence[Message]) -> list[str]:
@@ -228,70 +285,6 @@ async def reach(
     listener.__class__ = type("Listener", (Recorder,), {})
     told = await WAYS[way](danger, {**options, "plugins": [*plugins, listener]})
     return Seen(tuple(danger.ran), told, tuple(listener.of(DecisionMade)), tuple(listener.events))
-
-
-both_forms = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-both_orders = pytest.mark.parametrize("turned", [False, True], ids=["policy-first", "policy-last"])
-every_way = pytest.mark.parametrize("way", WAYS)
-
-
-def policy(answer: Callable[[], object], *, is_async: bool = False) -> object:
-    """Return a policy that decides about ``danger`` by calling *answer*."""
-
-    class Policy:
-        @hookimpl
-        def decide_tool_call(self, event: Any) -> object:
-            return answer() if event.tool.name == "danger" else None
-
-    class AsyncPolicy:
-        @hookimpl
-        async def decide_tool_call(self, event: Any) -> object:
-            await asyncio.sleep(0)
-            return answer() if event.tool.name == "danger" else None
-
-    return AsyncPolicy() if is_async else Policy()
-
-
-class Friendly:
-    """Another plugin that has no objection and passes everything on."""
-
-    @hookimpl
-    def decide_tool_call(self, event: Any) -> object:
-        return Allow("fine with me")
-
-    @hookimpl
-    async def around_tool_call(self, event: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
-        return await call_next()
-
-
-class OddError(BaseException):
-    pass
-
-
-DANGER = "app:tools:tool/danger"
-ASKS = HostSettings(effects={DANGER: ("shell",)})
-
-
-def deciding(hook: str, *answers: object) -> object:
-    """Return a plugin whose *hook* gives *answers* one after the other, the last one for ever."""
-    waiting = list(answers)
-
-    def decide(self: object, event: object) -> object:
-        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
-
-    decide.__name__ = hook
-    return type("Decider", (), {hook: hookimpl(decide)})()
-
-
-def yes(event: ApprovalEvent) -> bool:
-    return True
-
-
-class Twice:
-    @hookimpl
-    async def around_tool_call(self, event: Any, call_next: Callable[[], Awaitable[Any]]) -> Any:
-        await call_next()
-        return await call_next()
 
 
 def using(use: Callable[[ToolContext], Awaitable[object]], **more: Any) -> tuple[Any, list[Any]]:

@@ -379,6 +379,7 @@ class Turn:
             response = await self.operations.finish(operation, operation.event, ModelResponse(partial))
             await self.say(clean_message(attrs.evolve(response.message, tool_calls=())))
         except errors.PluggentError:
+            self.gate.take_back("withheld by a policy")
             self.gate.notes.append("the partial reply was withheld by a policy")
 
     # ---- what the person sees ------------------------------------------------------------

@@ -12,12 +12,14 @@ an effect), ``asked`` (one line a request to the model), ``answered`` (one line 
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dying import Steps, die_between_writes, noted
@@ -197,6 +199,10 @@ def died_in_an_effect(folder: Path) -> Path:
 
 def main(folder: Path, kind: str) -> None:
     """Play all parts; those that other tests know step by step in strides that meet both sides of every write."""
+    with TemporaryDirectory() as rehearsal:  # a first turn takes longest
+        for part in (say, approve, resume):
+            asyncio.run(part(Path(rehearsal), Steps(), kind))
+    gc.freeze()
     paused = played(folder, say, None, kind, stride=3)
     approved = played(folder, approve, paused, kind)
     played(folder, resume, approved, kind)

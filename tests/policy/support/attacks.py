@@ -11,10 +11,11 @@ from typing import Any
 
 import attrs
 from fake_distributions import importable, install
-from pluggent_hookspecs import Allow, Ask, Deny, Respond, ToolCallEvent, hookimpl, tool
+from pluggent_hookspecs import Allow, Approval, Ask, Deny, Respond, ToolCallEvent, hookimpl, tool
 from pluggent_host import HostSettings
 from pluggent_testing.fakes import Reply
 from policy_stage import Stage, stage
+from transcript_file import answer_stored
 
 PAUSING = HostSettings(on_ask="pause")
 
@@ -77,6 +78,11 @@ def about_write(answer: object, *, is_async: bool, name: str) -> object:
     return named(AsyncPolicy() if is_async else Policy(), name)
 
 
+def answers(on: Stage, answer: Any = True) -> dict[str, Any]:
+    """Return *answer* to all that waits in the session of *on*; none for None."""
+    return {} if answer is None else {each.call_id: answer for each in on.session.pending}
+
+
 class Workplace:
     """A folder of sessions, the tools of those who work there, and what these have done."""
 
@@ -118,6 +124,17 @@ class Workplace:
         """Let the model make *calls*, and return what came of the turn."""
         async with self.open(calls, **options) as on:
             return await on.session.say("go")
+
+    async def resume(self, *replies: Reply, answer: Any = True, **options: Any) -> tuple[Any, Stage]:
+        """Resume in a new host with *answer* to all that waits; return the result and the stage, closed."""
+        async with self.open(*replies, **options) as on:
+            return await on.session.resume(answers(on, answer)), on
+
+    def store_answer(self, paused: Any, *, agreed: bool = True, session: str = "s") -> None:
+        """Answer the first request of *paused* from outside, as the command does."""
+        answer_stored(
+            self.folder / "sessions", session, [paused.pending[0].digest], Approval(agreed=agreed), "terminal:ann"
+        )
 
     # ---- the file of a session, by hand ---------------------------------------------------
 

@@ -10,11 +10,13 @@ child has come to the end of its turn, and prints their numbers.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import signal
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pluggent_hookspecs import ModelRequest, ToolContext, hookimpl, tool
@@ -139,7 +141,10 @@ def child(folder: Path, last: int, way: str) -> int:
 
 
 def main(folder: Path, way: str, stride: int) -> None:
-    """Let one child after the other die a little later, until one lives."""
+    """Let one child after the other die a little later, until one lives; begin warm, for a first turn takes longest."""
+    with TemporaryDirectory() as rehearsal:
+        asyncio.run(play(Path(rehearsal), Steps(), way))
+    gc.freeze()
     for number in itertools.count(1, stride):
         lived = child(folder / str(number), number, way) == 0
         print(number)  # noqa: T201 (a program's output)
