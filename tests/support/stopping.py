@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from pluggent_hookspecs import ToolContext, hookimpl, tool
@@ -37,7 +38,8 @@ class Tools:
             self.ran.append("gate")
             if isinstance(self.does, BaseException):
                 raise self.does
-            return self.does(context) if callable(self.does) else self.does
+            result = self.does(context) if callable(self.does) else self.does
+            return await result if inspect.isawaitable(result) else result
 
         @tool(effects=("shell",))
         async def behind() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from pluggent_hookspecs import Message
 from pluggent_hookspecs.messages import Role
 from pluggent_host import Host, Session
 from pluggent_host.tools.selection import ToolChoice
+from pluggent_host.turns.result import TurnResult
 from pluggent_testing.fakes import Reply, ScriptedModel
 
 WAIT_S = 10.0
@@ -36,6 +38,14 @@ async def talking(*replies: Reply, **options: Any) -> AsyncGenerator[Session]:
     """Open a session on such a host; see hosting()."""
     async with hosting(*replies, **options) as host, await host.session() as session:
         yield session
+
+
+async def said(*replies: Reply, dry_run: bool = False, **options: Any) -> tuple[TurnResult, Session]:
+    """Say ``go`` in such a session; return the result and the closed session, whose history is whole."""
+    async with talking(*replies, **options) as session:
+        result = await asyncio.wait_for(session.say("go", dry_run=dry_run), WAIT_S)
+    assert_whole(session.history)
+    return result, session
 
 
 def shape(history: Sequence[Message]) -> list[str]:
