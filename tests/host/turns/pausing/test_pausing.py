@@ -327,7 +327,7 @@ async def test_an_approval_for_the_session_answers_the_same_ask_later(writing: S
 
 async def test_a_policy_on_input_can_end_it_on_resume(writing: Shared):
     denials: list[Deny] = []
-    curfew = plugin(decide_input=lambda event: denials[-1] if denials else None)
+    curfew = plugin(decide_input=lambda _: denials[-1] if denials else None)
     async with writing.session(WRITE, plugins=(curfew,)) as session:
         await session.say("go")
         denials.append(Deny("it is late"))
