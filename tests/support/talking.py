@@ -40,7 +40,7 @@ async def talking(*replies: Reply, **options: Any) -> AsyncGenerator[Session]:
         yield session
 
 
-async def said(*replies: Reply, dry_run: bool = False, **options: Any) -> tuple[TurnResult, Session]:
+async def said(*replies: Reply, dry_run: bool = False, **options: Any) -> tuple[TurnResult[Any], Session]:
     """Say ``go`` in such a session; return the result and the closed session, whose history is whole."""
     async with talking(*replies, **options) as session:
         result = await asyncio.wait_for(session.say("go", dry_run=dry_run), WAIT_S)

@@ -232,35 +232,6 @@ async def test_an_approval_that_somebody_wrote_into_the_transcript_does_not_coun
     assert "s.jsonl, line 10: pluggent did not write this approval here; it is left out" in caplog.text
 
 
-async def test_an_approval_that_was_changed_or_brought_from_another_session_does_not_count(office: Office):
-    office.answer = Approval(agreed=True, reach="session", where={"to": "ann"})
-    await says(office, "ann", session="other")
-    (standing,) = [entry for entry in lines(office, "other") if entry["t"] == "Standing"]
-
-    await paused(office)
-    write(office, [*lines(office), standing])
-    assert await resumed(office) is Why.PAUSED
-    write(office, [{**entry, "where": {}} if entry["t"] == "Standing" else entry for entry in lines(office, "other")])
-    (office.sessions / "other.jsonl").unlink()
-    (office.sessions / "s.jsonl").rename(office.sessions / "other.jsonl")
-    office.answer = False
-    assert await says(office, "eve", session="other") == 1
-    assert office.sent == ["ann"]
-
-
-async def test_an_answer_to_one_pause_is_no_answer_to_the_next(office: Office):
-    pending = await paused(office)
-    answer_stored(office.sessions, "s", [pending.digest], Approval(agreed=True), "key:bob")
-    office.ask = Ask("it sends at night")
-    assert await resumed(office) is Why.PAUSED
-
-    (answer,) = [entry for entry in lines(office) if entry["t"] == "Resolved"]
-    write(office, [*lines(office), answer])
-
-    assert await resumed(office) is Why.PAUSED
-    assert office.sent == []
-
-
 async def test_a_kept_approval_that_was_changed_does_not_count_and_is_named(office: Office):
     office.answer = Approval(agreed=True, reach="always", where={"to": "ann"})
     await says(office, "ann")

@@ -6,8 +6,8 @@ import threading
 import pytest
 from fake_plugins import Person, about, plugin
 from places import Log
-from pluggent_hookspecs import Ask, Deny, Respond, ToolOutput, hookimpl, tool
-from pluggent_hookspecs.observations import DecisionMade, ToolFinished, ToolStarted
+from pluggent_hookspecs import Ask, Deny, Respond, ToolOutput, tool
+from pluggent_hookspecs.observations import DecisionMade, ToolStarted
 from pluggent_host import Limits
 from pluggent_host.settings import HostSettings
 from pluggent_host.turns.step import Why
@@ -117,23 +117,6 @@ async def test_a_batch_of_a_hundred_calls_is_whole(tools):
 # ---- decisions --------------------------------------------------------------------------
 
 
-async def test_a_decision_is_made_again_after_a_sibling_with_effects(tools):
-    class OnlyOnce:
-        done = False
-
-        @hookimpl
-        def decide_tool_call(self, event):
-            return Deny("once is enough") if self.done else None
-
-        @hookimpl
-        def observe(self, event):
-            self.done = self.done or isinstance(event, ToolFinished)
-
-    _, session = await said(calls("w", 1, 2), tools=tools, plugins=[OnlyOnce()])
-
-    assert results(session.history) == ["w1", "Denied: once is enough"]
-
-
 async def test_the_failure_of_one_call_leaves_the_others_alone(tools):
     @tool(effects=())
     async def fail() -> str:
@@ -156,13 +139,6 @@ async def test_a_denied_call_is_a_result_for_the_model_and_can_end_the_turn(ends
 
     assert (result.why, results(session.history)) == (why, ["r1", "Denied: no", "r3"])
     assert "r2 begins" not in log.lines
-
-
-async def test_too_many_denials_or_asks_end_the_turn(tools):
-    denied, _ = await said(calls("r", *range(11)), tools=tools, plugins=[about("r", Deny("no"))])
-    asked, _ = await said(calls("w", *range(6)), tools=tools, config=STRICT, approver=Person(True))
-
-    assert [(each.why, each.limit) for each in (denied, asked)] == [(Why.LIMIT, "denials"), (Why.LIMIT, "asks")]
 
 
 # ---- asks -------------------------------------------------------------------------------
@@ -255,18 +231,3 @@ async def test_an_answer_waits_for_the_person_another_policy_asks_for(log, tools
 
     assert [event.asks for event in person.asked] == [(("app:careful", "sure?"),)]
     assert (results(session.history), log.lines) == (["cached"], [])
-
-
-async def test_what_a_result_holds_for_the_person_passes_the_output_hooks():
-    """Policy 25."""
-
-    @tool(effects=())
-    async def both() -> ToolOutput:
-        """Say one thing to the model and another to the person."""
-        return ToolOutput("for the model", for_user="for the person")
-
-    recorder = Recorder()
-    closed = plugin(decide_output=lambda event: Deny("closed") if event.source != "reply" else None)
-    await said(call("both"), tools=[both], plugins=[recorder, closed])
-
-    assert "for the person" not in repr(recorder.events)

@@ -20,7 +20,6 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.messages import Image, Role, Text
 from pluggent_hookspecs.observations import TurnEnded, UserNotified
 from pluggent_host import Limits
-from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import assert_whole, hosting, results, said, shape, talking
@@ -175,20 +174,6 @@ async def test_a_tool_can_pause_the_turn_for_the_person():
         assert (result.why, result.text) == (Why.WAITING, "Which one?")
         assert shape(session.history) == ["user go", "assistant -> ask", "tool asked"]
         assert (await session.say("that one")).text == "thanks"
-
-
-GRANTED = HostSettings(grants=Grants(handled=("app:tools:tool/ask",)))
-
-
-@pytest.mark.parametrize("granted", [True, False])
-async def test_only_a_granted_tool_can_end_the_turn_or_be_silent(granted):
-    """Policy 25."""
-    recorder, config = Recorder(), GRANTED if granted else None
-    handled, _ = await said(call("ask"), "model speaks", tools=[asking(handled=True, for_user="here")], config=config)
-    await said(call("ask"), tools=[asking(silent=True, for_user="psst")], plugins=[recorder], config=config)
-
-    assert (handled.why, handled.text) == ((Why.HANDLED, "here") if granted else (Why.COMPLETED, "model speaks"))
-    assert [event.message.text for event in recorder.of(UserNotified)] == ([] if granted else ["psst"])
 
 
 async def test_what_a_tool_has_for_the_person_is_shown_with_its_media_and_not_to_the_model():
