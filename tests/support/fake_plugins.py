@@ -16,7 +16,11 @@ def plugin(name: str = "Policy", /, **hooks: Any) -> object:
 
 def about(tool: str, answer: object) -> object:
     """Return a policy that answers *answer* about the tool called *tool*."""
-    return plugin(decide_tool_call=lambda event: answer if event.tool.name == tool else None)
+
+    def decide(event: Any) -> object:
+        return answer if event.tool.name == tool else None
+
+    return plugin(decide_tool_call=decide)
 
 
 def _method(hook: str, answer: Any) -> Any:

@@ -103,10 +103,9 @@ async def test_the_onion_is_entered_in_order_and_left_in_reverse_and_again_by_a_
     def layer(name: str, times: int = 1) -> object:
         async def body(event: object, call_next: Next) -> Any:
             log.append(f"in {name}")
-            for _ in range(times):
-                output = await call_next()
+            outputs = [await call_next() for _ in range(times)]
             log.append(f"out {name}")
-            return output
+            return outputs[-1]
 
         return around(body)
 

@@ -65,8 +65,8 @@ def below(answer: Any) -> Any:
 
 async def test_a_nested_call_is_decided_below_its_parent_with_an_id_of_its_own(danger: Danger) -> None:
     user, outcome = using(calls_danger())
-    where = {"principal": "ada", "channel": "c", "chat_id": "1"}
-    async with stage(call("user"), tools=[*danger.tools(), user], **where) as on:
+    tools = [*danger.tools(), user]
+    async with stage(call("user"), tools=tools, principal="ada", channel="c", chat_id="1") as on:
         await on.session.say("go")
 
     outer, inner = on.decisions("tool_call")

@@ -179,9 +179,11 @@ async def test_data_that_a_policy_has_put_into_other_words_are_not_shown_as_data
 
 
 @pytest.mark.parametrize("name", ["tells", "below"])
-async def test_nobody_is_asked_to_show_a_result_while_the_turn_runs(name: str) -> None:
+async def test_nobody_is_asked_to_show_a_result_while_the_turn_runs_or_below_a_call_by_hand(name: str) -> None:
     person = Person(True)
     _, result, _ = await played(name, POLICIES["asks"], approver=person)
+    async with stage(tools=TOOLS, plugins=[POLICIES["asks"]], approver=person) as on:
+        await on.session.call_tool("below", {})
 
     assert (person.asked, result.why) == ([], "completed")
 

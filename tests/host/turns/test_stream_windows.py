@@ -164,7 +164,10 @@ async def test_holding_back_at_the_end_of_the_stream_is_a_failure():
         def transform_delta(self, event: DeltaEvent) -> Window:
             return Window("", keep=min(3, len(event.text)))
 
-    assert await shown("abc", plugins=(Greedy(),)) == (["abc"], "abc")
+    recorder = Recorder()
+    assert await shown("abc", plugins=(Greedy(), recorder)) == (["abc"], "abc")
+    (failed,) = recorder.of(HookFailed)
+    assert failed.problem == "keeps 3 characters at the end of the stream"
 
 
 async def test_reasoning_is_a_stream_of_its_own():

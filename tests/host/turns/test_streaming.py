@@ -92,7 +92,7 @@ async def test_the_consumer_sees_what_observers_see_and_the_result_is_that_of_sa
 async def test_reasoning_and_refusals_are_shown_too():
     reply = ModelResponse(Message.assistant((Reasoning("hm"), Text("a"), Refusal("no"))))
     async with talking(reply) as session, session.stream("go") as events:
-        assert [(type(event), event.text) for event in await shown(events)] == [
+        assert [(type(event), getattr(event, "text", "")) for event in await shown(events)] == [
             (ReasoningShown, "hm"), (TextShown, "a"), (TextShown, "no"),
         ]  # fmt: skip
         assert events.result.text == "ano"
@@ -365,8 +365,8 @@ async def test_a_resumed_turn_that_fails_raises_at_the_end_of_its_events():
 
 
 def test_a_program_without_a_loop_can_watch_it_too():
-    plugins = [*PAUSES["plugins"], ScriptedModel(TWO[0], "one two")]
-    with SyncHost.open(model="scripted/m", installed=False, **PAUSES | {"plugins": plugins}) as host:
+    options: dict[str, Any] = {**PAUSES, "plugins": [*PAUSES["plugins"], ScriptedModel(TWO[0], "one two")]}
+    with SyncHost.open(model="scripted/m", installed=False, **options) as host:
         session = host.session()
         session.say("go")
         with session.stream_resume(YES) as events:
