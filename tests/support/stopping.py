@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from pluggent_hookspecs import ToolContext, hookimpl, tool
+from pluggent_hookspecs import ToolContext, tool
 from pluggent_testing.fakes import call
 
 SKIPPED = (
@@ -48,14 +48,3 @@ class Tools:
             return "behind"
 
         return [before, gate, behind]
-
-
-def about_gate(decision: object) -> object:
-    """Return a policy that answers *decision* about ``gate``."""
-
-    class Policy:
-        @hookimpl
-        def decide_tool_call(self, event: Any) -> Any:
-            return decision if event.tool.name == "gate" else None
-
-    return Policy()

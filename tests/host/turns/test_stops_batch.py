@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_plugins import plugin
+from fake_plugins import about, plugin
 from places import Log
 from pluggent_cli.config.sources import load_settings
 from pluggent_cli.sessions.explain import as_document, explain
@@ -18,7 +18,7 @@ from pluggent_host.settings import Timeouts, ToolLimits
 from pluggent_host.tools.function_tool import definition_digest, function_tool
 from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_testing.fakes import call
-from stopping import BATCH, SKIPPED, Tools, about_gate
+from stopping import BATCH, SKIPPED, Tools
 from talking import WAIT_S, assert_whole, hosting, results, said, talking
 
 PAUSING = HostSettings(on_ask="pause", timeouts=Timeouts(hook_s=5.0))
@@ -37,9 +37,9 @@ STOPS: dict[str, tuple[Tools, dict[str, Any], str]] = {
     "says": (Tools(ToolOutput.error("no")), {}, "failed"),
     "unusable": (Tools(object()), {}, "failed"),
     "timed out": (Tools(hang, timeout_s=0.01), {}, "failed"),
-    "denied": (Tools(), {"plugins": [about_gate(Deny("no"))]}, "was denied"),
-    "refused": (Tools(), {"plugins": [about_gate(Ask("may I?"))], "approver": lambda _: False}, "was denied"),
-    "nobody there": (Tools(), {"plugins": [about_gate(Ask("may I?"))]}, "was denied"),
+    "denied": (Tools(), {"plugins": [about("gate", Deny("no"))]}, "was denied"),
+    "refused": (Tools(), {"plugins": [about("gate", Ask("may I?"))], "approver": lambda _: False}, "was denied"),
+    "nobody there": (Tools(), {"plugins": [about("gate", Ask("may I?"))]}, "was denied"),
     "limit": (Tools(), {"config": LIMITED}, "failed"),
     "withheld": (Tools("fine"), {"plugins": [WITHHOLDS]}, "failed"),
     "ledger": (Tools(), {"plugins": [LEDGER]}, "was denied"),
@@ -78,7 +78,7 @@ async def test_a_call_that_succeeds_lets_the_others_run_and_so_does_a_failure_of
 async def test_an_answer_of_a_policy_is_a_success() -> None:
     tools = Tools()
 
-    await said(BATCH, tools=tools.all(), plugins=[about_gate(Respond("cached"))])
+    await said(BATCH, tools=tools.all(), plugins=[about("gate", Respond("cached"))])
 
     assert tools.ran == ["before", "behind"]
 
@@ -162,7 +162,7 @@ async def test_it_is_asked_about_in_its_place_after_what_is_before_it() -> None:
         ran.append(list(tools.ran))
         return True
 
-    await said(BATCH, tools=tools.all(), plugins=[about_gate(Ask("?"))], approver=approve)
+    await said(BATCH, tools=tools.all(), plugins=[about("gate", Ask("?"))], approver=approve)
 
     assert (ran, tools.ran) == ([["before"]], ["before", "gate", "behind"])
 
@@ -247,7 +247,7 @@ def test_every_file_can_add_tools_that_stop_and_none_can_take_them_away(tmp_path
 async def test_what_is_behind_a_call_that_waits_for_a_person_waits_with_it(agreed: bool) -> None:
     tools = Tools()
 
-    async with talking(BATCH, tools=tools.all(), plugins=[about_gate(Ask("may I?"))], config=PAUSING) as session:
+    async with talking(BATCH, tools=tools.all(), plugins=[about("gate", Ask("may I?"))], config=PAUSING) as session:
         paused = await session.say("go")
         ran = list(tools.ran)
         await session.resume({each.call_id: agreed for each in paused.pending if each.asks})
@@ -274,7 +274,7 @@ async def test_a_refusal_or_a_denial_on_resume_stops_calls_that_a_person_has_app
 
 async def test_the_process_may_end_after_any_line_and_nothing_behind_a_failure_ever_runs(tmp_path: Path) -> None:
     def hosted(tools: Tools, folder: Path, *replies: Any) -> Any:
-        policies = [about_gate(Ask("may I?"))]
+        policies = [about("gate", Ask("may I?"))]
         return hosting(*replies, tools=tools.all(), plugins=policies, config=PAUSING, state_dir=folder)
 
     tools = Tools(NO, effects=("shell",))

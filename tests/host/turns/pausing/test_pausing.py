@@ -280,6 +280,15 @@ async def test_one_pause_carries_all_asks_and_each_answer_stands(writing: Shared
     assert writing.done == ["look", "a", "c"]
 
 
+async def test_asks_before_the_pause_count_after_it(writing: Shared):
+    """Policy 17."""
+    async with writing.session(WRITE, call("write", "2", text="b"), "never", limits=Limits(asks=1)) as session:
+        await session.say("go")
+        result = await session.resume({"1": True})
+
+        assert (result.why, result.limit, writing.done) == (Why.LIMIT, "asks", ["a"])
+
+
 async def test_nothing_overtakes_an_exclusive_call_that_waits(writing: Shared):
     """Policy 18."""
     async with writing.session((call("look", "1"), call("write_alone", "2", text="a"), call("look", "3"))) as session:
