@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
@@ -140,7 +141,8 @@ class BatchTools:
             self.ran.append("gate")
             if isinstance(self.does, BaseException):
                 raise self.does
-            return self.does(context) if callable(self.does) else self.does
+            result = self.does(context) if callable(self.does) else self.does
+            return await result if inspect.isawaitable(result) else result
 
         @tool(effects=("shell",))
         async def behind() -> str:
@@ -149,17 +151,6 @@ class BatchTools:
             return "behind"
 
         return [before, gate, behind]
-
-
-def about_gate(decision: object) -> object:
-    """Return a policy that answers *decision* about ``gate``."""
-
-    class Policy:
-        @hookimpl
-        def decide_tool_call(self, event: Any) -> Any:
-            return decision if event.tool.name == "gate" else None
-
-    return Policy()
 
 
 class Again:

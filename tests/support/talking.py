@@ -19,6 +19,7 @@ from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Impl
 from pluggent_host.hooks.event_bus import Observers
 from pluggent_host.tools.selection import ToolChoice
+from pluggent_host.turns.result import TurnResult
 from pluggent_testing.fakes import Reply, ScriptedModel
 
 WAIT_S = 10.0
@@ -45,6 +46,14 @@ async def talking(*replies: Reply, **options: Any) -> AsyncGenerator[Session]:
     """Open a session on such a host; see hosting()."""
     async with hosting(*replies, **options) as host, await host.session() as session:
         yield session
+
+
+async def said(*replies: Reply, dry_run: bool = False, **options: Any) -> tuple[TurnResult[Any], Session]:
+    """Say ``go`` in such a session; return the result and the closed session, whose history is whole."""
+    async with talking(*replies, **options) as session:
+        result = await asyncio.wait_for(session.say("go", dry_run=dry_run), WAIT_S)
+    assert_whole(session.history)
+    return result, session
 
 
 def shape(history: Sequence[Message]) -> list[str]:

@@ -1,27 +1,39 @@
-"""A turn that is watched: what the consumer sees, when, and what its leaving does."""
+"""A turn that is watched, begun or resumed: what the consumer sees, when, and what its leaving does."""
 
 import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
 
 import pytest
+from fake_plugins import plugin
 from places import Again, hanging, only_this_task
 from pluggent_hookspecs import (
+    Ask,
+    DecisionMade,
     Deny,
     Message,
     ModelResponse,
     ProviderError,
     ProviderErrorKind,
     SessionError,
+    ToolStarted,
     Usage,
-    hookimpl,
     tool,
 )
 from pluggent_hookspecs.messages import Reasoning, Refusal, Text
 from pluggent_hookspecs.models import Finished, TextDelta, UsageDelta
 from pluggent_hookspecs.observations import Discarded, ModelCalled, ReasoningShown, TextShown, ToolFinished, TurnEnded
+from pluggent_host import SyncHost
 from pluggent_host.settings import HostSettings
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
-from talking import WAIT_S, Live, assert_whole, seen, shape, talking, text
+from talking import WAIT_S, Live, assert_whole, hosting, results, seen, shape, talking, text
+
+PROVISIONAL = HostSettings(stream="provisional")
+POLITE = plugin(transform_output=lambda event: Message.assistant(event.message.text.replace("damn", "darn")))
+ADD = call("add", a=1, b=2)
+BROKEN = ProviderError(ProviderErrorKind.STREAM_BROKEN, "broken")
 
 
 @tool(effects=())
@@ -30,140 +42,109 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+async def shown(events):
+    return [event async for event in events if isinstance(event, TextShown | ReasoningShown | Discarded)]
+
+
+async def broken(session):
+    """Watch a turn that has to fail with a ProviderError; return the error and what was seen before it."""
+    told: list[Any] = []
+    with pytest.raises(ProviderError) as caught:  # noqa: PT012 (it comes out of the iteration)
+        async with session.stream("a rather long question about many things") as events:
+            async for event in events:
+                told.append(event)  # noqa: PERF401 (what came before the error counts)
+    return caught.value, told
+
+
 # ---- the whole way ----------------------------------------------------------------------
 
 
 async def test_text_comes_as_the_model_gives_it():
     live = Live()
     async with talking(model=live) as session, session.stream("go") as events:
-        shown = (event.text async for event in events if isinstance(event, TextShown))
+        words = (event.text async for event in events if isinstance(event, TextShown))
         for word in ("one ", "two "):
             live.queue.put_nowait((TextDelta(word),))
-            assert await asyncio.wait_for(anext(shown), WAIT_S) == word
+            assert await asyncio.wait_for(anext(words), WAIT_S) == word
         live.queue.put_nowait((Finished(),))
-        assert [word async for word in shown] == []
+        assert [word async for word in words] == []
         assert events.result.text == "one two "
 
 
-async def test_the_result_is_that_of_say():
-    async with talking(call("add", a=1, b=2), "it is 3", tools=[add]) as session:
-        async with session.stream("go") as events:
-            assert await seen(events) == ["it ", "is ", "3"]
-
-        assert (events.result.text, events.result.why) == ("it is 3", Why.COMPLETED)
-        assert events.result.usage == Usage(input=20, output=10)
-        assert shape(session.history) == ["user go", "assistant -> add", "tool 3", "assistant it is 3"]
-
-
-async def test_the_consumer_sees_what_observers_see():
+async def test_the_consumer_sees_what_observers_see_and_the_result_is_that_of_say():
     recorder = Recorder()
-    async with talking(call("add", a=1, b=2), "x", tools=[add], plugins=[recorder]) as session:
+    async with talking(ADD, "it is 3", tools=[add], plugins=[recorder]) as session:
         before = len(recorder.events)
         async with session.stream("go") as events:
-            assert [event async for event in events] == recorder.events[before:]
+            told = [event async for event in events]
+            assert [event async for event in events] == [], "they end with the turn"
+        assert told == recorder.events[before:]
+
+    assert [event.text for event in told if isinstance(event, TextShown)] == ["it ", "is ", "3"]
+    assert isinstance(told[-1], TurnEnded)
+    result = events.result
+    assert (result.text, result.why, result.usage) == ("it is 3", Why.COMPLETED, Usage(input=20, output=10))
+    assert shape(session.history) == ["user go", "assistant -> add", "tool 3", "assistant it is 3"]
 
 
 async def test_reasoning_and_refusals_are_shown_too():
     reply = ModelResponse(Message.assistant((Reasoning("hm"), Text("a"), Refusal("no"))))
     async with talking(reply) as session, session.stream("go") as events:
-        shown = [event async for event in events if isinstance(event, TextShown | ReasoningShown)]
-
-        assert [(type(event), event.text) for event in shown] == [
+        assert [(type(event), getattr(event, "text", "")) for event in await shown(events)] == [
             (ReasoningShown, "hm"), (TextShown, "a"), (TextShown, "no"),
         ]  # fmt: skip
         assert events.result.text == "ano"
 
 
-async def test_the_events_of_a_stream_end_with_the_turn():
-    async with talking("x") as session, session.stream("go") as events:
-        everything = [event async for event in events]
-
-        assert isinstance(everything[-1], TurnEnded)
-        assert [event async for event in events] == []
-
-
 # ---- policies in between ----------------------------------------------------------------
 
 
-class Polite:
-    @hookimpl
-    def transform_output(self, event):
-        return Message.assistant(event.message.text.replace("damn", "darn"))
+@pytest.mark.parametrize(
+    ("policy", "config", "texts"),
+    [
+        (POLITE, HostSettings(), ["darn it"]),
+        (POLITE, PROVISIONAL, ["damn ", "it", "!", "darn it"]),
+        (plugin(decide_output=Deny("", tell_user="withheld")), PROVISIONAL, ["damn ", "it", "!"]),
+    ],
+    ids=["nothing before it has passed", "a change takes it back", "a denial takes it back"],
+)
+async def test_what_policies_change_or_withhold_is_not_shown_or_taken_back(policy, config, texts):
+    async with talking("damn it", plugins=[policy], config=config) as session, session.stream("go") as events:
+        assert [getattr(event, "text", "!") for event in await shown(events)] == texts
 
-
-async def test_nothing_is_shown_before_the_output_policies_have_passed_it():
-    async with talking("damn it", plugins=[Polite()]) as session, session.stream("go") as events:
-        assert await seen(events) == ["darn it"]
-        assert events.result.text == "darn it"
-
-
-async def test_a_provisional_stream_takes_back_what_a_policy_changes():
-    async with (
-        talking("damn it", plugins=[Polite()], config=HostSettings(stream="provisional")) as session,
-        session.stream("go") as events,
-    ):
-        shown = [event async for event in events if isinstance(event, TextShown | Discarded)]
-
-        assert [getattr(event, "text", "!") for event in shown] == ["damn ", "it", "!", "darn it"]
-
-
-async def test_a_provisional_stream_takes_back_what_a_policy_withholds():
-    class No:
-        @hookimpl
-        def decide_output(self, event):
-            return Deny("", tell_user="withheld")
-
-    async with (
-        talking("a secret", plugins=[No()], config=HostSettings(stream="provisional")) as session,
-        session.stream("go") as events,
-    ):
-        shown = [event async for event in events if isinstance(event, TextShown | Discarded)]
-
-        assert isinstance(shown[-1], Discarded)
-        assert events.result.why is Why.DENIED
-        assert "secret" not in repr(session.history)
+    denied = texts[-1] == "!"
+    assert (events.result.why, events.result.text) == (
+        (Why.DENIED, "withheld") if denied else (Why.COMPLETED, "darn it")
+    )
+    assert "damn" not in repr(session.history[1:])
 
 
 # ---- leaving early ----------------------------------------------------------------------
 
 
-async def test_leaving_early_cancels_the_turn_and_closes_the_providers_stream():
-    live = Live(*text("one ", "two "))
-    async with talking(model=live) as session:
-        async with session.stream("go") as events:
-            async for event in events:
-                if isinstance(event, TextShown):
-                    break
-
-        assert live.streams == 0
-        assert only_this_task()
-        with pytest.raises(SessionError, match="no result"):
-            _ = events.result
-
-
-async def test_the_text_that_had_come_stays_in_the_conversation():
-    live = Live(*text("one ", "two "))
-    recorder = Recorder()
+async def test_leaving_early_cancels_the_turn_and_keeps_the_text_that_had_come():
+    live, recorder = Live(*text("one ", "two ")), Recorder()
     async with talking(model=live, plugins=[recorder]) as session:
         async with session.stream("go") as events:
-            shown = (event.text async for event in events if isinstance(event, TextShown))
-            assert [await anext(shown), await anext(shown)] == ["one ", "two "]
+            words = (event.text async for event in events if isinstance(event, TextShown))
+            assert [await anext(words), await anext(words)] == ["one ", "two "]
 
+        assert (live.streams, only_this_task()) == (0, True)
+        with pytest.raises(SessionError, match="no result"):
+            _ = events.result
         assert shape(session.history) == ["user go", "assistant one two "]
-        assert session.usage.estimated
-        assert session.usage.output == 2
+        assert (session.usage.estimated, session.usage.output) == (True, 2)
         assert [event.error for event in recorder.of(ModelCalled)] == ["cancelled"]
         assert [event.why for event in recorder.of(TurnEnded)] == [Why.CANCELLED]
 
 
 @pytest.mark.parametrize("policy", ["transform_output", "transform_model_response", "decide_output"])
 async def test_the_text_that_had_come_stays_under_policies_too(policy):
-    async def wait_a_little(self, event):
+    async def wait_a_little(event):
         await asyncio.sleep(0)
 
     live = Live(*text("one ", "two "))
-    plugin = type("Slow", (), {policy: hookimpl(wait_a_little)})()
-    async with talking(model=live, plugins=[plugin]) as session:
+    async with talking(model=live, plugins=[plugin(**{policy: wait_a_little})]) as session:
         async with session.stream("go"):
             while live.given < 2:  # noqa: ASYNC110 (what was taken is no event of the fake)
                 await asyncio.sleep(0)
@@ -178,112 +159,69 @@ async def test_leaving_early_reaches_a_running_tool():
         async with session.stream("go"):
             await started.wait()
 
-        assert left == [1]
-        assert only_this_task()
+        assert (left, only_this_task()) == ([1], True)
         assert_whole(session.history)
         assert (await session.say("again")).text == "later"
 
 
-async def test_an_error_of_the_consumer_ends_the_turn_and_comes_through():
-    live = Live(*text("one"))
-    async with talking(model=live) as session:
-        with pytest.raises(ZeroDivisionError):  # noqa: PT012 (it is raised by the consumer)
-            async with session.stream("go") as events:
-                async for _ in events:
-                    raise ZeroDivisionError
-
-        assert (live.streams, only_this_task()) == (0, True)
-
-
-async def test_leaving_before_reading_anything_ends_the_turn():
-    live = Live()
-    async with talking(model=live) as session:
-        async with session.stream("go"):
-            pass
-
-        assert (live.streams, only_this_task()) == (0, True)
-        assert_whole(session.history)
-
-
-async def test_a_cancelled_consumer_leaves_nothing_running():
-    live = Live(*text("one"))
-    reading = asyncio.Event()
+@pytest.mark.parametrize("how", ["raises", "reads nothing", "is cancelled", "closes twice"])
+async def test_however_the_consumer_leaves_nothing_is_left_running(how):
+    live, reading = Live(*text("one")), asyncio.Event()
 
     async def consume(session):
         async with session.stream("go") as events:
-            async for _ in events:
-                reading.set()
+            if how == "closes twice":
+                await events.aclose()
+                await events.aclose()
+            elif how != "reads nothing":
+                async for _ in events:
+                    if how == "raises":
+                        raise ZeroDivisionError
+                    reading.set()
 
     async with talking(model=live) as session:
         task = asyncio.create_task(consume(session))
-        await reading.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        if how == "is cancelled":
+            await reading.wait()
+            task.cancel()
+        expected = {"raises": ZeroDivisionError, "is cancelled": asyncio.CancelledError}.get(how)
+        with pytest.raises(expected) if expected else contextlib.nullcontext():
             await task
 
         assert (live.streams, only_this_task()) == (0, True)
-
-
-async def test_closing_twice_is_fine():
-    live = Live()
-    async with talking(model=live) as session:
-        async with session.stream("go") as events:
-            await events.aclose()
-            await events.aclose()
-
-        assert only_this_task()
+        assert_whole(session.history)
 
 
 # ---- errors -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", list(ProviderErrorKind))
-async def test_an_error_in_mid_stream_reaches_the_consumer_after_the_events(kind):
-    live = Live(*text("one ", "two "), ProviderError(kind, "broken"))
-    shown = []
-    async with talking(model=live) as session:
-        with pytest.raises(ProviderError, match="broken"):  # noqa: PT012 (it comes out of the iteration)
-            async with session.stream("go") as events:
-                async for event in events:
-                    shown.append(event)  # noqa: PERF401 (what came before the error counts)
-
-        assert [event.text for event in shown if isinstance(event, TextShown)] == ["one ", "two "]
-        assert isinstance(shown[-1], TurnEnded)
-        assert shown[-1].why == Why.FAILED
-        assert live.streams == 0
-
-
-@pytest.mark.parametrize("kind", list(ProviderErrorKind))
-async def test_what_was_shown_before_the_stream_broke_stays_in_the_conversation(kind):
+async def test_an_error_in_mid_stream_comes_after_the_events_and_what_was_shown_stays(kind):
     live = Live(*text("one ", "two "), ProviderError(kind, "broken"))
     async with talking(model=live) as session:
-        with pytest.raises(ProviderError, match="broken"):
-            async with session.stream("go") as events:
-                await seen(events)
+        error, told = await broken(session)
 
-        assert shape(session.history) == ["user go", "assistant one two "]
-        assert session.usage == Usage(input=0, output=2, estimated=True)
+        assert error.kind is kind
+        assert [event.text for event in told if isinstance(event, TextShown)] == ["one ", "two "]
+        assert isinstance(told[-1], TurnEnded)
+        assert (told[-1].why, live.streams) == (Why.FAILED, 0)
+        assert shape(session.history)[1:] == ["assistant one two "]
+        assert (session.usage.output, session.usage.estimated) == (2, True)
 
 
-async def test_usage_that_the_vendor_told_before_the_break_is_no_estimate():
-    told = Usage(input=7, output=1)
-    live = Live((TextDelta("one"), UsageDelta(told)), ProviderError(ProviderErrorKind.STREAM_BROKEN, "broken"))
+@pytest.mark.parametrize(
+    ("live", "usage"),
+    [
+        (Live((TextDelta("one"), UsageDelta(Usage(input=7, output=1))), BROKEN), Usage(input=7, output=1)),
+        (Live(ProviderError(ProviderErrorKind.AUTHENTICATION, "no key")), Usage()),
+    ],
+    ids=["what the vendor told is no estimate", "what was refused before any text costs nothing"],
+)
+async def test_usage_of_a_broken_stream(live, usage):
     async with talking(model=live) as session:
-        with pytest.raises(ProviderError, match="broken"):
-            async with session.stream("go") as events:
-                await seen(events)
+        await broken(session)
 
-        assert session.usage == told
-
-
-async def test_a_request_that_was_refused_before_any_text_costs_nothing():
-    live = Live(ProviderError(ProviderErrorKind.AUTHENTICATION, "no key"))
-    async with talking(model=live) as session:
-        with pytest.raises(ProviderError, match="no key"):
-            async with session.stream("a rather long question about many things") as events:
-                await seen(events)
-
-        assert session.usage == Usage()
+        assert session.usage == usage
 
 
 async def test_a_stream_that_just_ends_is_broken():
@@ -292,69 +230,51 @@ async def test_a_stream_that_just_ends_is_broken():
             yield (TextDelta("one"),)
 
     async with talking(model=Ends()) as session:
-        with pytest.raises(ProviderError) as caught:
-            async with session.stream("go") as events:
-                await seen(events)
+        error, _ = await broken(session)
 
-        assert caught.value.kind is ProviderErrorKind.STREAM_BROKEN
-        assert shape(session.history) == ["user go", "assistant one"]
+        assert error.kind is ProviderErrorKind.STREAM_BROKEN
+        assert shape(session.history)[1:] == ["assistant one"]
 
 
 async def test_calls_of_a_broken_stream_are_not_run_and_not_kept():
-    model = ScriptedModel(ModelResponse(Message.assistant("first", (call("add", a=1, b=2),))), cut=2)
-    recorder = Recorder()
-    async with talking(model=model, tools=[add], plugins=[recorder]) as session:
-        with pytest.raises(ProviderError, match="cut"):
-            async with session.stream("go") as events:
-                await seen(events)
+    model = ScriptedModel(ModelResponse(Message.assistant("first", (ADD,))), cut=2)
+    async with talking(model=model, tools=[add]) as session:
+        _, told = await broken(session)
 
-        assert shape(session.history) == ["user go", "assistant first"]
-        assert recorder.of(ToolFinished) == []
+        assert shape(session.history)[1:] == ["assistant first"]
+        assert not any(isinstance(event, ToolFinished) for event in told)
 
 
 async def test_what_the_consumer_is_left_with_after_a_retry_is_the_reply():
-    broken = ProviderError(ProviderErrorKind.STREAM_BROKEN, "broken")
-    live = Live(*text("one ", "two "), broken, *text("three "), (Finished(),))
-    left = ""
+    live = Live(*text("one ", "two "), BROKEN, *text("three "), (Finished(),))
     async with talking(model=live, plugins=[Again()]) as session, session.stream("go") as events:
-        async for event in events:
-            if isinstance(event, Discarded):
-                left = ""
-            if isinstance(event, TextShown):
-                left += event.text
+        words = "".join(getattr(event, "text", "!") for event in await shown(events))
 
-        assert (left, events.result.text) == ("three ", "three ")
-        assert shape(session.history) == ["user go", "assistant three "]
+    assert words.rpartition("!")[1:] == ("!", "three ")
+    assert events.result.text == "three "
+    assert shape(session.history) == ["user go", "assistant three "]
 
 
 # ---- misuse -----------------------------------------------------------------------------
 
 
-async def test_a_stream_has_to_be_entered():
+async def test_a_stream_is_entered_first_and_used_once():
     async with talking("x") as session:
         stream = session.stream("go")
-
         with pytest.raises(SessionError, match="enter the stream first"):
             await anext(aiter(stream))
         with pytest.raises(SessionError, match="no result"):
             _ = stream.result
-        await stream.aclose()
-
-
-async def test_a_stream_is_used_once():
-    async with talking("x") as session:
-        stream = session.stream("go")
         async with stream as events:
             await seen(events)
-
         with pytest.raises(SessionError, match="used once"):
             async with stream:
                 pass
+        await session.stream("never entered").aclose()
 
 
 async def test_a_second_turn_beside_a_stream_is_refused():
-    live = Live()
-    async with talking(model=live) as session, session.stream("go"):
+    async with talking(model=Live()) as session, session.stream("go"):
         await asyncio.sleep(0)
 
         with pytest.raises(SessionError, match="in the middle of a turn"):
@@ -366,3 +286,89 @@ async def test_an_empty_message_is_refused_where_the_stream_is_read():
         with pytest.raises(SessionError, match="empty"):
             async with session.stream("") as events:
                 await seen(events)
+
+
+# ---- a turn that is resumed -------------------------------------------------------------
+
+PAUSES: dict[str, Any] = {
+    "tools": [add], "plugins": [plugin(decide_tool_call=Ask("may I?"))], "config": HostSettings(on_ask="pause"),
+}  # fmt: skip
+TWO = (call("add", "1", a=1, b=2), call("add", "2", a=1, b=3))
+YES = {"1": True}
+
+
+async def resumed(session, answers=None):
+    async with session.stream_resume(answers) as events:
+        return [event async for event in events], events
+
+
+async def test_a_resumed_turn_is_watched_as_it_goes_on_in_another_process(tmp_path: Path):
+    async with hosting(TWO[0], **PAUSES, state_dir=tmp_path) as host, await host.session("s") as session:
+        await session.say("go")
+    async with hosting("one two three", **PAUSES, state_dir=tmp_path) as host, await host.session("s") as session:
+        told, events = await resumed(session, YES)
+
+    assert [event.text for event in told if isinstance(event, TextShown)] == ["one ", "two ", "three"]
+    names = [type(event) for event in told if isinstance(event, DecisionMade | ToolStarted | ToolFinished | TurnEnded)]
+    assert names.index(ToolStarted) < names.index(ToolFinished) < names.index(TurnEnded) == len(names) - 1
+    assert {event.scope.origin for event in told} == {"resume"}
+    assert (events.result.why, events.result.text) == (Why.COMPLETED, "one two three")
+    assert results(session.history) == ["3"]
+
+
+async def test_a_turn_that_pauses_again_has_the_pause_as_its_result():
+    async with talking(TWO, "ok", **PAUSES) as session:
+        await session.say("go")
+        _, paused = await resumed(session, YES)
+        _, done = await resumed(session, {"2": True})
+
+    assert_whole(session.history)
+    assert (paused.result.why, [each.call_id for each in paused.result.pending]) == (Why.PAUSED, ["2"])
+    assert done.result.text == "ok"
+
+
+async def test_what_does_not_wait_is_an_error_of_the_stream():
+    async with talking(TWO[0], **PAUSES) as session:
+        with pytest.raises(SessionError, match="no turn that waits"):
+            await resumed(session)
+        await session.say("go")
+        with pytest.raises(SessionError, match="no call waits under 'x'"):
+            await resumed(session, {"x": True})
+
+        assert session.paused
+
+
+async def test_leaving_a_resumed_turn_early_cancels_it_and_no_other_begins_before():
+    async with talking(TWO[0], "one two three " * 100, **PAUSES) as session:
+        await session.say("go")
+        async with session.stream_resume(YES) as events:
+            async for event in events:
+                with pytest.raises(SessionError, match="in the middle of a turn"):
+                    await session.resume()
+                if isinstance(event, TextShown):
+                    break
+
+        assert_whole(session.history)
+        assert (session.paused, shape(session.history)[2]) == (False, "tool 3")
+        assert (await session.say("still there?")).why is Why.COMPLETED
+
+
+async def test_a_resumed_turn_that_fails_raises_at_the_end_of_its_events():
+    async with talking(TWO[0], BROKEN, **PAUSES) as session:
+        await session.say("go")
+        with pytest.raises(ProviderError, match="broken"):
+            await resumed(session, YES)
+
+    assert_whole(session.history)
+
+
+def test_a_program_without_a_loop_can_watch_it_too():
+    options: dict[str, Any] = {**PAUSES, "plugins": [*PAUSES["plugins"], ScriptedModel(TWO[0], "one two")]}
+    with SyncHost.open(model="scripted/m", installed=False, **options) as host:
+        session = host.session()
+        session.say("go")
+        with session.stream_resume(YES) as events:
+            told = list(events)
+
+    assert [event.text for event in told if isinstance(event, TextShown)] == ["one ", "two"]
+    assert events.result.why is Why.COMPLETED

@@ -6,12 +6,14 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import attrs
 import pytest
-from pluggent_hookspecs import Deny, Message, ModelParameters, Param, hookimpl
+from fake_plugins import plugin
+from pluggent_hookspecs import Deny, Message, ModelParameters, Param
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Limits, Why
+from pluggent_host.transcript.entries import Said
 from pluggent_host.turns.structured_output import output_form
-from pluggent_testing.fakes import Recorder, ScriptedModel, call
-from talking import hosting, shape, talking
+from pluggent_testing.fakes import ScriptedModel, call
+from talking import talking
 
 
 @attrs.frozen
@@ -36,36 +38,30 @@ def rain(city: str) -> str:
     return f"rain in {city}"
 
 
-async def test_the_answer_arrives_as_a_value_of_the_type():
-    model = ScriptedModel(TRIP)
-    async with talking(model=model) as session:
-        result = await session.say("plan", output=Trip)
-
-    assert result.output == Trip([Stop("Oslo", 2)], "train")
-    assert result.value == result.output
-    assert result.why is Why.COMPLETED
-    schema = model.requests[0].parameters.output_schema
-    assert schema is not None
-    assert (schema["title"], schema["description"], schema["required"]) == ("Trip", "A journey.", ("stops", "by"))
+async def planned(*replies: Any, output: Any = Trip, **options: Any) -> tuple[Any, Any]:
+    """Ask for *output*; return the result and the closed session."""
+    async with talking(*replies, **options) as session:
+        return await session.say("plan", output=output), session
 
 
-async def test_tools_can_be_called_on_the_way_and_every_request_carries_the_schema():
+async def test_the_answer_arrives_as_a_value_of_the_type_and_every_request_carries_the_schema():
     model = ScriptedModel(call("rain", city="Oslo"), TRIP)
-    async with talking(model=model, tools=[rain]) as session:
-        result = await session.say("plan", output=Trip)
+    result, _ = await planned(model=model, tools=[rain])
 
-    assert result.output.by == "train"
-    assert all(request.parameters.output_schema is not None for request in model.requests)
+    assert result.output == result.value == Trip([Stop("Oslo", 2)], "train")
+    assert result.why is Why.COMPLETED
+    for request in model.requests:
+        schema = request.parameters.output_schema
+        assert schema is not None
+        assert (schema["title"], schema["description"], schema["required"]) == ("Trip", "A journey.", ("stops", "by"))
 
 
-async def test_an_answer_of_another_form_is_sent_back_once_with_all_that_is_wrong():
-    model = ScriptedModel('{"stops": [{"city": 3}], "by": "car"}', TRIP)
-    async with talking(model=model) as session:
-        result = await session.say("plan", output=Trip)
+async def test_an_answer_of_another_form_is_sent_back_once_by_the_host_with_all_that_is_wrong():
+    result, session = await planned('{"stops": [{"city": 3}], "by": "car"}', TRIP)
 
-        assert result.output.stops[0].city == "Oslo"
-        assert len(session.history) == 4
-        asked = session.history[2].text
+    assert result.output.stops[0].city == "Oslo"
+    assert [entry.by for entry in session.records() if isinstance(entry, Said)] == ["", "", "host", ""]
+    asked = session.history[2].text
     assert '$.stops[0].city: 3 is not of type "string"' in asked
     assert "$.by" in asked
 
@@ -82,51 +78,32 @@ async def test_an_answer_that_stays_wrong_is_a_result_and_no_value():
         assert (await session.say("go on")).text == "done"
 
 
-async def test_how_often_it_is_sent_back_can_be_set():
-    async with talking("1", "2", "3", TRIP, limits=Limits(repairs=3)) as session:
-        assert (await session.say("plan", output=Trip)).output.by == "train"
-    async with talking("1", TRIP, limits=Limits(repairs=0)) as session:
-        assert (await session.say("plan", output=Trip)).why is Why.INVALID_OUTPUT
+@pytest.mark.parametrize(
+    ("replies", "options", "why"),
+    [
+        (["1", "2", "3", TRIP], {"limits": Limits(repairs=3)}, Why.COMPLETED),
+        (["1", TRIP], {"limits": Limits(repairs=0)}, Why.INVALID_OUTPUT),
+        (["no", TRIP], {"limits": Limits(model_calls=1)}, Why.LIMIT),
+        (["no", TRIP], {"plugins": [plugin(decide_model_request=lambda e: Deny("") if e.round else None)]}, Why.DENIED),
+    ],
+    ids=["as often as the limit", "never", "a repair counts as a model call", "a repair is under all policies"],
+)
+async def test_how_often_it_is_sent_back(replies: Any, options: Any, why: Why):
+    result, _ = await planned(*replies, **options)
+
+    assert result.why is why
+    assert (result.value is not None) is (why is Why.COMPLETED)
 
 
-async def test_the_repair_is_an_ordinary_model_call_under_all_policies():
-    class OneCall:
-        calls = 0
+async def test_what_is_read_is_what_the_output_policies_let_pass_or_a_layer_answers():
+    async def cache(event: Any, call_next: Any) -> str:
+        return TRIP
 
-        @hookimpl
-        def decide_model_request(self, event: Any) -> Deny | None:
-            self.calls += 1
-            return Deny("one call is enough") if self.calls > 1 else None
+    redactor = plugin(transform_output=lambda e: Message.assistant(e.message.text.replace("Oslo", "[city]")))
+    redacted, _ = await planned(TRIP, plugins=[redactor])
+    cached, _ = await planned(plugins=[plugin(around_turn=cache)])
 
-    async with talking("no", TRIP, plugins=[OneCall()]) as session:
-        result = await session.say("plan", output=Trip)
-
-    assert (result.why, result.detail) == (Why.DENIED, "one call is enough")
-
-
-async def test_the_repair_counts_as_a_model_call_of_the_limit():
-    async with talking("no", TRIP, limits=Limits(model_calls=1)) as session:
-        assert (await session.say("plan", output=Trip)).limit == "model_calls"
-
-
-async def test_what_is_read_is_what_the_output_policies_let_pass():
-    class Redactor:
-        @hookimpl
-        def transform_output(self, event: Any) -> Message:
-            return Message.assistant(event.message.text.replace("Oslo", "[city]"))
-
-    async with talking(TRIP, plugins=[Redactor()]) as session:
-        assert (await session.say("plan", output=Trip)).output.stops[0].city == "[city]"
-
-
-async def test_a_turn_that_a_policy_answers_is_read_too():
-    class Cache:
-        @hookimpl
-        async def around_turn(self, event: Any, call_next: Any) -> str:
-            return TRIP
-
-    async with talking(plugins=[Cache()]) as session:
-        assert (await session.say("plan", output=Trip)).output.by == "train"
+    assert (redacted.output.stops[0].city, cached.output.by) == ("[city]", "train")
 
 
 async def test_a_stream_has_the_value_in_its_result():
@@ -139,15 +116,9 @@ async def test_a_stream_has_the_value_in_its_result():
 
 async def test_a_schema_gives_a_dict():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    async with talking('{"n": "one"}', '{"n": 1}') as session:
-        assert (await session.say("count", output=schema)).output == {"n": 1}
+    result, _ = await planned('{"n": "one"}', '{"n": 1}', output=schema)
 
-
-async def test_types_that_are_no_object_stand_in_one():
-    async with talking('{"value": [1, 2]}') as session:
-        result = await session.say("count", output=list[int])
-
-    assert result.output == [1, 2]
+    assert result.output == {"n": 1}
 
 
 async def test_nothing_can_be_the_value():
@@ -160,30 +131,17 @@ async def test_nothing_can_be_the_value():
         _ = plain.output
 
 
-async def test_the_note_of_the_host_is_marked_in_the_transcript():
-    recorder = Recorder()
-    async with hosting("no", TRIP, plugins=[recorder]) as host, await host.session() as session:
-        await session.say("plan", output=Trip)
-        by = [getattr(entry, "by", "") for entry in session.records() if type(entry).__name__ == "Said"]
-
-    assert by == ["", "", "host", ""]
-
-
-async def test_two_schemas_at_once_are_refused():
-    async with talking() as session:
-        with pytest.raises(SessionError, match="both given"):
-            await session.say("x", output=Trip, parameters=ModelParameters(output_schema={"type": "object"}))
-
-
-async def test_a_type_that_cannot_be_described_is_told_before_anything_runs():
+async def test_a_form_that_cannot_be_asked_for_is_an_error_before_anything_runs():
     model = ScriptedModel()
     async with talking(model=model) as session:
+        with pytest.raises(SessionError, match="both given"):
+            await session.say("x", output=Trip, parameters=ModelParameters(output_schema={"type": "object"}))
         with pytest.raises(TypeError, match="output: type TestError is not supported"):
             await session.say("x", output=type("TestError", (), {}))
         with pytest.raises(TypeError, match="that of an object"):
             await session.say("x", output={"type": "array"})
-        assert shape(session.history) == []
-    assert model.requests == []
+
+    assert (session.history, model.requests) == ((), [])
 
 
 class Movie(TypedDict):
@@ -206,6 +164,7 @@ class Node:
         (Movie, '{"title": "Ran", "year": 1985}', {"title": "Ran", "year": 1985}),
         (Node, '{"name": "a", "inside": [{"name": "b"}]}', Node("a", [Node("b")])),
         (int, '{"value": 3}', 3),
+        (list[int], '{"value": [1, 2]}', [1, 2]),
         (str | None, '{"value": null}', None),
         (dict[str, int], '{"a": 1}', {"a": 1}),
     ],

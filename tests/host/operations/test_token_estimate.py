@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 import pytest
+from fake_plugins import plugin
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import (
     Audio,
@@ -16,18 +17,17 @@ from pluggent_hookspecs import (
     ModelRequest,
     Reasoning,
     Refusal,
-    ReserveEvent,
-    SettleEvent,
     Text,
     ToolCall,
     ToolSpec,
     VendorPart,
-    hookimpl,
     tool,
 )
 from pluggent_host.operations.model_call import ELSEWHERE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, input_tokens
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import talking
+
+CAT = "https://example.org/cat.png"
 
 
 def tokens(*content: Any, **more: Any) -> int:
@@ -42,13 +42,14 @@ def encoded(size: int) -> str:
     ("part", "expected"),
     [
         (Text("x" * 400), 100),
+        (Text("abc"), 0),
         (Text("天" * 400), 300),
         (Text("\ud800" * 4), 3),
         (Refusal("x" * 400), 100),
         (Reasoning("x" * 400, "s" * 40), 110),
-        (Image(url="https://example.org/cat.png"), IMAGE_TOKENS),
+        (Image(url=CAT), IMAGE_TOKENS),
         (Image(data=encoded(500_000)), IMAGE_TOKENS),
-        (Image(url="https://example.org/cat.png", detail="low"), LOW_IMAGE_TOKENS),
+        (Image(url=CAT, detail="low"), LOW_IMAGE_TOKENS),
         (Audio(encoded(160_000)), 100),
         (File(encoded(60_000), media_type="application/pdf"), 3_000),
         (File(encoded(400), media_type="text/markdown"), 100),
@@ -67,24 +68,15 @@ def test_a_part_of_a_vendors_own_counts_by_its_length() -> None:
     assert 1_000 <= tokens(VendorPart("openai", value)) <= 1_020
 
 
-def test_calls_and_their_results_count() -> None:
+def test_calls_and_their_results_and_definitions_and_the_form_of_the_answer_count() -> None:
     asked = ToolCall("c", "n" * 4, "x" * 396)
     messages = (Message.assistant("", (asked,)), Message.tool(asked, "y" * 400))
-
-    assert input_tokens(ModelRequest("m", messages)) == 200
-
-
-def test_definitions_of_tools_and_the_form_of_the_answer_count() -> None:
     spec = ToolSpec("n" * 4, "d" * 396, {"type": "object"})
     parameters = ModelParameters(output_schema={"type": "object"})
 
+    assert input_tokens(ModelRequest("m", messages)) == 200
     assert tokens(Text(""), tools=(spec,)) == (400 + len('{"type":"object"}')) // 4
     assert tokens(Text(""), parameters=parameters) == len('{"type":"object"}') // 4
-
-
-def test_nothing_is_counted_that_is_not_sent() -> None:
-    assert tokens() == 0
-    assert tokens(Text("abc")) == 0
 
 
 @given(st.lists(st.text(), max_size=5))
@@ -101,19 +93,10 @@ async def test_a_ledger_is_told_the_estimate_of_the_whole_request() -> None:
         return a
 
     told: list[int] = []
-
-    class Ledger:
-        @hookimpl
-        def reserve(self, event: ReserveEvent) -> Any:
-            told.extend([event.input_tokens] if event.model else [])
-
-        @hookimpl
-        def settle(self, event: SettleEvent) -> None:
-            """Nothing was reserved."""
-
+    ledger = plugin(reserve=lambda event: told.extend([event.input_tokens] if event.model else []), settle=None)
     model = ScriptedModel(call("add", a=1), "ok")
-    async with talking(model=model, tools=[add], plugins=[Ledger()]) as session:
-        await session.say(["x" * 400, Image(url="https://example.org/cat.png")])
+    async with talking(model=model, tools=[add], plugins=[ledger]) as session:
+        await session.say(["x" * 400, Image(url=CAT)])
 
     assert told == [input_tokens(request) for request in model.requests]
     assert all(each > 100 + IMAGE_TOKENS + len("addAdd.") // 4 for each in told)

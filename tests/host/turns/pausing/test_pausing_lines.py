@@ -1,4 +1,4 @@
-"""What waits before anything is said or asked, as its file tells it: after any line, listed, explained, exported."""
+"""A turn that waits, as its file tells it: after any line, listed, explained, exported, and answered where stored."""
 
 import json
 import shutil
@@ -8,56 +8,56 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edges_asking import Edges, Shared
+from edges_asking import STAGES, Edges, Shared
+from pluggent_cli.sessions.answer import answer_stored
 from pluggent_cli.sessions.explain import as_document as explained, explain
 from pluggent_cli.sessions.export import as_document, as_markdown
 from pluggent_hookspecs import Image, Text
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Why
-from pluggent_host.approvals.pending import Pending
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import call
 from talking import assert_whole
 from transcript_file import all_waiting, answer_stored, read, retell, waiting_in
 
-STAGES = {
-    "input": Edges(said="hm"),
-    "model_call": Edges(rounds=(0,)),
+PLAYED = STAGES | {
     "later": Edges(rounds=(1,)),
     "all": Edges(said="hm", rounds=(0, 1), tools=("write",)),
 }
 REPLIES: Sequence[Any] = (call("write", "1", text="a"), "ok")
 
 
-def yes(pending: Sequence[Pending]) -> dict[str, bool]:
-    return {each.call_id: True for each in pending}
-
-
-@pytest.fixture(params=list(STAGES))
+@pytest.fixture(params=list(PLAYED))
 async def played(request: pytest.FixtureRequest, tmp_path: Path) -> Shared:
     """Return a place where a turn that waits at some of its stages has come to its end."""
-    shared = Shared(tmp_path / "whole", STAGES[request.param].anew())
-    async with shared.host(*REPLIES) as host, await host.session("s") as session:
+    shared = Shared(tmp_path / "whole", PLAYED[request.param].anew())
+    async with shared.session(*REPLIES) as session:
         result = await session.say("go")
         while result.why is Why.PAUSED:
-            result = await session.resume(yes(result.pending))
+            result = await session.resume({each.call_id: True for each in result.pending})
         assert (result.why, shared.done) == (Why.COMPLETED, ["a"])
     return shared
 
 
+@pytest.fixture(params=["input", "model_call"])
+def stage(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 def lines(shared: Shared) -> list[bytes]:
-    return (shared.folder / "sessions" / "s.jsonl").read_bytes().splitlines(keepends=True)
+    return shared.file.read_bytes().splitlines(keepends=True)
 
 
-def cut(shared: Shared, length: int) -> Shared:
-    later = Shared(shared.folder.parent / f"{length}", shared.edges)
-    shutil.copytree(shared.folder / "sessions", later.folder / "sessions")
-    (later.folder / "sessions" / "s.jsonl").write_bytes(b"".join(lines(shared)[:length]))
-    return later
-
-
-def kinds(told: list[bytes]) -> list[str]:
-    return [json.loads(line)["t"] for line in told]
+def cuts(shared: Shared) -> list[tuple[Shared, list[str], bytes]]:
+    """Return a place for each line after which the process may have died, the kinds of its lines, and its text."""
+    whole, places = lines(shared), []
+    kinds = [json.loads(line)["t"] for line in whole]
+    for length in range(1, len(whole) + 1):
+        later = Shared(shared.folder.parent / f"{length}", shared.edges)
+        shutil.copytree(shared.folder / "sessions", later.folder / "sessions")
+        later.file.write_bytes(text := b"".join(whole[:length]))
+        places.append((later, kinds[:length], text))
+    return places
 
 
 def requests(shared: Shared) -> tuple[Counter[str], Counter[str], int]:
@@ -75,35 +75,29 @@ def requests(shared: Shared) -> tuple[Counter[str], Counter[str], int]:
 
 
 async def test_after_any_line_the_next_process_asks_the_model_nothing_that_was_not_approved(played: Shared):
-    whole = lines(played)
-    for length in range(1, len(whole) + 1):
-        later, told = cut(played, length), kinds(whole[:length])
+    for later, told, _ in cuts(played):
         sent = requests(later)[-1]
-        async with later.host(*REPLIES) as host, await host.session("s") as session:
+        async with later.session(*REPLIES) as session:
             if session.paused:
                 before = session.pending
                 result = await session.resume()
                 if before:
                     assert (result.why, later.asked()) == (Why.PAUSED, []), told
                     assert [each.kind for each in result.pending] == [each.kind for each in before], told
-            if not session.paused:
-                assert_whole(session.history)
-            await session.say("and now?")
-            if not session.paused:
-                assert_whole(session.history)
+            for _ in range(2):
+                if not session.paused:
+                    assert_whole(session.history)
+                    await session.say("and now?")
         answered, used, after = requests(later)
         assert used <= answered, told
         assert len(later.asked()) == after - sent, told
 
 
 async def test_after_any_line_the_turn_can_be_brought_to_its_end_and_nothing_is_done_twice(played: Shared):
-    whole = lines(played)
     waited = 0
-    for length in range(1, len(whole) + 1):
-        later, told = cut(played, length), kinds(whole[:length])
+    for later, told, text in cuts(played):
         written = told.count("Dispatched")
-        replies = REPLIES[1:] if b'"tool_calls"' in b"".join(whole[:length]) else REPLIES
-        async with later.host(*replies) as host, await host.session("s") as session:
+        async with later.session(*(REPLIES[1:] if b'"tool_calls"' in text else REPLIES)) as session:
             if not session.paused:
                 continue
             waited += 1
@@ -118,25 +112,35 @@ async def test_after_any_line_the_turn_can_be_brought_to_its_end_and_nothing_is_
     assert waited > 1
 
 
+@pytest.mark.parametrize("played", ["tool_call"], indirect=True)
+async def test_after_any_line_a_call_runs_for_a_recorded_approval_alone(played: Shared):
+    for later, told, _ in cuts(played):
+        runs = "Resolved" in told and "Dispatched" not in told
+        async with later.session("ok") as session:
+            if session.paused:
+                result = await session.resume()
+                assert result.why is (Why.COMPLETED if "Settled" in told or runs else Why.PAUSED), told
+            for _ in range(2):
+                assert later.done == (["a"] if runs else []), told
+                await session.say("and now?")
+            assert_whole(session.history)
+
+
 async def test_after_every_line_the_same_waits_as_in_the_session_itself(played: Shared):
-    folder = played.folder / "sessions"
-    whole = lines(played)
-    for length in range(1, len(whole) + 1):
-        (folder / "s.jsonl").write_bytes(b"".join(whole[:length]))
-        expected = rebuild(read(folder / "s.jsonl")).waiting
-        found = waiting_in(folder, "s")
-        assert (found is None) == (expected is None), kinds(whole[:length])
+    for later, told, _ in cuts(played):
+        expected = rebuild(read(later.file)).waiting
+        found = waiting_in(later.file.parent, "s")
+        assert (found is None) == (expected is None), told
         if found is not None and expected is not None:
-            assert [each.digest for each in found.open] == [each.digest for each in expected.open], length
+            assert [each.digest for each in found.open] == [each.digest for each in expected.open], told
             assert [each.kind for each in found.calls] == [
                 each.kind for each in expected.paused.pending if each.call_id not in expected.results
             ]
 
 
-@pytest.mark.parametrize("stage", ["input", "model_call"])
 async def test_it_is_answered_in_the_stored_session(stage: str, tmp_path: Path):
     shared = Shared(tmp_path, STAGES[stage].anew())
-    async with shared.host() as host, await host.session("s") as session:
+    async with shared.session() as session:
         (pending,) = (await session.say("go\n\x1b[2Jnow")).pending
     folder = tmp_path / "sessions"
     (waiting,) = all_waiting(folder)
@@ -151,16 +155,15 @@ async def test_it_is_answered_in_the_stored_session(stage: str, tmp_path: Path):
     answer_stored(folder, "s", [asked.digest], Approval(agreed=True, reach="always"), "terminal:eve")
     (after,) = all_waiting(folder)
     assert ([each.answer for each in after.calls], after.open) == (["approved"], ())
-    async with shared.host("ok") as host, await host.session("s") as session:
+    async with shared.session("ok") as session:
         assert (await session.resume()).text == "ok"
         assert (await session.say("again")).why is Why.PAUSED
     assert not (folder / "approvals.json").exists()
 
 
-@pytest.mark.parametrize("stage", ["input", "model_call"])
 async def test_what_waits_is_in_the_explanation_and_in_the_export(stage: str, tmp_path: Path):
     shared = Shared(tmp_path, STAGES[stage].anew())
-    async with shared.host("ok") as host, await host.session("s") as session:
+    async with shared.session("ok") as session:
         (pending,) = (await session.say("go")).pending
         waiting = retell(tmp_path / "sessions", "s")
         await session.resume({pending.call_id: Approval(agreed=True, reason="well")})
@@ -179,51 +182,34 @@ async def test_what_waits_is_in_the_explanation_and_in_the_export(stage: str, tm
 
 
 async def test_a_picture_is_shown_by_its_size_and_digest(tmp_path: Path):
-    shared = Shared(tmp_path, Edges(said="hm", changes=False))
-    async with shared.host() as host, await host.session("s") as session:
-        (pending,) = (await session.say(["look", Image(data="AAAA" * 100)])).pending
+    shared, picture = Shared(tmp_path, Edges(said="hm", changes=False)), Image(data="AAAA" * 100)
+    async with shared.session() as session:
+        (pending,) = (await session.say(["look", picture])).pending
     (waiting,) = all_waiting(tmp_path / "sessions")
 
     assert pending.rendered == "start a turn with: look and: image"
     assert "AAAA" * 100 in waiting.calls[0].arguments
     assert "AAAA" not in waiting.calls[0].rendered
     assert '"data": "400 characters, sha256 ' in waiting.calls[0].rendered
-    async with shared.host("ok") as host, await host.session("s") as session:
+    async with shared.session("ok") as session:
         await session.resume({"t1": True})
-        assert session.history[0].content == (Text("look"), Image(data="AAAA" * 100))
+        assert session.history[0].content == (Text("look"), picture)
 
 
-async def test_an_approval_that_may_have_been_used_is_none_again_and_a_new_one_is(tmp_path: Path):
+async def test_an_approval_that_may_have_been_used_does_not_count_again_and_a_new_one_does(tmp_path: Path):
     shared = Shared(tmp_path, STAGES["model_call"].anew())
-    async with shared.host("ok") as host, await host.session("s") as session:
+    async with shared.session("ok") as session:
         await session.say("go")
         await session.resume({"t1.0": True})
-    folder = tmp_path / "sessions"
     whole = lines(shared)
-    told = kinds(whole)
-    resolved = whole[told.index("Resolved")]
-    dead = whole[: told.index("Spending")]  # the process died while the model was asked
-    (folder / "s.jsonl").write_bytes(b"".join([*dead, resolved]))
+    kinds = [json.loads(line)["t"] for line in whole]
+    # The process died while the model was asked, and somebody has written the old answer once more.
+    shared.file.write_bytes(b"".join([*whole[: kinds.index("Spending")], whole[kinds.index("Resolved")]]))
 
-    async with shared.host("ok") as host, await host.session("s") as session:
+    async with shared.session("ok") as session:
         assert [each.call_id for each in session.pending] == ["t1.0"]
-    (waiting,) = all_waiting(folder)
-    answer_stored(folder, "s", [waiting.calls[0].digest], Approval(agreed=True), "me")
-    async with shared.host("ok") as host, await host.session("s") as session:
+    (waiting,) = all_waiting(tmp_path / "sessions")
+    answer_stored(tmp_path / "sessions", "s", [waiting.calls[0].digest], Approval(agreed=True), "me")
+    async with shared.session("ok") as session:
         assert session.pending == ()
         assert (await session.resume()).text == "ok"
-
-
-async def test_an_answer_is_not_good_for_a_message_that_somebody_wrote_into_the_file(tmp_path: Path):
-    shared = Shared(tmp_path, Edges(said="hm"))
-    async with shared.host() as host, await host.session("s") as session:
-        (pending,) = (await session.say("pay bob")).pending
-    folder = tmp_path / "sessions"
-    answer_stored(folder, "s", [pending.digest], Approval(agreed=True), "me")
-    file = folder / "s.jsonl"
-    file.write_bytes(file.read_bytes().replace(b"pay bob", b"pay eve"))
-
-    async with shared.host("ok") as host, await host.session("s") as session:
-        with pytest.raises(SessionError, match="the seal of the pause does not fit"):
-            await session.resume()
-        assert (session.history, shared.asked()) == ((), [])

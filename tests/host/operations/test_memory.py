@@ -1,0 +1,280 @@
+"""Memory through policies: no way to a store, for a tool or an application, leads around them or their transforms."""
+
+import asyncio
+from typing import Any
+
+import attrs
+import pytest
+from each_of import shown
+from fake_plugins import Person, plugin
+from pluggent_hookspecs import (
+    Allow,
+    Ask,
+    Denied,
+    Deny,
+    HookError,
+    MemoryHit,
+    MemoryItem,
+    MemoryPage,
+    MemoryQuery,
+    MemoryStoreError,
+    MemoryStoreErrorKind,
+    Respond,
+    ToolContext,
+    hookimpl,
+    tool,
+)
+from pluggent_host.transcript.entries import Decided
+from pluggent_testing.fakes import call
+from policy_stage import READS, USES, Store, attempt, either_way, note, stage
+
+every_way = pytest.mark.parametrize("way", ["host", "tool", "call_tool"])
+every_use = pytest.mark.parametrize("use", USES)
+every_read = pytest.mark.parametrize("use", READS)
+
+
+def deciding(use: str, answer: object, *, is_async: bool = False) -> object:
+    """Return a policy that answers *answer* about this use."""
+
+    async def later(event: object) -> object:
+        await asyncio.sleep(0)
+        return answer
+
+    hook = "decide_memory_read" if use in READS else "decide_memory_write"
+    return plugin("Decider", **{hook: later if is_async else answer})
+
+
+def redacted(event: Any) -> list[MemoryItem]:
+    return [attrs.evolve(item, text="redacted") for item in event.items]
+
+
+@every_way
+@every_use
+async def test_without_an_objection_the_store_is_used(use: str, way: str) -> None:
+    store = Store(note())
+    expected: dict[str, Any] = {
+        "get": note(),
+        "list": MemoryPage((note(),), "next"),
+        "search": (MemoryHit(note(), 0.5),),
+        "save": (note("new"),),
+        "delete": True,
+    }
+
+    assert await attempt(way, use, store=store) == expected[use]
+    assert store.calls[0] == use
+
+
+@every_way
+@every_use
+@pytest.mark.parametrize(("is_async", "turned"), [(False, True), (True, False)])
+async def test_a_denied_use_never_reaches_the_store(is_async: bool, turned: bool, use: str, way: str) -> None:
+    store = Store(note())
+    policy = deciding(use, Deny("not for the model", tell_user="not today"), is_async=is_async)
+
+    outcome = await attempt(way, use, *either_way(policy, deciding(use, Allow()), turned=turned), store=store)
+
+    assert isinstance(outcome, Denied)
+    assert outcome.by.endswith("decider")
+    assert outcome.digest
+    assert use not in store.calls
+
+
+@every_use
+@pytest.mark.parametrize("answer", [Respond("cached"), Respond(()), True, "allow", {}, ValueError], ids=shown)
+async def test_an_answer_outside_the_table_denies(answer: object, use: str) -> None:
+    """Rule 5: memory is read or written, never answered in its place."""
+    store = Store(note())
+
+    assert isinstance(await attempt("tool", use, deciding(use, answer), store=store), Denied)
+    assert use not in store.calls
+
+
+@every_way
+@every_use
+@pytest.mark.parametrize("agreed", [True, False, None])
+async def test_an_ask_is_put_to_a_person(agreed: bool | None, use: str, way: str) -> None:
+    store, person = Store(note()), Person(agreed)
+
+    outcome = await attempt(way, use, deciding(use, Ask("may I?")), store=store, approver=person)
+
+    (event,) = person.asked
+    assert event.capability.endswith(":memory/notes")
+    assert isinstance(outcome, Denied) is (agreed is not True)
+    assert (use in store.calls) is (agreed is True)
+
+
+async def test_a_person_reads_everything_that_is_to_be_saved() -> None:
+    person, text = Person(None), "line\u202e one\nline two" + "x" * 3000
+
+    async with stage(plugins=[Store(), deciding("save", Ask("may I?"))], approver=person) as on:
+        with pytest.raises(Denied):
+            await on.host.memory("notes").save([note("a", text), note("b", "the other")])
+
+    (event,) = person.asked
+    assert "x" * 3000 in event.rendered
+    assert "the other" in event.rendered
+    assert "\u202e" not in event.rendered
+
+
+async def test_a_policy_sees_who_reads_and_writes_what() -> None:
+    seen: list[Any] = []
+    policy = plugin(
+        decide_memory_read=lambda e: seen.append((e.scope.principal, e.namespace, e.key, e.query, e.text)),
+        decide_memory_write=lambda e: seen.append((e.scope.principal, e.items, e.delete)),
+    )
+
+    async with stage(plugins=[Store(note()), policy]) as on:
+        for use in USES.values():
+            await use(on.host.memory("notes", principal="ada"))
+
+    assert seen == [
+        ("ada", "n", "k", None, None),
+        ("ada", "n", None, MemoryQuery("n"), None),
+        ("ada", "n", None, None, "text"),
+        ("ada", (note("new"),), ()),
+        ("ada", (), (("n", "k"),)),
+    ]
+
+
+# ---- records, failures
+
+
+async def test_every_use_inside_a_turn_is_recorded_below_its_call_under_an_id_and_a_digest_of_its_own() -> None:
+    @tool(effects=("memory",))
+    async def remember(context: ToolContext) -> str:
+        """Use the memory, and read it once more through another handle."""
+        for use in (*USES.values(), USES["get"]):
+            await use(context.memory("notes"))
+        return "used"
+
+    async with stage(call("remember"), plugins=[Store(note())], tools=[remember]) as on:
+        await on.session.say("go")
+
+    made = [made for made in on.decisions() if made.operation.startswith("memory")]
+    (outer,) = on.decisions("tool_call")
+    assert [item.operation for item in made] == ["memory_read"] * 3 + ["memory_write"] * 2 + ["memory_read"]
+    assert {(item.scope.parent_id, item.scope.origin) for item in made} == {(outer.operation_id, "tool")}
+    assert len({item.operation_id for item in made}) == len({item.digest for item in made}) == 6
+    recorded = [entry.decision for entry in on.session.records() if isinstance(entry, Decided)]
+    assert [item for item in recorded if item.operation.startswith("memory")] == made
+
+
+async def test_the_errors_of_a_store_come_through_as_they_are() -> None:
+    error = MemoryStoreError(MemoryStoreErrorKind.UNAVAILABLE, "the disk is gone")
+
+    assert await attempt("host", "get", store=Store(error=error)) is error
+
+
+async def test_the_clock_of_a_call_stops_while_a_person_thinks_about_memory() -> None:
+    """Rule 17."""
+
+    @tool(effects=("memory",), timeout_s=0.05)
+    async def remember(context: ToolContext) -> str:
+        """Save something."""
+        return str(await context.memory("notes").save([note()]) == (note(),))
+
+    async def think(event: object) -> bool:
+        await asyncio.sleep(0.1)
+        return True
+
+    plugins = [Store(), deciding("save", Ask("may I?"))]
+    async with stage(call("remember"), plugins=plugins, tools=[remember], approver=think) as on:
+        await on.session.say("go")
+
+    assert on.read_by_model() == ["True"]
+
+
+# ---- transforms
+
+
+async def test_what_a_transform_made_of_the_items_is_decided_and_saved() -> None:
+    store, seen = Store(), list[str]()
+
+    async def redact(event: Any) -> list[MemoryItem]:
+        await asyncio.sleep(0)
+        return redacted(event)
+
+    decide = lambda event: seen.extend(item.text for item in event.items)  # noqa: E731 (one of two hooks of a plugin)
+    async with stage(plugins=[store, plugin(transform_memory_write=redact, decide_memory_write=decide)]) as on:
+        saved = await on.host.memory("notes").save([note(text="secret")])
+
+    assert [*seen, *(item.text for item in (*saved, *store.items.values()))] == ["redacted"] * 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [note(namespace="elsewhere")], ["text"], "text", 5, [None], [note(), note(namespace="elsewhere")],
+        {"a": "dict"}, True,
+    ],
+    ids=lambda value: repr(value)[:40],
+)  # fmt: skip
+async def test_a_transform_cannot_save_elsewhere_or_something_else(value: Any) -> None:
+    store = Store()
+
+    async with stage(plugins=[store, plugin("Rewriter", transform_memory_write=value)]) as on:
+        with pytest.raises(HookError, match="app:rewriter"):
+            await on.host.memory("notes").save([note()])
+
+    assert store.calls == []
+
+
+async def test_neither_a_transform_nor_the_caller_can_edit_items_while_they_are_decided() -> None:
+    store, data = Store(), {"list": ["good"]}
+    items = [MemoryItem("n", "k", "text", data)]
+
+    class Editor:
+        @hookimpl
+        def transform_memory_write(self, event: Any) -> Any:
+            self.kept = list(event.items)
+            return self.kept
+
+        @hookimpl
+        async def decide_memory_write(self, event: Any) -> None:
+            for edited in (self.kept, items):
+                edited.append(note("evil"))
+            data["list"].append("evil")
+            await asyncio.sleep(0)
+
+    async with stage(plugins=[store, Editor()]) as on:
+        await on.host.memory("notes").save(items)
+
+    assert [key for _, key in store.items] == ["k"]
+    assert store.items["n", "k"].data == {"list": ("good",)}
+
+
+@every_read
+async def test_a_redactor_of_results_is_passed_by_no_read(use: str) -> None:
+    class Redactor:
+        @hookimpl(band="security")
+        async def transform_memory_result(self, event: Any) -> Any:
+            await asyncio.sleep(0)
+            return redacted(event)
+
+    outcome = await attempt("tool", use, Redactor(), store=Store(note(text="secret text")))
+
+    assert "secret" not in repr(outcome)
+    assert "redacted" in repr(outcome)
+
+
+@every_read
+async def test_a_result_transform_may_leave_items_out(use: str) -> None:
+    outcome = await attempt("host", use, plugin(transform_memory_result=lambda _: []), store=Store(note()))
+
+    assert outcome in (None, MemoryPage((), "next"), ())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[note("made-up")], ["text"], 5, "text", [note(namespace="elsewhere")], ValueError("broken")],
+    ids=shown,
+)
+@every_read
+async def test_a_result_transform_that_makes_items_up_or_fails_withholds_the_items(use: str, value: Any) -> None:
+    inventor = plugin("Inventor", transform_memory_result=value)
+
+    outcome = await attempt("host", use, inventor, store=Store(note(text="secret text")))
+
+    assert isinstance(outcome, HookError)
+    assert outcome.plugin == "app:inventor"
+    assert "secret" not in str(outcome)
