@@ -1,12 +1,14 @@
 """Chats at a terminal, for tests: opening one, and the keys that are pressed there."""
 
 import termios
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from cli_support import Cli, Terminal
+from cli_support import Cli, Done, Terminal
 
 CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
+PROMPT = "\x1b[?25h"
+"""What is shown when a line can be typed."""
 GREETING = "Ctrl-D leaves."
 QUESTION = "Allow this once? [y/N, or s: its like in this session, a: always] "
 
@@ -17,11 +19,6 @@ def chat(cli: Cli, *arguments: str, **environ: str) -> Generator[Terminal]:
     with cli.at_terminal("chat", "-m", "speaker/x", *arguments, columns=100, fresh=False, **environ) as terminal:
         terminal.then(GREETING)
         yield terminal
-
-
-def prompted(terminal: Terminal) -> None:
-    """Wait until a line can be typed."""
-    terminal.then("\x1b[?25h")
 
 
 def sent(cli: Cli) -> list[str]:
@@ -35,3 +32,10 @@ def echoes(terminal: Terminal) -> str:
     flags = terminal.attributes()[3]
     assert isinstance(flags, int)
     return "echo" if flags & termios.ECHO and flags & termios.ICANON else "silence"
+
+
+def chatted(cli: Cli, *keys: str, arguments: Sequence[str] = (), **environ: str) -> Done:
+    """Chat at a terminal: type the first of *keys*, wait for the second, and so on; return what was left behind."""
+    with chat(cli, *arguments, **environ) as terminal:
+        terminal.exchange(*keys)
+        return terminal.end()

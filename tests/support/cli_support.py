@@ -1,18 +1,20 @@
 """Runs the real command in a process of its own, with or without a terminal."""
 
 import fcntl
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
+from fake_distributions import install
 from fork_server import MODULE, Forked, server_for
 
 PATIENCE_S = 30.0
@@ -24,14 +26,6 @@ EVIL = "\x1b]0;title\x07\x9b2J\u202e\r\x00"
 """Text that steers a terminal."""
 STEERING = set("\x1b\x07\x9b\u202e\r\x00")
 COMMAND = (sys.executable, "-m", MODULE)
-_WITH_SYSTEM = """
-import sys
-from pathlib import Path
-from pluggent_cli.config import sources as config
-from pluggent_cli.main import main
-config.system_config = lambda: Path(sys.argv[1])  # else a fixed place, which no test may write
-sys.exit(main(sys.argv[2:]))
-"""
 _OWN_TERMINAL = """
 import os, sys
 terminal = os.open(sys.argv[1], os.O_RDWR)  # a session leader's first terminal is its controlling one
@@ -90,14 +84,38 @@ class Cli:
     ) -> Done:  # fmt: skip
         """Run the command without a terminal. With *script*, a shell script runs it, as ``"$@"``.
 
-        A *fresh* one is a new interpreter's; so is that of a script, and one for which *system* stands for the
-        settings of the whole system.
+        A *fresh* one is a new interpreter's; so is that of a script. *system* stands for the settings of the whole
+        system.
         """
         process = self.process(
             *arguments, script=script, fresh=fresh, system=system, environ=environ,
             stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE,
         )  # fmt: skip
         return _done(process, stdin.encode() if isinstance(stdin, str) else stdin)
+
+    def document(self, *arguments: str, **options: Any) -> Any:
+        """Return the JSON document that the command writes."""
+        return json.loads(self(*arguments, "--json", **options).out)
+
+    def talk(self, *arguments: str, keys: Sequence[str], **options: Any) -> Done:
+        """Run the command at a terminal: wait for the first of *keys*, type the second, and so on."""
+        with self.at_terminal(*arguments, **options) as terminal:
+            terminal.exchange("", *keys)
+            return terminal.end()
+
+    def plugin(
+        self, name: str, source: str = "", kind: str = "tools", *, accepted: bool = False, folder: Path | None = None,
+        **options: Any,
+    ) -> Path:  # fmt: skip
+        """Install a plugin whose one module has *source*, and return its metadata folder."""
+        module = name.replace("-", "_")
+        info = install(
+            folder or self.site, name, {f"{kind}/{module.removeprefix('acme_')}": f"{module}:Plugin"},
+            modules={module: source}, **options,
+        )  # fmt: skip
+        if accepted:
+            assert self("trust", "--plugin", name).code == 0
+        return info
 
     def imported(self, *arguments: str) -> set[str]:
         """Return the modules that are imported when the command has ended."""
@@ -129,8 +147,9 @@ print(*sys.modules, file=sys.stderr)
         """Start the command with the *options* of Popen, by fork if that is the same as a new interpreter."""
         wanted = self.environ(**(environ or {}))
         if system is not None:
-            command = [sys.executable, "-c", _WITH_SYSTEM, str(system), *arguments]
-            return subprocess.Popen(command, cwd=self.work, env=wanted, start_new_session=True, **options)
+            server = server_for(wanted)
+            assert server is not None, "a fork is needed: no new interpreter reads other settings of the system"
+            return Forked(server, arguments, system=system, cwd=self.work, env=wanted, **options)
         return started(wanted, *arguments, script=script, fresh=fresh, cwd=self.work, **options)
 
     @contextmanager
@@ -198,6 +217,14 @@ class Terminal:
             self.shown = before[:already] + self.shown
         self._awaited = self.shown.index(text, already) + len(text)
         return self.shown[already : self._awaited]
+
+    def exchange(self, *texts: str) -> None:
+        """Type the first of *texts*, wait for the second, and so on."""
+        for number, text in enumerate(texts):
+            if number % 2:
+                self.then(text)
+            else:
+                self.type(text)
 
     def resize(self, columns: int, rows: int = 40) -> None:
         """Give the terminal another size, as a person does with a window."""

@@ -78,10 +78,12 @@ class Forked(subprocess.Popen[Any]):
     """
 
     def __init__(
-        self, server: ForkServer, arguments: Sequence[str], *, terminal: str | None = None, **options: Any
-    ) -> None:
+        self, server: ForkServer, arguments: Sequence[str], *, terminal: str | None = None, system: Path | None = None,
+        **options: Any,
+    ) -> None:  # fmt: skip
         self._server = server
         self._terminal = terminal
+        self._system = None if system is None else str(system)
         self._ended: IO[bytes] | None = None
         super().__init__([*arguments], **options)
 
@@ -91,6 +93,7 @@ class Forked(subprocess.Popen[Any]):
         os.umask(mask)
         request = {
             "arguments": args, "cwd": str(cwd), "environ": environ, "terminal": self._terminal, "umask": mask,
+            "system": self._system,
         }  # fmt: skip
         reader, writer = os.pipe()
         self._ended = open(reader, "rb", buffering=0)  # noqa: SIM115, PTH123 (closed at the end of the process)
@@ -176,6 +179,8 @@ class _Request(NamedTuple):
     environ: dict[str, str]
     terminal: str | None
     umask: int
+    system: str | None
+    """A file in place of the fixed one with the settings of the system, which no test may write."""
 
 
 class _Child(Exception):  # noqa: N818 (no error: the way out of the server's loop)
@@ -277,6 +282,8 @@ def run(request: _Request) -> NoReturn:
     places = [place for place in request.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     if _interpreter_wanted(request.cwd, places):
         os.execve(sys.executable, [sys.executable, "-m", MODULE, *request.arguments], request.environ)  # noqa: S606
+    if request.system is not None:
+        importlib.import_module(f"{MODULE}.config.sources").system_config = lambda: Path(str(request.system))
     sys.path[:0] = dict.fromkeys(places)
     importlib.invalidate_caches()
     spec = importlib.util.find_spec(main)

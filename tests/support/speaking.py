@@ -16,7 +16,8 @@ class Speaker:
     """``speaker/x``: ``say TEXT`` is said word by word, ``read FILE`` says what is in a file or comes out of a pipe.
 
     ``fail`` raises; ``hang`` says two words and nothing more; ``call NAME JSON`` makes a call,
-    after some words if ``then call`` stands in front of it. Everything else is echoed.
+    after some words if ``then call`` stands in front of it, and before those of ``words`` if it is ``read call``.
+    Everything else is echoed.
     """
 
     name = "speaker"
@@ -41,11 +42,17 @@ class Speaker:
     async def _words(self, request):
         last = request.messages[-1]
         if last.role is Role.TOOL:
-            yield "The tool said: " + last.text
+            if any(message.text.startswith("read call ") for message in request.messages):
+                async for text in _file("words"):
+                    yield text
+            else:
+                yield "The tool said: " + last.text
             return
         verb, _, rest = last.text.partition(" ")
         if verb == "then":
             yield "Let me *see*.\\n\\nI will call a tool"
+            verb, _, rest = rest.partition(" ")
+        if verb == "read" and rest.startswith("call "):
             verb, _, rest = rest.partition(" ")
         if verb == "call":
             name, _, arguments = rest.partition(" ")

@@ -1,4 +1,7 @@
+"""What a chat offers while a line is typed."""
+
 import pytest
+from each_of import each_of
 from pluggent_cli.chat.completer import MOST, Candidate, Completion, paths
 
 COMPLETION = Completion(
@@ -7,23 +10,14 @@ COMPLETION = Completion(
 )
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "offered"),
     [
-        ("/h", ["/help", "/history"]),
-        ("/", ["/help", "/history", "/model"]),
-        ("/help", ["/help"]),
-        ("/x", []),
-        ("h", []),
-        (" /h", []),
-        ("", []),
-        ("/h\nmore", []),
-        ("/model ", ["openai/", "offline/demo", "other"]),
-        ("/model o", ["openai/", "offline/demo", "other"]),
-        ("/model off", ["offline/demo"]),
-        ("/help x", []),
+        ("/h", ["/help", "/history"]), ("/", ["/help", "/history", "/model"]), ("/help", ["/help"]), ("/x", []),
+        ("h", []), (" /h", []), ("", []), ("/h\nmore", []), ("/model ", ["openai/", "offline/demo", "other"]),
+        ("/model o", ["openai/", "offline/demo", "other"]), ("/model off", ["offline/demo"]), ("/help x", []),
     ],
-)
+)  # fmt: skip
 def test_what_may_follow_is_offered(text, offered):
     assert [candidate.text for candidate in COMPLETION.candidates(text)] == offered
 
@@ -37,25 +31,25 @@ def test_no_more_is_offered_than_can_be_shown():
     assert len(COMPLETION.candidates("/many 1")) == MOST
 
 
-def test_paths_are_those_that_begin_so_with_folders_marked(tmp_path, monkeypatch):
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
     (tmp_path / "pictures").mkdir()
-    (tmp_path / "pictures" / "cat.png").touch()
-    (tmp_path / "pick me.png").touch()
-    (tmp_path / ".hidden").touch()
-    (tmp_path / "evil\x1b[2J").touch()
+    for name in ("pictures/cat.png", "pick me.png", ".hidden", "evil\x1b[2J"):
+        (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
 
-    assert paths("pi") == ["pick me.png", "pictures/"]
+
+def test_paths_are_those_that_begin_so_with_folders_marked(folder):
+    assert paths("pi") == paths("") == ["pick me.png", "pictures/"]
     assert paths("pictures/") == ["pictures/cat.png"]
     assert paths("~/pictures/c") == ["~/pictures/cat.png"]
-    assert paths(f"{tmp_path}/pick") == [f"{tmp_path}/pick me.png"]
-    assert paths("") == ["pick me.png", "pictures/"]
+    assert paths(f"{folder}/pick") == [f"{folder}/pick me.png"]
     assert paths(".") == [".hidden"]
 
 
-@pytest.mark.parametrize("typed", ["absent/x", "~nobody-at-all/x", "a\0b/", "pictures/cat.png/"])
-def test_where_there_is_no_folder_nothing_is_offered(tmp_path, monkeypatch, typed):
-    monkeypatch.chdir(tmp_path)
-
+@each_of("typed", ["absent/x", "~nobody-at-all/x", "a\0b/", "pictures/cat.png/"])
+@pytest.mark.usefixtures("folder")
+def test_where_there_is_no_folder_nothing_is_offered(typed):
     assert paths(typed) == []
