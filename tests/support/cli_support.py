@@ -265,6 +265,16 @@ def _done(process: subprocess.Popen[bytes], given: bytes) -> Done:
 
 
 @contextmanager
+def umask(value: int) -> Generator[None]:
+    """Let files and processes be made with this umask."""
+    before = os.umask(value)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
 def nobody_reads() -> Generator[int]:
     """Yield the writing end of a pipe that nobody reads from."""
     reader, writer = os.pipe()

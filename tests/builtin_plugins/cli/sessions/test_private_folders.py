@@ -2,42 +2,36 @@
 
 import asyncio
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cli_support import umask
+from each_of import each_of
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
 from pluggent_hookspecs import private_folder
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Host
 
 
-@contextmanager
-def umask(value: int) -> Generator[None]:
-    before = os.umask(value)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
 def say_hello(state: Path) -> None:
-    asyncio.run(_say_hello(state))
+    """Say something in the session ``s`` of an application with the installed plugins."""
+
+    async def main() -> None:
+        async with Host.open(installed=True, state_dir=state) as host, await host.session("s") as session:
+            await session.say("hello")
+
+    asyncio.run(main())
 
 
-async def _say_hello(state: Path) -> None:
-    async with Host.open(installed=True, state_dir=state) as host, await host.session("s") as session:
-        await session.say("hello")
-
-
-@pytest.mark.parametrize("value", [0o002, 0, 0o077, 0o277])
+@each_of("value", [0o002, 0, 0o077, 0o277])
 def test_missing_folders_are_made_for_their_user_alone_whatever_the_umask(tmp_path: Path, value: int):
+    root = tmp_path / str(value)
+    root.mkdir()
     with umask(value):
-        private_folder(tmp_path / "a" / "b" / "c")
-        private_folder(tmp_path / "a" / "b" / "c")
+        private_folder(root / "a" / "b" / "c")
+        private_folder(root / "a" / "b" / "c")
 
-    assert [path.stat().st_mode & 0o777 for path in sorted(tmp_path.rglob("*"))] == [0o700] * 3
+    assert [path.stat().st_mode & 0o777 for path in sorted(root.rglob("*"))] == [0o700] * 3
 
 
 def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path):
