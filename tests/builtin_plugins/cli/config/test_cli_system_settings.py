@@ -23,6 +23,7 @@ WITHOUT = "pluggent-audit,pluggent-budget,pluggent-guard,pluggent-mcp,pluggent-o
 OTHERS = ",".join(item.name for item in discover().distributions if item.name != "pluggent-offline")
 """Plugins that take the doctor time to measure."""
 OFFLINE_ONLY = '[selection]\nmode = "allow"\nallow = ["pluggent-offline"]\n'
+OTHER_VERSION = OFFLINE_ONLY.replace('"]', '", "acme-guard==9"]')
 SAFE = '[selection]\nmode = "safe"\n'
 
 
@@ -57,12 +58,7 @@ def pluggent(cli, tmp_path):
 
 
 @each_of("system", [GUARD, "[required]\nacme-guard = []\n"])
-@each_of(
-    "user",
-    [
-        SAFE, OFFLINE_ONLY, OFFLINE_ONLY.replace('"]', '", "acme-guard==9"]'), '[selection]\nblock = ["acme-guard"]', "",
-    ],
-)  # fmt: skip
+@each_of("user", [SAFE, OFFLINE_ONLY, OTHER_VERSION, '[selection]\nblock = ["acme-guard"]', ""])
 def test_no_setting_of_a_user_drops_a_policy_that_the_system_configures(pluggent, system, user):
     """Policy 37."""
     pluggent.denies(system=system, user=user)

@@ -1,26 +1,36 @@
+"""Settings are read from files, variables and options: which wins, what is refused, and how it is named."""
+
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
+from pluggent_cli.config.keys import KEYS, sifted
 from pluggent_cli.config.provenance import Origin
 from pluggent_cli.config.sources import Loaded, load_settings, state_dir, user_config
 from pluggent_hookspecs import ConfigError
-from pluggent_host.settings import HostSettings, Limits
+from pluggent_host.settings import Grants, HostSettings, Limits, Selection, Timeouts
+
+
+class Everything:
+    """A store that accepts every file as it is."""
+
+    def is_trusted(self, path: Path, content: bytes | None = None) -> bool:
+        return content == path.read_bytes()
 
 
 class Place:
     """A home and a working directory with real files."""
 
     def __init__(self, folder: Path) -> None:
-        self.home = folder / "home"
         self.cwd = folder / "project"
-        self.cwd.mkdir()
-        self.environ = {"HOME": str(self.home)}
-        self.user = self.home / ".config" / "pluggent" / "pluggent.toml"
+        self.environ = {"HOME": str(folder / "home")}
+        self.user = folder / "home" / ".config" / "pluggent" / "pluggent.toml"
         self.project = self.cwd / "pluggent.toml"
+        self.cwd.mkdir()
         self.user.parent.mkdir(parents=True)
 
     def load(self, *, trusted: bool = False, config: Path | None = None, **flags: object) -> Loaded:
@@ -28,22 +38,23 @@ class Place:
         trust = Everything() if trusted else None
         return load_settings(config=config, environ=self.environ, flags=dotted, cwd=self.cwd, trust=trust)
 
-    def problems(self, text: str) -> tuple[str, ...]:
-        self.user.write_text(text)
+    def refused(self, **flags: object) -> tuple[str, tuple[str, ...]]:
+        """Return which source is wrong, and all that is."""
         with pytest.raises(ConfigError) as caught:
-            self.load()
-        assert caught.value.path == str(self.user)
-        return caught.value.problems
-
-
-class Everything:
-    def is_trusted(self, path: Path, content: bytes | None = None) -> bool:
-        return content == path.read_bytes()
+            self.load(**flags)
+        return caught.value.path, caught.value.problems
 
 
 @pytest.fixture
 def place(tmp_path):
     return Place(tmp_path)
+
+
+def wheres(loaded: Loaded) -> dict[str, str]:
+    return {path: origin.where for path, origin in loaded.origins.items()}
+
+
+# ---- what counts ------------------------------------------------------------------------
 
 
 def test_without_any_source_everything_has_its_default(place):
@@ -85,81 +96,63 @@ def test_a_file_can_say_everything(place):
     """)
     settings, origins, notes = place.load()
 
-    assert settings.limits == Limits(tool_rounds=3, wall_s=60.0, cost_usd=0.5)
-    assert (settings.model, settings.strict, settings.on_ask, settings.fsync) == (
-        "openai/gpt-5",
-        True,
-        "console",
-        "off",
-    )
-    assert settings.selection == ("allow", ("acme-tools==1.2",), ("evil",), True)
-    assert settings.grants.may_allow == ("acme-policy",)
-    assert settings.timeouts.hook_s == 1.0
-    assert settings.required == {"acme-policy": ("decide_tool_call",)}
-    assert settings.aliases == {"search": "acme-tools:tool/search"}
-    assert settings.effects == {"acme-tools:tool/search": ("network_read",)}
-    assert settings.plugins == {"acme-tools": {"region": "eu", "nested": {"a": [1]}}}
+    assert settings == HostSettings(
+        model="openai/gpt-5", system="Be brief.", strict=True, on_ask="console", stream="provisional", fsync="off",
+        order=("acme-audit",), selection=Selection("allow", ("acme-tools==1.2",), ("evil",), True),
+        grants=Grants(may_allow=("acme-policy",)), limits=Limits(tool_rounds=3, wall_s=60.0, cost_usd=0.5),
+        timeouts=Timeouts(hook_s=1.0), required={"acme-policy": ("decide_tool_call",)},
+        aliases={"search": "acme-tools:tool/search"}, effects={"acme-tools:tool/search": ("network_read",)},
+        plugins={"acme-tools": {"region": "eu", "nested": {"a": [1]}}},
+    )  # fmt: skip
     assert origins["limits.tool_rounds"].where == origins["plugins.acme-tools.region"].where == str(place.user)
-    assert "limits.asks" not in origins
-    assert notes == ()
+    assert ("limits.asks" in origins, notes) == (False, ())
 
 
 def test_later_sources_win_and_say_where_they_are(place):
     place.user.write_text('model = "user"\nsystem = "user"\nstrict = true\n[limits]\nasks = 1\n')
     place.project.write_text('model = "project"\nsystem = "project"\n[limits]\nasks = 2\n')
     place.environ |= {"PLUGGENT_MODEL": "environment", "PLUGGENT_LIMITS_ASKS": "3"}
-    settings, origins, _ = place.load(trusted=True, model="flag")
+    loaded = place.load(trusted=True, model="flag")
 
-    assert (settings.model, settings.system, settings.strict, settings.limits.asks) == ("flag", "project", True, 3)
-    assert {path: origin.where for path, origin in origins.items()} == {
-        "model": "the command line",
-        "system": str(place.project),
-        "strict": str(place.user),
+    assert loaded.settings == HostSettings(model="flag", system="project", strict=True, limits=Limits(asks=3))
+    assert wheres(loaded) == {
+        "model": "the command line", "system": str(place.project), "strict": str(place.user),
         "limits.asks": "PLUGGENT_LIMITS_ASKS",
-    }
+    }  # fmt: skip
 
 
 def test_blocked_plugins_add_up_and_tables_are_merged_by_entry(place):
     place.user.write_text('[selection]\nblock = ["a"]\n[aliases]\nx = "1"\ny = "1"\n[plugins.p]\nu = 1\nv = 1\n')
     place.project.write_text('[selection]\nblock = ["b"]\n[aliases]\ny = "2"\n[plugins.p]\nv = 2\n[plugins.q]\n')
     place.environ["PLUGGENT_BLOCK"] = "c, a"
-    settings, origins, _ = place.load(trusted=True, selection__block=("d",))
+    loaded = place.load(trusted=True, selection__block=("d",))
 
-    assert settings.selection.block == ("a", "b", "c", "d")
-    assert settings.aliases == {"x": "1", "y": "2"}
-    assert settings.plugins == {"p": {"u": 1, "v": 2}, "q": {}}
-    assert [origins[f"plugins.p.{key}"].where for key in "uv"] == [str(place.user), str(place.project)]
+    assert loaded.settings.selection.block == ("a", "b", "c", "d")
+    assert loaded.settings.aliases == {"x": "1", "y": "2"}
+    assert loaded.settings.plugins == {"p": {"u": 1, "v": 2}, "q": {}}
+    assert [wheres(loaded)[f"plugins.p.{key}"] for key in "uv"] == [str(place.user), str(place.project)]
 
 
 def test_an_untrusted_file_can_tighten(place):
     place.user.write_text('on_ask = "console"\n[selection]\nblock = ["a"]\n[limits]\ntokens = 10\n')
-    place.project.write_text("""
-        strict = true
-        on_ask = "deny"
-        [limits]
-        asks = 1
-        tokens = 5
-        wall_s = 60
-    """)
-    settings, origins, notes = place.load()
+    place.project.write_text('strict = true\non_ask = "deny"\n[limits]\nasks = 1\ntokens = 5\nwall_s = 60\n')
+    loaded = place.load()
 
-    assert (settings.strict, settings.on_ask) == (True, "deny")
-    assert (settings.limits.asks, settings.limits.tokens, settings.limits.wall_s) == (1, 5, 60.0)
-    assert origins["limits.asks"].where == str(place.project)
-    assert notes == ()
+    assert (loaded.settings.strict, loaded.settings.on_ask) == (True, "deny")
+    assert loaded.settings.limits == Limits(asks=1, tokens=5, wall_s=60.0)
+    assert (wheres(loaded)["limits.asks"], loaded.notes) == (str(place.project), ())
 
 
 def test_an_untrusted_file_has_no_say_in_which_plugins_run(place):  # fewer plugins may be fewer policies
     place.project.write_text('[selection]\nmode = "safe"\nblock = ["a-policy"]\n')
     settings, _, notes = place.load()
-    assert (settings.selection.mode, settings.selection.block) == ("all", ())
-    assert "selection.mode, selection.block" in notes[0]
+
+    assert (settings, "selection.mode, selection.block" in notes[0]) == (HostSettings(), True)
 
 
-def test_an_untrusted_file_can_loosen_nothing_and_is_told_what_was_ignored(place):
-    tight = 'strict = true\n[selection]\nmode = "safe"\nblock = ["a"]\n[limits]\nasks = 1\nwall_s = 60\n'
-    place.user.write_text(tight)
-    before = place.load().settings
+def test_an_untrusted_file_can_loosen_nothing_and_what_was_ignored_is_named(place):
+    place.user.write_text('strict = true\n[selection]\nmode = "safe"\nblock = ["a"]\n[limits]\nasks = 1\nwall_s = 60\n')
+    before = place.load()
     place.project.write_text("""
         model = "evil/model"
         strict = false
@@ -181,19 +174,14 @@ def test_an_untrusted_file_can_loosen_nothing_and_is_told_what_was_ignored(place
         [plugins.evil]
         command = ["sh"]
     """)
-    settings, origins, notes = place.load()
+    loaded = place.load()
 
-    assert settings == before
-    assert {origin.where for origin in origins.values()} == {str(place.user)}
-    ignored = (
-        "model, strict, stream, order, selection.mode, selection.allow, selection.any_version, grants.may_allow, "
-        "limits.asks, limits.wall_s, timeouts.hook_s, aliases.search, plugins.evil.command"
-    )
-    assert notes == (
-        (
-            f"{place.project} is not trusted, so it may only tighten; ignored: {ignored}."
-            f" Read it, then accept it: pluggent trust {place.project}"
-        ),
+    assert loaded[:2] == before[:2]
+    assert loaded.notes == (
+        f"{place.project} is not trusted, so it may only tighten; ignored: model, strict, stream, order,"
+        " selection.mode, selection.allow, selection.any_version, grants.may_allow, limits.asks, limits.wall_s,"
+        " timeouts.hook_s, aliases.search, plugins.evil.command."
+        f" Read it, then accept it: pluggent trust {place.project}",
     )
 
 
@@ -201,18 +189,14 @@ def test_naming_a_file_is_consent_and_replaces_the_one_in_the_working_directory(
     place.project.write_text('system = "project"\n')
     named = tmp_path / "named.toml"
     named.write_text('model = "named"\n')
-    settings, origins, notes = place.load(config=named)
+    loaded = place.load(config=named)
 
-    assert (settings.model, settings.system) == ("named", "")
-    assert ({path: origin.where for path, origin in origins.items()}, notes) == ({"model": str(named)}, ())
-
-
-def test_a_file_that_was_named_must_be_there(place, tmp_path):
+    assert (loaded.settings, wheres(loaded), loaded.notes) == (HostSettings(model="named"), {"model": str(named)}, ())
     with pytest.raises(ConfigError, match=r"nowhere\.toml: cannot be read: No such file"):
         place.load(config=tmp_path / "nowhere.toml")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("variable", "text", "path", "value"),
     [
         ("PLUGGENT_MODEL", "a/b", "model", "a/b"),
@@ -230,30 +214,35 @@ def test_a_file_that_was_named_must_be_there(place, tmp_path):
     ],
 )
 def test_variables_set_what_can_be_said_in_a_word(place, variable, text, path, value):
-    place.environ[variable] = text
+    place.environ = {"HOME": "/nonexistent", variable: text}
     settings, origins, _ = place.load()
     for name in path.split("."):
         settings = getattr(settings, name)
 
-    assert settings == value
-    assert origins == {path: Origin("variable", variable)}
+    assert (settings, origins) == (value, {path: Origin("variable", variable)})
 
 
-def test_grants_and_plugins_have_no_variables(place):
+def test_grants_and_plugins_have_no_variables_and_what_was_probably_misspelt_is_mentioned(place):
     place.environ |= {"PLUGGENT_GRANTS_MAY_ALLOW": "evil", "PLUGGENT_PLUGINS": "x", "PLUGGENT_STRICT": ""}
-
-    assert place.load().settings == HostSettings()
-
-
-def test_a_variable_that_was_probably_misspelt_is_mentioned(place):
     place.environ |= {"PLUGGENT_LIMITS_ASK": "x", "PLUGGENT_ZZ": "x", "PLUGGENT_STATE_DIR": "/x"}
+    settings, _, notes = place.load()
 
-    assert place.load().notes == (
-        "PLUGGENT_LIMITS_ASK is set, but no such variable is known; did you mean 'PLUGGENT_LIMITS_ASKS'?",
-    )
+    assert settings == HostSettings()
+    misspelt = "PLUGGENT_LIMITS_ASK is set, but no such variable is known; did you mean 'PLUGGENT_LIMITS_ASKS'?"
+    assert notes == (misspelt,)
 
 
-@pytest.mark.parametrize(
+def test_flags_are_read_as_text_or_as_values(place):
+    settings = place.load(limits__asks="3", limits__wall_s=9, selection__allow=("a",), strict=True).settings
+
+    assert settings.limits == Limits(asks=3, wall_s=9.0)
+    assert (settings.selection.allow, settings.strict) == (("a",), True)
+
+
+# ---- what is refused --------------------------------------------------------------------
+
+
+@each_of(
     ("variable", "text", "problem"),
     [
         ("PLUGGENT_STRICT", "maybe", "strict: expected true or false, got 'maybe'"),
@@ -264,30 +253,20 @@ def test_a_variable_that_was_probably_misspelt_is_mentioned(place):
     ],
 )
 def test_a_wrong_variable_is_named(place, variable, text, problem):
-    place.environ[variable] = text
+    place.environ = {variable: text}
 
-    with pytest.raises(ConfigError) as caught:
-        place.load()
-
-    assert (caught.value.path, caught.value.problems) == (variable, (problem,))
+    assert place.refused() == (variable, (problem,))
 
 
-def test_flags_are_read_as_text_or_as_values_and_all_their_problems_are_told(place):
-    settings = place.load(limits__asks="3", limits__wall_s=9, selection__allow=("a",), strict=True).settings
-
-    assert (settings.limits.asks, settings.limits.wall_s) == (3, 9.0)
-    assert (settings.selection.allow, settings.strict) == (("a",), True)
-    with pytest.raises(ConfigError) as caught:
-        place.load(modle="x", limits__asks="x")
-    assert caught.value.path == "the command line"
-    assert caught.value.problems == (
-        "modle: is not a known setting; did you mean 'model'?",
-        "limits.asks: expected a whole number of at least 0, got 'x'",
+def test_all_problems_of_a_source_are_reported_at_once(place):
+    assert place.refused(modle="x", limits__asks="x") == (
+        "the command line",
+        (
+            "modle: is not a known setting; did you mean 'model'?",
+            "limits.asks: expected a whole number of at least 0, got 'x'",
+        ),
     )
-
-
-def test_all_problems_of_a_file_are_told_at_once(place):
-    assert place.problems("""
+    place.user.write_text("""
         modell = "x"
         strict = "yes"
         order = "acme"
@@ -304,40 +283,42 @@ def test_all_problems_of_a_file_are_told_at_once(place):
         [plugins]
         acme = 5
         [selections]
-    """) == (
-        "modell: is not a known setting; did you mean 'model'?",
-        "strict: expected true or false, got 'yes'",
-        "order: expected a list of names, got 'acme'",
-        "limits: expected a table, [limits]",
-        "grants.may_alow: is not a known setting; did you mean 'may_allow'?",
-        "grants.may_allow: expected a list of names, got a list",
-        "timeouts.hook_s: expected a number of seconds above 0, got true",
-        "timeouts.open_s: expected a number of seconds above 0, got 0",
-        "timeouts.close_s: expected a number of seconds above 0, got nan",
-        "required.acme: expected a list of names, got 'decide_tool_call'",
-        "aliases.x: expected text, got 1",
-        "plugins.acme: expected a table, got 5",
-        "selections: is not a known setting; did you mean 'selection'?",
+    """)
+    assert place.refused() == (
+        str(place.user),
+        (
+            "modell: is not a known setting; did you mean 'model'?",
+            "strict: expected true or false, got 'yes'",
+            "order: expected a list of names, got 'acme'",
+            "limits: expected a table, [limits]",
+            "grants.may_alow: is not a known setting; did you mean 'may_allow'?",
+            "grants.may_allow: expected a list of names, got a list",
+            "timeouts.hook_s: expected a number of seconds above 0, got true",
+            "timeouts.open_s: expected a number of seconds above 0, got 0",
+            "timeouts.close_s: expected a number of seconds above 0, got nan",
+            "required.acme: expected a list of names, got 'decide_tool_call'",
+            "aliases.x: expected text, got 1",
+            "plugins.acme: expected a table, got 5",
+            "selections: is not a known setting; did you mean 'selection'?",
+        ),
     )
 
 
-def test_wrong_toml_is_named_with_line_and_column(place):
-    assert place.problems('model = "x"\nstrict = yes\n') == ("line 2, column 10: Invalid value",)
-
-
-@pytest.mark.parametrize(
+@each_of(
     ("content", "problem"),
     [
-        (b"\xff\xfe", "is not UTF-8 text (byte 0)"),
+        (b'model = "x"\nstrict = yes\n', "line 2, column 10: Invalid value"),
+        (b"\xff\xfe", r"is not UTF-8 text \(byte 0\)"),
         (b"x" * 1_048_577, "is longer than 1048576 bytes"),
         (b"a=" + b"[" * 100_000, "is not usable TOML|line|somewhere"),
         (b"a=" + b"9" * 5000, "is not usable TOML|known setting"),
     ],
+    ids=["invalid", "bytes", "long", "deep", "big"],
 )
 def test_what_is_no_settings_file_is_refused(place, content, problem):
     place.user.write_bytes(content)
 
-    with pytest.raises(ConfigError, match=problem.replace("(", r"\(").replace(")", r"\)")):
+    with pytest.raises(ConfigError, match=problem):
         place.load()
 
 
@@ -362,7 +343,7 @@ def test_a_file_that_may_not_be_read_is_refused(place):
 
 @given(st.binary(max_size=200) | st.text(alphabet='[]{}"=.\n abc123#', max_size=100).map(str.encode))
 def test_any_file_is_settings_or_a_config_error(tmp_path_factory, content):
-    file = tmp_path_factory.mktemp("any") / "pluggent.toml"
+    file = tmp_path_factory.getbasetemp() / "any.toml"
     file.write_bytes(content)
     try:
         loaded = load_settings(config=file, environ={"HOME": "/nonexistent"}, cwd=file.parent)
@@ -372,7 +353,43 @@ def test_any_file_is_settings_or_a_config_error(tmp_path_factory, content):
     assert loaded
 
 
-def test_folders_follow_the_environment(tmp_path, monkeypatch):
+# ---- keys and folders -------------------------------------------------------------------
+
+
+def test_every_setting_has_a_key_and_every_key_a_setting():
+    paths = set()
+    for name, value in HostSettings()._asdict().items():
+        paths |= {f"{name}.{inner}" for inner in value._asdict()} if hasattr(value, "_asdict") else {name}
+
+    assert set(KEYS) == paths
+
+
+def test_what_fits_is_made_what_settings_hold():
+    values = [("order", ["a", "b", "a"]), ("limits.wall_s", "none"), ("timeouts.hook_s", 2)]
+
+    assert sifted(values) == ({"order": ("a", "b"), "limits.wall_s": None, "timeouts.hook_s": 2.0}, [])
+
+
+@each_of(
+    ("path", "value", "problem"),
+    [
+        ("limits.asks", 10**30, "expected a whole number of at least 0, got a huge number"),
+        ("limits.asks", True, "expected a whole number of at least 0, got true"),
+        ("strict", "x" * 100, f"expected true or false, got '{'x' * 60}…'"),
+        ("order", ["a", ""], "expected a list of names, got a list"),
+        ("limits", 5, "expected a table, [limits]"),
+        ("limits.ask", 5, "is not a known setting; did you mean 'asks'?"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_what_was_expected(path, value, problem):
+    assert sifted([(path, value), ("aliases", {"a": "b"})]) == ({"aliases": {"a": "b"}}, [f"{path}: {problem}"])
+
+
+def test_what_stands_where_a_plugins_settings_belong_is_not_repeated():  # it may be a secret
+    assert sifted([("plugins", {"acme": "s3cret"})]) == ({}, ["plugins.acme: expected a table, got text"])
+
+
+def test_folders_follow_the_environment(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     home = {"HOME": "/h"}
 
@@ -384,7 +401,6 @@ def test_folders_follow_the_environment(tmp_path, monkeypatch):
     assert state_dir(home | {"PLUGGENT_STATE_DIR": "/p"}) == Path("/p")
     monkeypatch.setattr(sys, "platform", "darwin")
     assert state_dir(home) == Path("/h/Library/Application Support/pluggent")
-    assert not tmp_path.joinpath("p").exists()
 
 
 def test_reading_settings_imports_no_third_party_package():

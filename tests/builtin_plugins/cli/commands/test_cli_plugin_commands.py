@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from cli_support import Cli, signalled, wait_for_line
+from cli_support import signalled, wait_for_line
 from fake_distributions import install
 
 COMMANDS = """
@@ -72,98 +72,58 @@ class Commands:
 
 
 @pytest.fixture
-def cli(tmp_path):
-    made = Cli(tmp_path)
+def cli(cli):
     entries = {"tools/acme": "acme_lend:Tools", "commands/lend": "acme_lend:Commands"}
-    install(made.site, "acme", entries, modules={"acme_lend": COMMANDS})
-    return made
+    install(cli.site, "acme", entries, modules={"acme_lend": COMMANDS})
+    (cli.work / "mine.toml").write_text('[effects]\n"acme:tool/reboot" = []\n')
+    return cli
 
 
-def test_a_command_lists_tools_and_calls_one(cli):
+def test_a_command_lists_tools_and_calls_one_which_is_recorded(cli):
     assert cli("lend") == (0, "acme:tool/add acme:tool/forever acme:tool/inner acme:tool/reboot\nclosed\n", "")
     assert cli("lend", "add", '{"a": 1, "b": 2}') == (0, "3\nclosed\n", "")
+    (transcript,) = (cli.state / "sessions").glob("*.jsonl")
+    assert "acme:tool/add" in transcript.read_text()
 
 
 def test_a_command_that_needs_no_host_opens_none(cli):
     assert cli("lend", "nothing") == (0, "", "")
 
 
-def test_its_calls_are_recorded_like_any_other(cli):
-    cli("lend", "add", '{"a": 1, "b": 2}')
-
-    (transcript,) = (cli.state / "sessions").glob("*.jsonl")
-    assert "acme:tool/add" in transcript.read_text()
-
-
-def test_what_needs_approval_is_denied_where_nobody_can_be_asked(cli):
+def test_what_needs_approval_is_denied_without_a_person_unless_the_settings_say_otherwise(cli):
     done = cli("lend", "reboot")
 
-    assert done.code == 3
-    assert "nobody was there" in done.out
-    assert "[effects]" in done.out
-
-
-def test_settings_of_the_operator_count(cli):
-    config = cli.work / "mine.toml"
-    config.write_text('[effects]\n"acme:tool/reboot" = []\n')
-
-    assert cli("--config", str(config), "lend", "reboot").out == "rebooted\nclosed\n"
+    assert (done.code, "nobody was there" in done.out, "[effects]" in done.out) == (3, True, True)
+    assert cli("--config", "mine.toml", "lend", "reboot").out == "rebooted\nclosed\n"
 
 
 def test_a_failure_of_the_command_is_the_plugins_and_what_was_opened_is_closed(cli):
     done = cli("lend", "fail")
 
-    assert done.code != 0
-    assert "failed in its command 'lend': RuntimeError: on purpose" in done.err
+    assert (done.code != 0, "failed in its command 'lend': RuntimeError: on purpose" in done.err) == (True, True)
 
 
 def test_ctrl_c_cancels_the_call_and_closes_the_plugins(cli):
     process = cli.start("lend", "forever")
     wait_for_line(process, "begun")
 
-    done = signalled(process, signal.SIGINT)
-
-    assert done.code == 130
-    assert done.out == "cancelled\nclosed\n"
+    assert signalled(process, signal.SIGINT)[:2] == (130, "cancelled\nclosed\n")
 
 
-def test_whoever_typed_the_command_is_asked_at_the_terminal(cli):
-    with cli.at_terminal("lend", "reboot", "--origin", "cli") as terminal:
-        terminal.wait_for("Allow this once?")
-        terminal.type("y\n")
+def test_the_person_who_typed_the_command_is_asked_at_the_terminal(cli):
+    ask = ["Allow this once?", "y\n"]
+    call = cli.talk("lend", "reboot", "--origin", "cli", keys=ask)
+    mine = cli.talk("lend", "inner", "--origin", "cli", keys=["it out): ", "this\n", "Send this?", "y\n", *ask])
+    others = cli.talk("lend", "inner", keys=[])
 
-        done = terminal.end()
-
-    assert done.code == 0
-    assert "rebooted" in done.out
-
-
-def test_what_is_asked_below_a_tool_goes_to_the_same_person(cli):
-    with cli.at_terminal("lend", "inner", "--origin", "cli") as terminal:
-        terminal.then("it out): ")
-        terminal.type("this\n")
-        terminal.then("Send this?")
-        terminal.type("y\n")
-        terminal.then("Allow this once?")
-        terminal.type("y\n")
-        mine = terminal.end()
-    with cli.at_terminal("lend", "inner") as terminal:
-        others = terminal.end()
-
+    assert (call.code, "rebooted" in call.out) == (0, True)
     assert "Accepted rebooted" in mine.out
     assert "Cancelled Denied" in others.out
 
 
 def test_calls_on_behalf_of_others_are_not_put_to_the_terminal_unless_the_operator_says_so(cli):
-    config = cli.work / "mine.toml"
-    config.write_text('on_ask = "console"\n')
+    done = cli.talk("lend", "reboot", keys=[])
+    (cli.work / "console.toml").write_text('on_ask = "console"\n')
+    asked = cli.talk("--config", "console.toml", "lend", "reboot", keys=["Allow this once?", "y\n"])
 
-    with cli.at_terminal("lend", "reboot") as terminal:
-        done = terminal.end()
-    assert done.code == 3
-    assert "Allow" not in done.out
-    with cli.at_terminal("--config", str(config), "lend", "reboot") as terminal:
-        terminal.wait_for("Allow this once?")
-        terminal.type("y\n")
-
-        assert terminal.end().code == 0
+    assert (done.code, "Allow" in done.out, asked.code) == (3, False, 0)

@@ -2,7 +2,7 @@
 
 import tomllib
 
-import pytest
+from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_cli.config.provenance import Origin, lines_of
 from pluggent_cli.config.report import WITHHELD, effective, is_reference
@@ -32,23 +32,18 @@ x = 2
 "acme:tool/a.b" = [
 "spend"]
 '''
+LINES = {
+    "model": 2, "limits": 7, "limits.asks": 8, "limits.per_tool.search.calls": 9, "plugins.acme": 10,
+    "plugins.acme.rules": 11, "plugins.acme.more": 16, "plugins.acme.more.x": 17, "effects": 20,
+    "effects.acme:tool/a.b": 21,
+}  # fmt: skip
 
 
 def test_every_key_and_table_has_the_line_where_it_begins():
     lines = lines_of(DOCUMENT)
 
-    assert {key: lines[key] for key in (
-        "model", "limits", "limits.asks", "limits.per_tool.search.calls", "plugins.acme", "plugins.acme.rules",
-        "plugins.acme.more", "plugins.acme.more.x", "effects", "effects.acme:tool/a.b",
-    )} == {
-        "model": 2, "limits": 7, "limits.asks": 8, "limits.per_tool.search.calls": 9, "plugins.acme": 10,
-        "plugins.acme.rules": 11, "plugins.acme.more": 16, "plugins.acme.more.x": 17, "effects": 20,
-        "effects.acme:tool/a.b": 21,
-    }  # fmt: skip
-
-
-def test_lines_of_a_file_from_elsewhere_are_counted_alike():
-    assert lines_of(DOCUMENT.replace("\n", "\r\n")) == lines_of(DOCUMENT)
+    assert {key: lines[key] for key in LINES} == LINES
+    assert lines_of(DOCUMENT.replace("\n", "\r\n")) == lines, "a file from another system"
 
 
 def test_a_file_made_to_be_slow_is_not_read_to_its_end():
@@ -82,13 +77,11 @@ def test_settings_know_file_line_variable_and_flag(tmp_path):
     config = tmp_path / "mine.toml"
     config.write_text('model = "a/b"\n[limits]\nasks = 2\n[plugins.acme]\nregion = "eu"\n[selection]\nblock = ["x"]\n')
 
-    origins = load_settings(
-        config=config, environ={"HOME": "/nonexistent", "PLUGGENT_LIMITS_ASKS": "3", "PLUGGENT_BLOCK": "y"},
-        flags={"selection.block": ["z"]}, cwd=tmp_path,
-    ).origins  # fmt: skip
+    environ = {"HOME": "/nonexistent", "PLUGGENT_LIMITS_ASKS": "3", "PLUGGENT_BLOCK": "y"}
+    loaded = load_settings(config=config, environ=environ, flags={"selection.block": ["z"]}, cwd=tmp_path)
 
     blocked = (Origin("file", str(config), 7), Origin("variable", "PLUGGENT_BLOCK"))
-    assert dict(origins) == {
+    assert dict(loaded.origins) == {
         "model": Origin("file", str(config), 1),
         "limits.asks": Origin("variable", "PLUGGENT_LIMITS_ASKS"),
         "plugins.acme.region": Origin("file", str(config), 5),
@@ -96,29 +89,23 @@ def test_settings_know_file_line_variable_and_flag(tmp_path):
     }
 
 
-def test_what_is_right_counts_and_what_is_wrong_is_told_for_every_source(tmp_path):
-    (tmp_path / "mine.toml").write_text('model = "a/b"\nstrict = 1\nodd = 1\n')
+def test_what_is_right_counts_and_what_is_wrong_is_reported_for_every_source(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('model = "a/b"\nstrict = 1\nodd = 1\n')
 
-    loaded, errors = read_settings(
-        config=tmp_path / "mine.toml", environ={"HOME": "/nonexistent", "PLUGGENT_FSYNC": "x"}, cwd=tmp_path
-    )
+    environ = {"HOME": "/nonexistent", "PLUGGENT_FSYNC": "x"}
+    loaded, errors = read_settings(config=file, environ=environ, cwd=tmp_path)
 
     assert loaded.settings == HostSettings(model="a/b")
-    assert [(error.path, len(error.problems)) for error in errors] == [
-        (str(tmp_path / "mine.toml"), 2), ("PLUGGENT_FSYNC", 1),
-    ]  # fmt: skip
+    assert [(error.path, len(error.problems)) for error in errors] == [(str(file), 2), ("PLUGGENT_FSYNC", 1)]
 
 
 def test_the_files_that_count_are_named_without_reading_them(tmp_path):
-    user = tmp_path / ".config" / "pluggent" / "pluggent.toml"
     environ = {"HOME": str(tmp_path)}
+    first = ((system_config(), "system"), (tmp_path / ".config" / "pluggent" / "pluggent.toml", "user"))
 
-    system = (system_config(), "system")
-
-    assert sources(environ=environ, cwd=tmp_path) == (system, (user, "user"), (tmp_path / "pluggent.toml", "project"))
-    assert sources(config=tmp_path / "x", environ=environ, cwd=tmp_path) == (
-        system, (user, "user"), (tmp_path / "x", "named"),
-    )  # fmt: skip
+    assert sources(environ=environ, cwd=tmp_path) == (*first, (tmp_path / "pluggent.toml", "project"))
+    assert sources(config=tmp_path / "x", environ=environ, cwd=tmp_path) == (*first, (tmp_path / "x", "named"))
 
 
 # ---- what is shown ----------------------------------------------------------------------
@@ -134,46 +121,34 @@ def test_every_setting_is_shown_with_its_value_and_its_origin():
 
     shown = {one.key: one for one in effective(settings, {"plugins.acme.region": region})}
 
-    assert (shown["plugins.acme.region"].text, shown["plugins.acme.region"].origin) == (WITHHELD, region)
-    assert shown["plugins.acme.key"].text == '"env:ACME_KEY"'
-    assert shown["plugins.acme.retries"].text == "3"
-    assert shown["plugins.acme.deep"].text == f"{{a = [{WITHHELD}, 1, true]}}"
+    texts = {
+        "plugins.acme.region": WITHHELD, "plugins.acme.key": '"env:ACME_KEY"', "plugins.acme.retries": "3",
+        "plugins.acme.deep": f"{{a = [{WITHHELD}, 1, true]}}", "plugins.b": "{}",
+        'effects."acme:tool/x"': '["spend"]', "limits.wall_s": '"none"', "limits.per_tool.x": "{calls = 1}",
+    }  # fmt: skip
+    assert {key: shown[key].text for key in texts} == texts
+    assert (shown["plugins.acme.region"].origin, shown["limits.wall_s"].origin) == (region, None)
     assert [shown[f"plugins.acme.{name}"].withheld for name in ("region", "key", "deep")] == [True, False, True]
-    assert shown["plugins.b"].text == "{}"
-    assert shown['effects."acme:tool/x"'].text == '["spend"]'
-    assert (shown["limits.wall_s"].text, shown["limits.wall_s"].origin) == ('"none"', None)
-    assert shown["limits.per_tool.x"].text == "{calls = 1}"
 
 
-@pytest.mark.parametrize(
-    "text", ["s3cret", "sk-live-1", "https://u:p@host/x", "env:", "env:a b", "env:x-y", "", "file: x"]
-)
+@each_of("text", ["s3cret", "sk-live-1", "https://u:p@host/x", "env:", "env:a b", "env:x-y", "", "file: x"])
 def test_what_is_no_reference_is_a_secret(text):
     assert not is_reference(text)
 
 
+secrets = st.text(max_size=9).map("s3cret".__add__)
 json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab"), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | secrets,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=3), inner, max_size=3),
+    max_leaves=12,
 )
 
 
 @given(json)
 def test_no_text_of_a_plugin_is_ever_shown(value):
-    marked = _marked(value)
-    settings = HostSettings(plugins={"acme": {"x": marked}})
+    settings = HostSettings(plugins={"acme": {"x": value}})
 
-    shown = [one for one in effective(settings, {}) if one.key == "plugins.acme.x"]
+    (shown,) = [one for one in effective(settings, {}) if one.key == "plugins.acme.x"]
 
-    assert len(shown) == 1
-    assert "s3cret" not in shown[0].text
-    assert "s3cret" not in repr(shown[0].value)
-
-
-def _marked(value):
-    """Return *value* with every text a secret one."""
-    if isinstance(value, str):
-        return f"s3cret{value}"
-    if isinstance(value, list):
-        return [_marked(each) for each in value]
-    return {name: _marked(each) for name, each in value.items()} if isinstance(value, dict) else value
+    assert "s3cret" not in shown.text
+    assert "s3cret" not in repr(shown.value)

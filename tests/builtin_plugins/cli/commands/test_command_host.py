@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import attrs
 import pytest
+from each_of import each_of
 from pluggent_cli.command_host import MOST_IDLE, LentHost
 from pluggent_cli.sessions.transcript_file import FileStanding as Approvals
 from pluggent_hookspecs import (
@@ -48,7 +49,7 @@ async def slow(context: ToolContext) -> str:
 
 
 class Seen:
-    """A policy that takes down who asks, and denies what it is told to."""
+    """A policy that takes down who asks, and denies the tool it is told to."""
 
     def __init__(self, deny=""):
         self.calls = []
@@ -72,6 +73,30 @@ class Sessions:
         self.principals[event.scope.session_id] = event.scope.principal
 
 
+class Endless:
+    """Brings a tool that never ends, and knows when it has begun and was ended."""
+
+    def __init__(self):
+        self.began, self.ended = asyncio.Event(), asyncio.Event()
+
+        @tool(effects=())
+        async def forever() -> None:
+            """Never end."""
+            self.began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.ended.set()
+
+        self.tool = forever
+
+    async def called(self, operations):
+        """Return the task of a call that has begun."""
+        task = asyncio.create_task(operations.call_tool("forever", {}, origin="mcp"))
+        await asyncio.wait_for(self.began.wait(), WAIT_S)
+        return task
+
+
 @asynccontextmanager
 async def lent(*things, **options):
     """Lend a host whose only plugin offers *things*."""
@@ -82,62 +107,58 @@ async def lent(*things, **options):
         await operations.aclose()
 
 
+async def result(name, arguments, *things, **options):
+    """Return what a call of a tool of *things* on behalf of an MCP client comes to."""
+    async with lent(*things, **options) as operations:
+        return (await operations.call_tool(name, arguments, origin="mcp")).output
+
+
 async def test_tools_are_listed_as_a_model_would_see_them():
     async with lent(add, reboot) as operations:
         tools = await operations.tools()
 
-        assert [(tool.spec.name, tool.capability, tool.plugin, tool.effects, tool.calls) for tool in tools] == [
-            ("add", "app:brings:tool/add", "app:brings", frozenset(), "allow"),
-            ("reboot", "app:brings:tool/reboot", "app:brings", frozenset({"shell"}), "ask"),
-        ]
-        assert tools[0].spec.parameters["required"] == ("a",)
+    assert [(tool.spec.name, tool.capability, tool.plugin, tool.effects, tool.calls) for tool in tools] == [
+        ("add", "app:brings:tool/add", "app:brings", frozenset(), "allow"),
+        ("reboot", "app:brings:tool/reboot", "app:brings", frozenset({"shell"}), "ask"),
+    ]
+    assert tools[0].spec.parameters["required"] == ("a",)
 
 
-@pytest.mark.parametrize("name", ["add", "app:brings:tool/add"])
+@each_of("name", ["add", "app:brings:tool/add"])
 async def test_a_tool_is_called_by_its_name_or_its_id_and_policies_see_on_whose_behalf(name):
     seen = Seen()
     async with lent(add, policies=[seen]) as operations:
-        output = (await operations.call_tool(name, {"a": 2}, origin="mcp", principal="alice")).output
+        done = await operations.call_tool(name, {"a": 2}, origin="mcp", principal="alice")
 
-        assert output.for_model == "3"
-    assert seen.calls == [("add", "mcp", "claimed:alice")]
-
-
-@pytest.mark.parametrize("name", ["ad", "app:brings:tool/ad"])
-async def test_a_tool_that_there_is_not_is_an_error(name):
-    async with lent(add) as operations:
-        with pytest.raises(ConfigError, match=f"there is no tool '{name}'; did you mean"):
-            await operations.call_tool(name, {}, origin="mcp")
+    assert (done.output.for_model, seen.calls) == ("3", [("add", "mcp", "claimed:alice")])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"), [({}, "invalid arguments for 'add'"), ({"a": 1, "b": "x"}, "invalid arguments for 'add'")]
-)
-async def test_arguments_that_do_not_fit_are_a_result(arguments, says):
-    async with lent(add) as operations:
-        output = (await operations.call_tool("add", arguments, origin="mcp")).output
+@each_of("name", ["ad", "app:brings:tool/ad"])
+async def test_a_tool_that_is_not_there_is_an_error(name):
+    with pytest.raises(ConfigError, match=f"there is no tool '{name}'; did you mean"):
+        await result(name, {}, add)
 
-        assert output.is_error
-        assert says in output.for_model
+
+@each_of("arguments", [{}, {"a": 1, "b": "x"}])
+async def test_arguments_that_do_not_fit_are_a_result(arguments):
+    output = await result("add", arguments, add)
+
+    assert (output.is_error, "invalid arguments for 'add'" in output.for_model) == (True, True)
 
 
 async def test_a_denial_is_a_result_with_its_reason():
-    async with lent(add, policies=[Seen(deny="add")]) as operations:
-        output = (await operations.call_tool("add", {"a": 1}, origin="mcp")).output
-
-        assert output == ToolOutput.error("Denied: not today")
+    assert await result("add", {"a": 1}, add, policies=[Seen(deny="add")]) == ToolOutput.error("Denied: not today")
 
 
 async def test_what_needs_approval_is_denied_with_a_text_that_says_how_to_let_it_run():
-    async with lent(reboot) as operations:
-        output = (await operations.call_tool("reboot", {}, origin="mcp")).output
+    output = await result("reboot", {}, reboot)
 
-        assert output.is_error
-        assert "needs a person's approval, and nobody was there" in output.for_model
-        assert "under [effects], what 'app:brings:tool/reboot' really does" in output.for_model
+    assert output.is_error
+    assert "needs a person's approval, and nobody was there" in output.for_model
+    assert "under [effects], what 'app:brings:tool/reboot' really does" in output.for_model
 
 
-async def test_a_live_approver_is_asked_on_behalf_of_whoever_calls():
+async def test_a_live_approver_is_asked_on_behalf_of_the_caller():
     asked = []
 
     def approve(event):
@@ -153,7 +174,12 @@ async def test_a_live_approver_is_asked_on_behalf_of_whoever_calls():
     assert asked == [("app:brings:tool/reboot", "cli", ""), ("app:brings:tool/reboot", "mcp", "claimed:bob")]
 
 
-@pytest.mark.parametrize(("origin", "name"), [("mcp", "claimed:curl"), ("mcp", "curl"), ("mcp", ""), ("cli", "curl")])
+CLAIMED = pytest.mark.parametrize(
+    ("origin", "name"), [("mcp", "claimed:ann"), ("mcp", "ann"), ("mcp", ""), ("cli", "ann")]
+)
+
+
+@CLAIMED
 async def test_a_name_that_a_client_claims_is_given_no_approval_beyond_the_call(tmp_path, origin, name):
     """Policy 36."""
     asked = []
@@ -170,7 +196,7 @@ async def test_a_name_that_a_client_claims_is_given_no_approval_beyond_the_call(
     assert Approvals(tmp_path / "sessions").all() == ()
 
 
-@pytest.mark.parametrize(("origin", "name"), [("mcp", "ann"), ("mcp", "claimed:ann"), ("mcp", ""), ("cli", "ann")])
+@CLAIMED
 async def test_a_name_that_a_client_claims_uses_no_approval_that_stands(tmp_path, origin, name):
     """Policy 36: not even one that an earlier version gave to the same name."""
     standing = Approvals(tmp_path / "sessions")
@@ -182,11 +208,10 @@ async def test_a_name_that_a_client_claims_uses_no_approval_that_stands(tmp_path
             return Ask("sure?")
 
     def approve(event):
-        asked.append(event.scope)
+        asked.append(event.scope.claimed)
         return False if event.scope.claimed else Approval(agreed=True, reach="always")
 
-    more = {"policies": [Asks()], "approver": approve, "state_dir": tmp_path}
-    async with lent(add, **more) as operations:
+    async with lent(add, policies=[Asks()], approver=approve, state_dir=tmp_path) as operations:
         for _ in range(2):
             await operations.call_tool("add", {"a": 1}, origin="cli")
         (kept,) = standing.all()
@@ -194,17 +219,15 @@ async def test_a_name_that_a_client_claims_uses_no_approval_that_stands(tmp_path
             standing.keep(attrs.evolve(kept, principal=principal))
         refused = await operations.call_tool("add", {"a": 1}, origin=origin, principal=name)
 
-    assert refused.output.is_error
-    assert [scope.claimed for scope in asked] == [False, True]
+    assert (refused.output.is_error, asked) == (True, [False, True])
 
 
-async def test_progress_is_told_while_the_call_runs():
-    told = []
+async def test_progress_is_emitted_while_the_call_runs():
+    steps = []
     async with lent(slow) as operations:
-        done = await operations.call_tool("slow", {}, origin="mcp", on_progress=lambda *step: told.append(step))
+        done = await operations.call_tool("slow", {}, origin="mcp", on_progress=lambda *step: steps.append(step))
 
-        assert done.output.for_model == "there"
-    assert told == [(1, 2, "half")]
+    assert (done.output.for_model, steps) == ("there", [(1, 2, "half")])
 
 
 async def test_several_calls_run_side_by_side_and_sessions_are_used_again():
@@ -228,12 +251,10 @@ async def test_several_calls_run_side_by_side_and_sessions_are_used_again():
 async def test_few_sessions_are_kept_and_the_one_unused_for_longest_is_closed():
     opened = Sessions()
     async with lent(add, policies=[opened]) as operations:
-        for number in range(MOST_IDLE):
-            await operations.call_tool("add", {"a": 1}, origin="mcp", principal=f"client {number}")
-        await operations.call_tool("add", {"a": 1}, origin="mcp", principal="client 0")
+        for name in [*(f"client {number}" for number in range(MOST_IDLE)), "client 0"]:
+            await operations.call_tool("add", {"a": 1}, origin="mcp", principal=name)
         assert len(opened.ids) == MOST_IDLE
         await operations.call_tool("add", {"a": 1}, origin="mcp", principal="one more")
-        assert len(opened.closed) == 1
         (closed,) = opened.closed
         assert (operations.origin_of(closed), opened.principals[closed]) == ("", "claimed:client 1")
 
@@ -242,48 +263,26 @@ async def test_few_sessions_are_kept_and_the_one_unused_for_longest_is_closed():
     assert again.output.for_model == "2"
 
 
-async def test_cancelling_whoever_waits_cancels_the_call():
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    @tool(effects=())
-    async def forever() -> None:
-        """Never end."""
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    async with lent(forever, add) as operations:
-        task = asyncio.create_task(operations.call_tool("forever", {}, origin="mcp"))
-        await asyncio.wait_for(began.wait(), WAIT_S)
+async def test_cancelling_the_caller_cancels_the_call():
+    endless = Endless()
+    async with lent(endless.tool, add) as operations:
+        task = await endless.called(operations)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-        assert ended.is_set()
+        assert endless.ended.is_set()
         assert (await operations.call_tool("add", {"a": 1}, origin="mcp")).output.for_model == "2"
 
 
 async def test_closing_ends_calls_that_still_run():
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    @tool(effects=())
-    async def forever() -> None:
-        """Never end."""
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    async with lent(forever) as operations:
-        task = asyncio.create_task(operations.call_tool("forever", {}, origin="mcp"))
-        await asyncio.wait_for(began.wait(), WAIT_S)
+    endless = Endless()
+    async with lent(endless.tool) as operations:
+        task = await endless.called(operations)
 
     with pytest.raises(SessionError, match="closed in the middle"):
         await task
-    assert ended.is_set()
+    assert endless.ended.is_set()
     with pytest.raises(SessionError, match="the command has ended"):
         await operations.tools()
 
@@ -293,10 +292,9 @@ def test_a_command_runs_in_one_way():
         return 0
 
     assert Command("x", "X.", run_with=run_with).run is None
-    with pytest.raises(TypeError, match="'x' needs one of run and run_with"):
-        Command("x", "X.")
-    with pytest.raises(TypeError, match="'x' needs one of run and run_with"):
-        Command("x", "X.", lambda _: 0, run_with=run_with)
+    for wrong in ({}, {"run": lambda _: 0, "run_with": run_with}):
+        with pytest.raises(TypeError, match="'x' needs one of run and run_with"):
+            Command("x", "X.", **wrong)
 
 
 async def test_a_host_says_which_tools_a_session_would_offer():
@@ -310,22 +308,26 @@ def test_a_host_without_a_loop_says_so_too():
         assert [tool.name for tool in host.tools()] == ["add"]
 
 
-async def test_a_host_that_nobody_needs_is_not_opened():
+async def test_a_host_that_is_not_needed_is_not_opened():
     def never():
         raise AssertionError("opened")
 
-    operations = LentHost(never)
-
-    assert await operations.aclose() is None
+    assert await LentHost(never).aclose() is None
 
 
 async def test_a_tool_that_came_later_can_be_called_as_soon_as_it_is_listed():
     source = Changing("old")
     async with lent(source) as operations:
         assert (await operations.call_tool("old", {}, origin="mcp")).output.for_model == "old is fine"
+        waiting = asyncio.create_task(operations.changed())
         source.now("new")
+        await asyncio.wait_for(waiting, WAIT_S)
         assert [tool.spec.name for tool in await operations.tools()] == ["new"]
 
         assert (await operations.call_tool("new", {}, origin="mcp")).output.for_model == "new is fine"
         with pytest.raises(ConfigError, match="there is no tool 'old'"):
             await operations.call_tool("old", {}, origin="mcp")
+        waiting = asyncio.create_task(operations.changed())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
