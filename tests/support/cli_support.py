@@ -26,6 +26,11 @@ EVIL = "\x1b]0;title\x07\x9b2J\u202e\r\x00"
 """Text that steers a terminal."""
 STEERING = set("\x1b\x07\x9b\u202e\r\x00")
 COMMAND = (sys.executable, "-m", MODULE)
+_WITH_SYSTEM = """
+from pathlib import Path
+from pluggent_cli.config import sources
+sources.system_config = lambda: Path({!r})
+"""
 _OWN_TERMINAL = """
 import os, sys
 terminal = os.open(sys.argv[1], os.O_RDWR)  # a session leader's first terminal is its controlling one
@@ -148,17 +153,19 @@ print(*sys.modules, file=sys.stderr)
         wanted = self.environ(**(environ or {}))
         if system is not None:
             server = server_for(wanted)
-            assert server is not None, "a fork is needed: no new interpreter reads other settings of the system"
-            return Forked(server, arguments, system=system, cwd=self.work, env=wanted, **options)
+            assert server is not None, "only a fork reads other settings of the system"
+            return Forked(server, arguments, first=_WITH_SYSTEM.format(str(system)), cwd=self.work, env=wanted, **options)
         return started(wanted, *arguments, script=script, fresh=fresh, cwd=self.work, **options)
 
     @contextmanager
     def at_terminal(
-        self, *arguments: str, columns: int = 100, script: str = "", fresh: bool = False, **environ: str
-    ) -> Generator["Terminal"]:
+        self, *arguments: str, columns: int = 100, script: str = "", fresh: bool = False, first: str = "",
+        files: Mapping[int, Path] | None = None, **environ: str,
+    ) -> Generator["Terminal"]:  # fmt: skip
         """Run the command at a terminal of its own; it is killed if it still runs in the end.
 
-        With *script*, a shell script runs it, as ``"$@"``. A *fresh* one is a new interpreter's.
+        With *script*, a shell script runs it, as ``"$@"``. A *fresh* one is a new interpreter's. In a fork, the Python
+        of *first* runs before it, and *files* are in place of its standard descriptors with these numbers.
         """
         person, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, bytes((40, 0, columns, 0, 0, 0, 0, 0)))
@@ -166,8 +173,10 @@ print(*sys.modules, file=sys.stderr)
         server = None if script or fresh else server_for(wanted)
         name = os.ttyname(terminal)
         if server is not None:
-            process: subprocess.Popen[bytes] = Forked(server, arguments, terminal=name, cwd=self.work, env=wanted)
+            options: dict[str, Any] = {"terminal": name, "first": first, "files": files}
+            process: subprocess.Popen[bytes] = Forked(server, arguments, cwd=self.work, env=wanted, **options)
         else:
+            assert not (first or files), "these are for a fork"
             wrapper = [sys.executable, "-c", _OWN_TERMINAL, name, *(["/bin/sh", "-c", script, "sh"] if script else ())]
             process = subprocess.Popen(
                 [*wrapper, *COMMAND, *arguments], cwd=self.work, env=wanted, start_new_session=True

@@ -78,12 +78,13 @@ class Forked(subprocess.Popen[Any]):
     """
 
     def __init__(
-        self, server: ForkServer, arguments: Sequence[str], *, terminal: str | None = None, system: Path | None = None,
-        **options: Any,
+        self, server: ForkServer, arguments: Sequence[str], *, terminal: str | None = None, first: str = "",
+        files: Mapping[int, Path] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self._server = server
         self._terminal = terminal
-        self._system = None if system is None else str(system)
+        self._first = first
+        self._files = {str(number): str(file) for number, file in (files or {}).items()}
         self._ended: IO[bytes] | None = None
         super().__init__([*arguments], **options)
 
@@ -93,7 +94,7 @@ class Forked(subprocess.Popen[Any]):
         os.umask(mask)
         request = {
             "arguments": args, "cwd": str(cwd), "environ": environ, "terminal": self._terminal, "umask": mask,
-            "system": self._system,
+            "first": self._first, "files": self._files,
         }  # fmt: skip
         reader, writer = os.pipe()
         self._ended = open(reader, "rb", buffering=0)  # noqa: SIM115, PTH123 (closed at the end of the process)
@@ -179,8 +180,10 @@ class _Request(NamedTuple):
     environ: dict[str, str]
     terminal: str | None
     umask: int
-    system: str | None
-    """A file in place of the fixed one with the settings of the system, which no test may write."""
+    first: str
+    """Python that runs first, in place of what no test may write or could wait for."""
+    files: dict[str, str]
+    """Files in place of the standard descriptors with these numbers."""
 
 
 class _Child(Exception):  # noqa: N818 (no error: the way out of the server's loop)
@@ -267,6 +270,9 @@ def _become(request: _Request, descriptors: list[int]) -> None:
         standard = [descriptors[-1]] * 3
     for number, descriptor in enumerate(standard):
         os.dup2(descriptor, number)
+    for name, file in request.files.items():
+        descriptors.append(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
+        os.dup2(descriptors[-1], int(name))
     os.chdir(request.cwd)
     os.umask(request.umask)
     os.environ.clear()
@@ -282,8 +288,7 @@ def run(request: _Request) -> NoReturn:
     places = [place for place in request.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     if _interpreter_wanted(request.cwd, places):
         os.execve(sys.executable, [sys.executable, "-m", MODULE, *request.arguments], request.environ)  # noqa: S606
-    if request.system is not None:
-        importlib.import_module(f"{MODULE}.config.sources").system_config = lambda: Path(str(request.system))
+    exec(request.first, {})  # noqa: S102 (the tests' own)
     sys.path[:0] = dict.fromkeys(places)
     importlib.invalidate_caches()
     spec = importlib.util.find_spec(main)

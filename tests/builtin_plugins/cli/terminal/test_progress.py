@@ -1,4 +1,7 @@
+"""What a turn is waiting for, and for how long."""
+
 import pytest
+from each_of import each_of
 from pluggent_cli.terminal.progress import Waiting
 from pluggent_hookspecs import Message, ToolOutput, Usage
 from pluggent_hookspecs.events import Scope
@@ -25,20 +28,14 @@ def finished(name: str) -> ToolFinished:
     return ToolFinished(Scope(), f"id of {name}", name, f"p:tool/{name}", ToolOutput("x"), 0.1)
 
 
-def test_nothing_is_said_of_a_short_wait(clock):
-    waiting = Waiting("openai/m", clock)
-    clock.now += 0.9
-
-    assert waiting() == ""
-
-
-@pytest.mark.parametrize(("seconds", "said"), [(1, "1 s"), (59.9, "59 s"), (60, "1 min 00 s"), (3725, "62 min 05 s")])
-def test_a_model_is_waited_for_at_first(clock, seconds, said):
+@each_of(("seconds", "shown"), [(0.9, ""), (1, "1 s"), (59.9, "59 s"), (60, "1 min 00 s"), (3725, "62 min 05 s")])
+def test_a_model_is_waited_for_at_first_and_a_short_wait_is_not_shown(seconds, shown):
+    clock = Clock()
     waiting = Waiting("openai/m", clock)
     waiting.read(TurnStarted(Scope(), Message.user("hi")))
     clock.now += seconds
 
-    assert waiting() == f"waiting for openai/m · {said}"
+    assert waiting() == (shown and f"waiting for openai/m · {shown}")
 
 
 def test_tools_that_run_are_named_each_once_and_the_time_begins_anew(clock):
@@ -49,13 +46,10 @@ def test_tools_that_run_are_named_each_once_and_the_time_begins_anew(clock):
     clock.now += 2
     assert waiting() == "waiting for b, a\\x1b · 2 s"
 
-    waiting.read(finished("b"))
-    clock.now += 3
-    assert waiting() == "waiting for a\\x1b · 3 s"
-
-    waiting.read(finished("a\x1b"))
-    clock.now += 4
-    assert waiting() == "waiting for openai/m · 4 s"
+    for number, (name, left) in enumerate((("b", "a\\x1b"), ("a\x1b", "openai/m")), 3):
+        waiting.read(finished(name))
+        clock.now += number
+        assert waiting() == f"waiting for {left} · {number} s"
 
 
 def test_text_that_comes_is_no_new_wait(clock):

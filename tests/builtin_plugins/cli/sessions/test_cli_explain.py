@@ -1,6 +1,5 @@
-"""``pluggent explain``: who said what to each operation of a turn, and what came of it."""
+"""``pluggent explain``: who said what to each operation of a turn, and its outcome."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,20 +13,16 @@ from saved import save, tool_turn, turn
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path)
-
-
-@pytest.fixture
 def folder(cli: Cli) -> Path:
     return cli.state / "sessions"
 
 
-def test_a_turn_is_explained_operation_by_operation(cli, folder):
+def test_a_turn_is_explained_operation_by_operation_and_can_be_chosen(cli, folder):
     save(folder, "trip", *turn("hello", "ho"), *tool_turn(id="t2"))
     code, out, err = cli("explain", "trip", "--verbose")
 
     assert (code, err) == (0, "")
+    assert out.startswith("trip  t2  ")
     assert out.splitlines()[1:] == [
         "",
         'tool call  weather {"city":"Beijing","unit":"celsius"}  acme-weather:tool/weather',
@@ -38,12 +33,6 @@ def test_a_turn_is_explained_operation_by_operation(cli, folder):
         "",
         "ended  completed",
     ]
-    assert out.startswith("trip  t2  ")
-
-
-def test_a_turn_can_be_chosen(cli, folder):
-    save(folder, "trip", *turn("hello", "ho"), *tool_turn(id="t2"))
-
     assert "used  scripted/m: 3 tokens in, 4 out\n" in cli("explain", "trip", "t1").out
     code, _, err = cli("explain", "trip", "t9")
     assert (code, "session 'trip' has no turn 't9'" in err) == (2, True)
@@ -51,11 +40,10 @@ def test_a_turn_can_be_chosen(cli, folder):
 
 def test_the_json_has_everything_that_the_record_has(cli, folder):
     save(folder, "trip", *tool_turn())
-    document = json.loads(cli("explain", "trip", "--json").out)
+    document = cli.document("explain", "trip")
 
-    assert (document["format"], document["version"], document["turn"], document["why"]) == (
-        "pluggent-explanation", 1, "t1", "completed",
-    )  # fmt: skip
+    header = {"format": "pluggent-explanation", "version": 1, "turn": "t1", "why": "completed"}
+    assert {key: document[key] for key in header} == header
     assert document["operations"] == [
         {
             "id": "t1.0.0", "operation": "tool_call", "capability": "acme-weather:tool/weather", "call_id": "c1",
@@ -84,7 +72,7 @@ def test_calls_that_share_an_id_are_told_apart(cli, folder):
         entries += [said, Decided(decision), Settled("t1", "c1", Message.tool(call, f"result {number}"))]
     save(folder, "trip", *entries, TurnOver("t1", "completed"))
 
-    operations = json.loads(cli("explain", "trip", "--json").out)["operations"]
+    operations = cli.document("explain", "trip")["operations"]
     assert [(one["id"], one["result"]) for one in operations] == [("t1.0.0", "result 0"), ("t1.1.0", "result 1")]
 
 
@@ -103,19 +91,16 @@ def test_nothing_in_a_record_can_steer_the_terminal(cli, folder):
         Scope("trip", "t1"), "tool_call" + EVIL, "t1.0.0", EVIL, "deny" + EVIL, EVIL, EVIL, EVIL, EVIL,
         EVIL.encode(), (Vote(EVIL, EVIL, EVIL),),
     )  # fmt: skip
-    save(
-        folder, "trip", TurnBegan("t1", 2.5, EVIL), Decided(decision), Spending("t1", EVIL, Usage(), EVIL),
-        TurnOver("t1", EVIL, EVIL),
-    )  # fmt: skip
+    spending = Spending("t1", EVIL, Usage(), EVIL)
+    save(folder, "trip", TurnBegan("t1", 2.5, EVIL), Decided(decision), spending, TurnOver("t1", EVIL, EVIL))
+
     for words in ((), ("--json",)):
         done = cli("explain", "trip", *words)
-        assert done.code == 0
-        assert not STEERING & set(done.out + done.err)
+        assert (done.code, STEERING & set(done.out + done.err)) == (0, set())
 
 
 def test_a_damaged_session_is_explained_as_far_as_it_can_be_read(cli, folder):
-    path = save(folder, "trip", *tool_turn())
-    with path.open("ab") as file:
+    with save(folder, "trip", *tool_turn()).open("ab") as file:
         file.write(b'{"t":"Nonsense"}\n')
     code, out, err = cli("explain", "trip")
 
@@ -126,6 +111,4 @@ def test_an_empty_session_has_nothing_to_explain(cli, folder):
     save(folder, "trip")
 
     assert cli("explain", "trip") == (1, "", "error: session 'trip' has no turn yet\n")
-    assert cli("explain", "nowhere").code == 2
-    assert cli("explain").code == 2
-    assert cli("explain", "trip", "t1", "t2").code == 2
+    assert [cli("explain", *words).code for words in (["nowhere"], [], ["trip", "t1", "t2"])] == [2, 2, 2]

@@ -44,37 +44,32 @@ def stream() -> Iterator[Recorder]:
     made.close()
 
 
+@pytest.fixture
+def live(stream):
+    return Live(stream, escapes=True)
+
+
 def lines(*texts: str) -> list[tuple[str, int]]:
     return [(text, len(text)) for text in texts]
 
 
-def test_lines_take_the_place_of_those_before_and_go_away(stream):
-    live = Live(stream, escapes=True)
+def test_lines_take_the_place_of_those_before_and_go_away(stream, live):
     stream.write("above\n")
 
     live.draw(lines("one", "two", "three"))
     assert stream.screen.text == "above\none\ntwo\nthree"
     live.draw(lines("four"))
     assert stream.screen.text == "above\nfour"
+    before = stream.raw
+    live.draw(lines("four"))
+    assert stream.raw == before, "the same lines are not drawn again"
     live.clear()
     live.clear()
     stream.write("below\n")
-
     assert stream.screen.text == "above\nbelow"
 
 
-def test_the_same_lines_are_not_drawn_again(stream):
-    live = Live(stream, escapes=True)
-    live.draw(lines("one", "two"))
-    before = stream.raw
-
-    live.draw(lines("one", "two"))
-
-    assert stream.raw == before
-
-
-def test_nothing_is_left_of_lines_at_the_bottom_of_the_screen(stream):
-    live = Live(stream, escapes=True)
+def test_nothing_is_left_of_lines_at_the_bottom_of_the_screen(stream, live):
     stream.write("line\n" * 30)
 
     for count in (5, 2, 7, 1):
@@ -84,8 +79,7 @@ def test_nothing_is_left_of_lines_at_the_bottom_of_the_screen(stream):
     assert stream.screen.text == "\n".join(["line"] * 30)
 
 
-def test_a_line_that_is_wider_than_was_thought_takes_one_row(stream):
-    live = Live(stream, escapes=True)
+def test_a_line_that_is_wider_than_was_thought_takes_one_row(stream, live):
     stream.write("above\n")
 
     live.draw([("x" * 60, 30), ("second", 6)])
@@ -94,8 +88,7 @@ def test_a_line_that_is_wider_than_was_thought_takes_one_row(stream):
     assert stream.screen.text == "above"
 
 
-def test_lines_that_a_narrower_terminal_has_broken_are_all_taken_away(stream):
-    live = Live(stream, escapes=True)
+def test_lines_that_a_narrower_terminal_has_broken_are_all_taken_away(stream, live):
     live.draw([("a" * 30, 30), ("b" * 40, 40), ("c", 1)])
     stream.resize(20, 10)
 
@@ -104,8 +97,7 @@ def test_lines_that_a_narrower_terminal_has_broken_are_all_taken_away(stream):
     assert stream.raw.count("\x1b[2K") == 5  # 2 + 2 + 1
 
 
-def test_what_was_there_before_a_stop_is_left_alone(stream):
-    live = Live(stream, escapes=True)
+def test_what_was_there_before_a_stop_is_left_alone(stream, live):
     live.draw(lines("one", "two"))
     live.forget()
     stream.write("\nshell\n")
