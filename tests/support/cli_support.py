@@ -154,7 +154,9 @@ print(*sys.modules, file=sys.stderr)
         if system is not None:
             server = server_for(wanted)
             assert server is not None, "only a fork reads other settings of the system"
-            return Forked(server, arguments, first=_WITH_SYSTEM.format(str(system)), cwd=self.work, env=wanted, **options)
+            return Forked(
+                server, arguments, first=_WITH_SYSTEM.format(str(system)), cwd=self.work, env=wanted, **options
+            )
         return started(wanted, *arguments, script=script, fresh=fresh, cwd=self.work, **options)
 
     @contextmanager

@@ -2,7 +2,7 @@
 
 import pytest
 from approving_support import mailing, pause, requests, sent
-from cli_support import Cli, Done
+from cli_support import Done
 from each_of import each_of
 
 UNFIT = "the seal of the pause does not fit: it was changed"

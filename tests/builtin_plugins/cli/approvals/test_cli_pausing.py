@@ -6,7 +6,6 @@ import os
 import pytest
 from approving_support import PAUSED, approve, mailing, pause, requests, sent
 from cli_support import Cli
-from each_of import each_of
 from screens import Screen
 from speaking import install_speaker
 

@@ -217,9 +217,7 @@ async def test_a_level_that_no_log_has_is_an_error_of_the_tool(level):
     assert "is no level of a log; there are debug, info" in done.output.for_model
 
 
-@each_of(
-    ("policies", "logged"), [([], [("noisy", "warning", "hot", "oven", {"degrees": 250})]), ([Filter()], [])]
-)
+@each_of(("policies", "logged"), [([], [("noisy", "warning", "hot", "oven", {"degrees": 250})]), ([Filter()], [])])
 async def test_what_a_call_logs_is_emitted_while_it_runs_and_past_no_filter(policies, logged):
     events: list[ToolLogged] = []
     done = await called(noisy, on_log=events.append, policies=policies)

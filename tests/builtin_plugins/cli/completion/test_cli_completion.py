@@ -3,10 +3,10 @@
 import json
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from cli_support import COMMAND, PATIENCE_S, Cli
+from each_of import each_of
 from fake_distributions import install
 from pluggent_cli.completion import words as completing
 from pluggent_cli.completion.make_table import PLACE, made_table
@@ -33,11 +33,6 @@ def needs(shell: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(shell) is None, reason=f"no {shell} here")
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path)
-
-
 def ask(cli: Cli, *typed: str, of: str = "bash") -> list[str]:
     """Return what the completer says, without descriptions."""
     done = cli("__complete", of, *typed)
@@ -55,61 +50,70 @@ def in_shell(cli: Cli, *command: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def bash(cli: Cli, line: str) -> list[str]:
-    """Return what bash offers for *line*, whose words are written as bash has taken them apart."""
-    count, *offered = in_shell(cli, "bash", "--norc", "-c", BASH, "bash", *COMMAND, stdin=f"{line}\n").splitlines()
-    return offered if count != "0" else []
+def bash(cli: Cli, *lines: str) -> list[list[str]]:
+    """Return what bash offers for each of *lines* after ``pluggent``, written as bash has taken the words apart."""
+    typed = "".join(f"pluggent {line}\n" for line in lines)
+    printed = in_shell(cli, "bash", "--norc", "-c", BASH, "bash", *COMMAND, stdin=typed).splitlines()
+    offered = []
+    while printed:
+        count = int(printed.pop(0))
+        offered.append(printed[:count])
+        del printed[:count]
+    return offered
 
 
 # ---- what is offered --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        (["se"], ["words", "sessions"]),
-        (["sessions", "sh"], ["words", "show"]),
-        (["sessions", "show", "t"], ["words", "trip"]),
-        (["sessions", "delete", "trip", ""], ["words", "other"]),
-        (["sessions", "search", "tr"], ["words"]),
-        (["run", "--session", ""], ["words", "trip", "other"]),
-        (["run", "--color", "a"], ["words", "auto", "always"]),
-        (["run", "--color=a"], ["words", "auto", "always"]),
-        (["run", "--color", "=", ""], ["words", "auto", "always", "never"]),
-        (["run", "--color", "="], ["words", "auto", "always", "never"]),
-        (["run", "--work"], ["words", "--workspace"]),
-        (["run", "--workspace", "x"], ["folders"]),
-        (["run", "--config", ""], ["files"]),
-        (["--config", ""], ["files"]),
-        (["--config", "x.toml", "plugins", "sh"], ["words", "show"]),
-        (["--json", "hook"], ["words", "hooks"]),
-        (["--ver"], ["words", "--verbose", "--version"]),
-        (["hooks", "decide_mem"], ["words", "decide_memory_write", "decide_memory_read"]),
-        (["sessions", "export", "trip", "--format", "m"], ["words", "markdown"]),
-        (["sessions", "export", "trip", "-o", ""], ["files"]),
-        (["completion", ""], ["words", *SHELLS]),
-        (["help", "ses"], ["words", "sessions"]),
-        (["run", "hello", "--", "--"], ["words"]),
-        (["run", "--without", "pluggent-guard,pluggent-offl"], ["words", "pluggent-guard,pluggent-offline"]),
-        (["plugins", "show", "pluggent-gu"], ["words", "pluggent-guard"]),
-        (["models", "off"], ["words", "offline"]),
-        (["trust", "--plugin", "pluggent-gu"], ["words", "pluggent-guard"]),
-        (["trust", ""], ["files"]),
-        (["nosuch", ""], ["files"]),
-        (["nosuch", "--"], ["words"]),
-        ([], None),
-    ],
-)
-def test_what_could_come_next_is_offered(cli, typed, offered):
-    save(cli.state / "sessions", "trip", modified_s=2.0)
-    save(cli.state / "sessions", "other", modified_s=1.0)
-
-    found = ask(cli, *typed)
-
-    assert found == offered if offered is not None else {one.name for one in COMMANDS} < set(found)
+OFFERED = {
+    "se": ["words", "sessions"],
+    "sessions sh": ["words", "show"],
+    "sessions show t": ["words", "trip"],
+    "sessions delete trip ": ["words", "other"],
+    "sessions search tr": ["words"],
+    "run --session ": ["words", "trip", "other"],
+    "run --color a": ["words", "auto", "always"],
+    "run --color=a": ["words", "auto", "always"],
+    "run --color = ": ["words", "auto", "always", "never"],
+    "run --color =": ["words", "auto", "always", "never"],
+    "run --work": ["words", "--workspace"],
+    "run --workspace x": ["folders"],
+    "run --config ": ["files"],
+    "--config ": ["files"],
+    "--config x.toml plugins sh": ["words", "show"],
+    "--json hook": ["words", "hooks"],
+    "--ver": ["words", "--verbose", "--version"],
+    "hooks decide_mem": ["words", "decide_memory_write", "decide_memory_read"],
+    "sessions export trip --format m": ["words", "markdown"],
+    "sessions export trip -o ": ["files"],
+    "completion ": ["words", *SHELLS],
+    "help ses": ["words", "sessions"],
+    "run hello -- --": ["words"],
+    "run --without pluggent-guard,pluggent-offl": ["words", "pluggent-guard,pluggent-offline"],
+    "plugins show pluggent-gu": ["words", "pluggent-guard"],
+    "models off": ["words", "offline"],
+    "trust --plugin pluggent-gu": ["words", "pluggent-guard"],
+    "trust ": ["files"],
+    "nosuch ": ["files"],
+    "nosuch --": ["words"],
+}
 
 
-def test_fish_wants_the_option_before_its_value(cli):
+def test_what_could_come_next_is_offered(tmp_path, monkeypatch, capsys):
+    save(tmp_path / "sessions", "trip", modified_s=2.0)
+    save(tmp_path / "sessions", "other", modified_s=1.0)
+    monkeypatch.setenv("PLUGGENT_STATE_DIR", str(tmp_path))
+
+    offered = {}
+    for typed in OFFERED:
+        completing.complete(["bash", *typed.split(" ")])
+        offered[typed] = [line.partition("\t")[0] for line in capsys.readouterr().out.splitlines()]
+
+    assert offered == OFFERED
+
+
+def test_all_commands_are_offered_and_fish_wants_the_option_before_its_value(cli):
+    assert {one.name for one in COMMANDS} < set(ask(cli))
     assert ask(cli, "run", "--color=al", of="fish") == ["words", "--color=always"]
 
 
@@ -118,21 +122,20 @@ def test_tools_are_offered_once_they_were_listed(cli):
     cli("tools")
 
     assert before == ["words"]
-    assert ask(cli, "tools", "call", "fore") == ["words", "forecast"]
-    assert ask(cli, "run", "--tool", "fore") == ["words", "forecast"]
+    assert ask(cli, "tools", "call", "fore") == ask(cli, "run", "--tool", "fore") == ["words", "forecast"]
 
 
 def test_commands_of_plugins_are_offered_with_whose_they_are(cli):
-    install(cli.site, "acme-greet", {"commands/greet": "acme_greet:Plugin"}, summary="Says\thello\x1b[2J.")
+    cli.plugin("acme-greet", kind="commands", summary="Says\thello\x1b[2J.")
 
     assert cli("__complete", "zsh", "gr").out == "words\ngreet\tacme-greet 1.0: Says\\thello\\x1b[2J.\n"
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@each_of("shell", SHELLS)
 def test_names_that_a_shell_could_take_for_more_are_left_out(cli, shell):
     evil = ["$(touch PWNED)", "`id`", "a;b", "a b", "-rf", "a'b", 'a"b', "a\\b", "é", "x>y", "a&b", "*"]
     install(cli.site, "acme-evil", {f"commands/{name}": "acme_evil:Plugin" for name in [*evil, "fine"]})
-    cli.state.mkdir()
+    cli.state.mkdir(exist_ok=True)
     (cli.state / "tool-names").write_text("\n".join(["ok_tool", *evil]))
 
     commands = set(ask(cli, "", of=shell)) - {"words", "help", *(one.name for one in COMMANDS)}
@@ -155,21 +158,19 @@ def test_nothing_that_lies_about_is_an_obstacle(cli):
 # ---- what it costs ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [["ru"], ["run", "--s"], ["run", "--tool", ""], ["sessions", "show", ""], ["plugins", "show", ""], ["hooks", ""]],
-)
+@each_of("typed", ["ru", "run --s", "run --tool ", "sessions show ", "plugins show ", "hooks "])
 def test_completing_imports_no_parser_no_plugin_and_no_third_party_package(cli, typed):
-    save(cli.state / "sessions", "trip")
+    save(cli.state / "sessions", "trip", modified_s=1.0)
 
-    modules = cli.imported("__complete", "bash", *typed)
+    modules = cli.imported("__complete", "bash", *typed.split(" "))
 
     tops = {name.partition(".")[0] for name in modules}
     third = {"attr", "attrs", "pluggy", "cattrs", "msgspec", "jsonschema_rs", "asyncio", "packaging", "argparse"}
+    ours = {"pluggent_cli", "pluggent_host", "pluggent_hookspecs", "pluggent_state_files"}
     assert not tops & third
     assert not {one.module for one in COMMANDS} & modules
-    ours = {"pluggent_cli", "pluggent_host", "pluggent_hookspecs", "pluggent_state_files"}
     assert {top for top in tops if top.startswith("pluggent")} <= ours
+    (cli.state / "sessions" / "trip.jsonl").unlink()
 
 
 def test_the_table_of_options_is_that_of_the_parsers():
@@ -211,52 +212,40 @@ def test_bash_completes(cli):
     for name in ("two words.toml", "$(touch PWNED).toml", "-dash"):
         (cli.work / name).touch()
 
-    assert bash(cli, "pluggent ses") == ["sessions"]
-    assert bash(cli, "pluggent sessions show ''") == ["trip"]
-    assert bash(cli, "pluggent run --color = al") == ["always"]
-    assert bash(cli, "pluggent run --color =") == ["auto", "always", "never"]
-    assert sorted(bash(cli, "pluggent run --config ''")) == ["$(touch PWNED).toml", "-dash", "folder", "two words.toml"]
-    assert bash(cli, "pluggent run --workspace ''") == ["folder"]
-    assert bash(cli, "pluggent plugins xyzzy") == []
-    assert bash(cli, "pluggent run '$(touch PWNED)'") == []
+    offered = bash(
+        cli, "ses", "sessions show ''", "run --color = al", "run --color =", "run --config ''", "run --workspace ''",
+        "plugins xyzzy", "run '$(touch PWNED)'",
+    )  # fmt: skip
+
+    assert [sorted(each) for each in offered] == [
+        ["sessions"], ["trip"], ["always"], ["always", "auto", "never"],
+        ["$(touch PWNED).toml", "-dash", "folder", "two words.toml"], ["folder"], [], [],
+    ]  # fmt: skip
     assert not (cli.work / "PWNED").exists()
 
 
 @needs("bash")
-def test_bash_completes_while_somebody_types(cli):
+def test_bash_completes_while_a_line_is_typed(cli):
     save(cli.state / "sessions", "trip")
     (cli.work / "two words.toml").touch()
-    rc = cli.work / "rc"
-    rc.write_text(f"PS1='$ '\n{cli('completion', 'bash').out}")
-    with cli.at_terminal(script="exec bash --noprofile --rcfile rc -i") as terminal:
-        terminal.wait_for("$ ")
-        terminal.type("pluggent sess\tsh\ttr\t")
-        terminal.wait_for("pluggent sessions show trip ")
-        terminal.type("\x15pluggent run --color=al\t")
-        terminal.wait_for("--color=always")
-        terminal.type("\x15pluggent run --config=tw\t")
-        terminal.wait_for("--config=two\\ words.toml")
-        terminal.type("\x15exit\n")
-        done = terminal.end()
+    (cli.work / "rc").write_text(f"PS1='$ '\n{cli('completion', 'bash').out}")
+    done = cli.talk(script="exec bash --noprofile --rcfile rc -i", keys=[
+        "$ ", "pluggent sess\tsh\ttr\t", "pluggent sessions show trip ", "\x15pluggent run --color=al\t",
+        "--color=always", "\x15pluggent run --config=tw\t", "--config=two\\ words.toml", "\x15exit\n",
+    ])  # fmt: skip
 
     assert done.code == 0
 
 
 @needs("zsh")
-def test_zsh_completes_while_somebody_types(cli):
+def test_zsh_completes_while_a_line_is_typed(cli):
     save(cli.state / "sessions", "trip")
     (cli.work / "two words.toml").touch()
     (cli.work / ".zshrc").write_text(f"PS1='$ '\nautoload -U compinit; compinit -u -D\n{cli('completion', 'zsh').out}")
-    with cli.at_terminal(script="exec zsh -d -i", ZDOTDIR=str(cli.work)) as terminal:
-        terminal.wait_for("$ ")
-        terminal.type("pluggent sess\tsh\ttr\t")
-        terminal.wait_for("trip")
-        terminal.type("\x15pluggent run --color=al\t")
-        terminal.wait_for("always")
-        terminal.type("\x15pluggent run --config=tw\t")
-        terminal.wait_for("words.toml")
-        terminal.type("\x15exit\n")
-        done = terminal.end()
+    done = cli.talk(script="exec zsh -d -i", ZDOTDIR=str(cli.work), keys=[
+        "$ ", "pluggent sess\tsh\ttr\t", "trip", "\x15pluggent run --color=al\t", "always",
+        "\x15pluggent run --config=tw\t", "words.toml", "\x15exit\n",
+    ])  # fmt: skip
 
     assert done.code == 0
 

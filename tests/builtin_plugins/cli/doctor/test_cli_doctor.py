@@ -229,9 +229,7 @@ def test_text_of_plugins_cannot_steer_the_terminal(cli):
 
 
 def test_a_plugin_that_hangs_while_it_is_imported_can_be_interrupted_and_leaves_nothing(cli):
-    cli.plugin(
-        "acme-hang", "import os, threading\nopen(f'pid-{os.getpid()}', 'w').close()\nthreading.Event().wait()"
-    )
+    cli.plugin("acme-hang", "import os, threading\nopen(f'pid-{os.getpid()}', 'w').close()\nthreading.Event().wait()")
     process = cli.start("doctor", "--without", ALL)
     deadline = time.monotonic() + PATIENCE_S
     while not (pids := list(cli.work.glob("pid-*"))):

@@ -1,6 +1,5 @@
 """Whatever the umask, the command's files are for its user alone, and a state open to others is refused."""
 
-import os
 from pathlib import Path
 
 import pytest
