@@ -178,7 +178,7 @@ print(*sys.modules, file=sys.stderr)
             options: dict[str, Any] = {"terminal": name, "first": first, "files": files}
             process: subprocess.Popen[bytes] = Forked(server, arguments, cwd=self.work, env=wanted, **options)
         else:
-            assert not (first or files), "these are for a fork"
+            assert (first, files) == ("", None), "these are for a fork"
             wrapper = [sys.executable, "-c", _OWN_TERMINAL, name, *(["/bin/sh", "-c", script, "sh"] if script else ())]
             process = subprocess.Popen(
                 [*wrapper, *COMMAND, *arguments], cwd=self.work, env=wanted, start_new_session=True

@@ -29,11 +29,12 @@ def say(cli):
 
 
 def test_each_line_is_a_message_and_later_ones_see_earlier_ones(say):
-    assert say("one\n\n  \ntwo\r\n/session\nlast, unended", "--session", "s") == (
-        0,
+    done = say("one\n\n  \ntwo\r\n/session\nlast, unended", "--session", "s")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
         "x heard: one\nx heard: two\nsession s, 4 messages, model speaker/x\n"
-        "go on with it: pluggent chat --session s\nx heard: last, unended\n",
-        "",
+        "go on with it: pluggent chat --session s\nx heard: last, unended\n"
     )
 
 

@@ -54,9 +54,9 @@ NO_LIST = "it is no list of records"
         (lambda text: text.replace("acme-policy", "acme-other"), CHANGED),
         (lambda text: json.dumps({**json.loads(text), "records": []}), "it holds nothing"),
         (lambda text: text.replace('"records"', '"record"'), NO_LIST),
-        (lambda text: '{"version": 1, "records": {}}', NO_LIST),
+        (lambda _: '{"version": 1, "records": {}}', NO_LIST),
         (lambda text: text[: len(text) // 2], "it is no JSON"),
-        (lambda text: "", "it is no JSON"),
+        (lambda _: "", "it is no JSON"),
     ],
     ids=["edited", "emptied", "without records", "no list", "torn", "nothing"],
 )

@@ -177,11 +177,12 @@ def test_an_untrusted_file_can_loosen_nothing_and_what_was_ignored_is_named(plac
     loaded = place.load()
 
     assert loaded[:2] == before[:2]
-    assert loaded.notes == (
+    (note,) = loaded.notes
+    assert note == (
         f"{place.project} is not trusted, so it may only tighten; ignored: model, strict, stream, order,"
         " selection.mode, selection.allow, selection.any_version, grants.may_allow, limits.asks, limits.wall_s,"
         " timeouts.hook_s, aliases.search, plugins.evil.command."
-        f" Read it, then accept it: pluggent trust {place.project}",
+        f" Read it, then accept it: pluggent trust {place.project}"
     )
 
 

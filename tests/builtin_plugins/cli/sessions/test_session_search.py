@@ -35,8 +35,8 @@ def test_what_stands_around_is_given(tmp_path):
     ("said", "sought", "count"),
     [
         ("two\n   words", "two words", 1), ("Die STRASSE", "straße", 1), ("die Straße dort", "STRASSE", 1),
-        ("ΣΊΣΥΦΟΣ", "σίσυφος", 1), ("在北京的天气", "北京", 1), ('say "yes"\\no', '"yes"\\no', 1), ("a.b*c", "a.b*c", 1),
-        ("tab\there", "tab here", 1), ("abc", "a.c", 0), ("abc", ".*", 0), ("hello", "content", 0),
+        ("ΣΊΣΥΦΟΣ", "σίσυφος", 1), ("在北京的天气", "北京", 1), ('say "yes"\\no', '"yes"\\no', 1),
+        ("a.b*c", "a.b*c", 1), ("tab\there", "tab here", 1), ("abc", "a.c", 0), ("abc", ".*", 0), ("hello", "content", 0),
         ("hello", "turn_id", 0), ("hello", " ", 0),
     ],
 )  # fmt: skip
