@@ -3,6 +3,7 @@
 import termios
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from cli_support import Cli, Done, Terminal
 
@@ -16,7 +17,7 @@ QUESTION = "Allow this once? [y/N, or s: its like in this session, a: always] "
 @contextmanager
 def chat(cli: Cli, *arguments: str, **environ: str) -> Generator[Terminal]:
     """Yield a terminal at which a chat has begun."""
-    with cli.at_terminal("chat", "-m", "speaker/x", *arguments, columns=100, fresh=False, **environ) as terminal:
+    with cli.at_terminal("chat", "-m", "speaker/x", *arguments, **dict[str, Any](environ)) as terminal:
         terminal.then(GREETING)
         yield terminal
 

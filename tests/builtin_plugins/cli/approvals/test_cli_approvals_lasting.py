@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from approving_support import mailing, pause, requests
@@ -36,7 +37,7 @@ def new_key(cli: Cli, name: str, path: Path) -> str:
     return done.out.split("in the settings:\n")[1].replace("  ", "")
 
 
-def approve(cli: Cli, reference: str, *words: str, **environ: str) -> Done:
+def approve(cli: Cli, reference: str, *words: str, **environ: Any) -> Done:
     return cli("approvals", "approve", "s", "--all", "--key", reference, *words, **environ)
 
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_support import Cli, Done
@@ -31,7 +32,7 @@ def lib(cli: Cli) -> Path:
     return cli.work / "lib"
 
 
-def add_policy(cli: Cli, folder: Path, reason: str = "policy says no", **options: object) -> Path:
+def add_policy(cli: Cli, folder: Path, reason: str = "policy says no", **options: Any) -> Path:
     return cli.plugin("acme-policy", POLICY.format(reason=reason), "hooks", folder=folder, **options)
 
 
@@ -49,7 +50,7 @@ def listed(cli: Cli, path: Path | str) -> list[tuple[str, str]]:
     return [(one["state"], one["location"]) for one in document["plugins"] if one["plugin"] == "acme-policy"]
 
 
-def say_hello(cli: Cli, path: Path | str, *options: str, **environ: str) -> Done:
+def say_hello(cli: Cli, path: Path | str, *options: str, **environ: Any) -> Done:
     return cli("run", *options, "hello", PYTHONPATH=str(path), **environ)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from typing import Any
 
 from each_of import each_of
 from pluggent_cli.command_host import Borrower, LentHost
@@ -51,11 +52,11 @@ def noisy(context: ToolContext) -> str:
 class Desk:
     """A requester that gives one answer, and keeps what it was asked."""
 
-    def __init__(self, answer=True):
+    def __init__(self, answer: Any = True):
         self._answer = answer
         self.asked = []
 
-    async def approve(self, event):
+    async def approve(self, event) -> Any:
         self.asked.append(event)
         if isinstance(self._answer, Exception):
             raise self._answer

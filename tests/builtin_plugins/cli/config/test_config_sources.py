@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from each_of import each_of
@@ -38,7 +39,7 @@ class Place:
         trust = Everything() if trusted else None
         return load_settings(config=config, environ=self.environ, flags=dotted, cwd=self.cwd, trust=trust)
 
-    def refused(self, **flags: object) -> tuple[str, tuple[str, ...]]:
+    def refused(self, **flags: Any) -> tuple[str, tuple[str, ...]]:
         """Return which source is wrong, and all that is."""
         with pytest.raises(ConfigError) as caught:
             self.load(**flags)
@@ -408,6 +409,7 @@ def test_reading_settings_imports_no_third_party_package():
     program = """
 import sys
 from pathlib import Path
+from typing import Any
 from pluggent_cli.config.sources import load_settings
 load_settings(environ={"HOME": "/nonexistent"}, cwd=Path("/nonexistent"))
 print(sorted({"attrs", "attr", "pluggy", "msgspec", "cattrs", "difflib", "asyncio"} & set(sys.modules)))
