@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from cli_support import Cli, Done
-from fake_distributions import install
+from fake_distributions import install, policy
 
 QUESTION = "Approve this? [y/N] "
 PAUSED = 6
@@ -24,14 +24,7 @@ class Plugin:
     def provide_tools(self, event):
         return [send_mail]
 """
-ASKING = """
-from pluggent_hookspecs import Ask, hookimpl
-
-class Plugin:
-    @hookimpl
-    def decide_tool_call(self, event):
-        return Ask("is \\x1b[2Jbob a friend?")
-"""
+ASKING = policy("decide_tool_call", r'Ask("is \x1b[2Jbob a friend?")')
 
 
 def mailing(folder: Path) -> Cli:

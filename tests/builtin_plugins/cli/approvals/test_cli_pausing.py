@@ -6,17 +6,11 @@ import os
 import pytest
 from approving_support import PAUSED, approve, mailing, pause, requests, sent
 from cli_support import Cli
+from fake_distributions import policy
 from screens import Screen
 from speaking import install_speaker
 
-ASKING = """
-from pluggent_hookspecs import Ask, hookimpl
-
-class Plugin:
-    @hookimpl
-    def %s(self, event):
-        return Ask("is this for everybody?")
-"""
+ASKS = 'Ask("is this for everybody?")'
 
 
 @pytest.fixture
@@ -132,7 +126,7 @@ def test_resume_works_in_the_folder_of_the_turn(cli, tmp_path):
 
 
 def test_an_input_waits_is_shown_approved_and_said(cli):
-    cli.plugin("acme-edges", ASKING % "decide_input", "hooks", accepted=True)
+    cli.plugin("acme-edges", policy("decide_input", ASKS), "hooks", accepted=True)
     code, out, err = cli("run", "--session", "s", "hello \x1b[2J you")
 
     ((name, digest),) = requests(cli, whole=True).items()
@@ -159,7 +153,7 @@ def test_an_input_waits_is_shown_approved_and_said(cli):
 
 
 def test_a_request_to_the_model_waits_and_a_denial_ends_the_turn(cli):
-    cli.plugin("acme-edges", ASKING % "decide_model_request", "hooks", accepted=True)
+    cli.plugin("acme-edges", policy("decide_model_request", ASKS), "hooks", accepted=True)
     document = cli.document("run", "--session", "s", "hello")
 
     (pending,) = document["pending"]

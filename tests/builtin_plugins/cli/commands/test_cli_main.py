@@ -144,15 +144,6 @@ def test_an_error_is_one_json_document_if_json_is_asked_for(cli):
     assert (document["error"]["kind"], document["exit_code"]) == ("ConfigError", 2)
 
 
-def test_an_untrusted_file_in_the_working_directory_is_named_and_loosens_nothing(cli):
-    (cli.work / "pluggent.toml").write_text('model = "openai/x"\n')
-
-    done = cli("plugins")
-
-    assert (done.code, "is not trusted, so it may only tighten; ignored: model" in done.err) == (0, True)
-    assert cli("plugins", "--quiet").err == ""
-
-
 def test_no_home_at_all_is_no_obstacle(cli):
     assert cli("plugins", HOME=None)[::2] == (0, "")
 

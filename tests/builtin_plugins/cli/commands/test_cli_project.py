@@ -10,17 +10,9 @@ from typing import Any
 import pytest
 from cli_support import Cli, Done
 from each_of import each_of
-from fake_distributions import install
+from fake_distributions import install, policy
 from workspace import ROOT
 
-POLICY = """
-from pluggent_hookspecs import Deny, hookimpl
-
-class Plugin:
-    @hookimpl
-    def decide_input(self, event):
-        return Deny({reason!r})
-"""
 SCRIPT = Path(sys.executable).with_name("pluggent")
 EVIL = "import os; os._exit(9)"
 
@@ -33,7 +25,7 @@ def lib(cli: Cli) -> Path:
 
 
 def add_policy(cli: Cli, folder: Path, reason: str = "policy says no", **options: Any) -> Path:
-    return cli.plugin("acme-policy", POLICY.format(reason=reason), "hooks", folder=folder, **options)
+    return cli.plugin("acme-policy", policy("decide_input", f"Deny({reason!r})"), "hooks", folder=folder, **options)
 
 
 def by_script(cli: Cli, *arguments: str, **environ: str | None) -> tuple[int, str]:
@@ -202,7 +194,7 @@ def test_a_folder_outside_the_project_may_be_named_relatively_and_shadows_nothin
 
 def test_a_package_split_over_the_project_is_imported_from_where_it_is_installed(cli):
     """A namespace package has a portion in every folder of sys.path."""
-    modules = {"acme.policy": POLICY.format(reason="policy says no")}
+    modules = {"acme.policy": policy("decide_input", "Deny('policy says no')")}
     install(cli.site, "acme-policy", {"hooks/policy": "acme.policy:Plugin"}, modules=modules)
     cli("trust", "--plugin", "acme-policy")
     (cli.work / "acme").mkdir()

@@ -8,7 +8,7 @@ from socket import socket
 
 import pytest
 from each_of import each_of
-from fake_distributions import NEEDS, POLICY, install
+from fake_distributions import NEEDS, policy
 from workspace import ROOT
 
 DEMO = str(ROOT / "sample_plugins" / "guard" / "demo.toml")
@@ -219,8 +219,7 @@ def test_each_way_to_end_has_its_own_exit_code(cli, words, code, says):
 
 
 def test_a_plugin_with_hooks_runs_after_it_was_accepted_and_not_before(cli):
-    policy = POLICY.replace("import hookimpl", "import Deny, hookimpl").replace("None", 'Deny("not today")')
-    cli.plugin("acme-policy", policy, "hooks")
+    cli.plugin("acme-policy", policy("decide_input", 'Deny("not today")'), "hooks")
 
     before = cli("run", "hello")
     accepted = cli("trust", "--plugin", "acme-policy")
@@ -281,15 +280,3 @@ def test_a_state_folder_that_cannot_be_written_is_named_with_the_way_around_it(c
 
     assert (done.code in {1, 2}, str(cli.state) in done.err, "Traceback" in done.err) == (True, True, False)
     assert cli("run", "--no-save", "weather city=Oslo").code == 0
-
-
-def test_plugins_of_the_working_directory_are_not_run(cli):
-    """Policy 38: nor are they skipped in silence."""
-    install(cli.work, "acme-evil", {"hooks/evil": "acme_evil:Plugin"}, modules={"acme_evil": "raise SystemExit(9)"})
-    path = f"{cli.site}:{cli.work}"
-
-    refused = cli("run", "weather city=Oslo", PYTHONPATH=path)
-    left_out = cli("run", "--without", "acme-evil", "weather city=Oslo", PYTHONPATH=path)
-
-    assert (refused.code, "plugin 'acme-evil' 1.0 has hooks and is skipped" in refused.err) == (2, True)
-    assert left_out[:2] == (0, f"weather: {OSLO}\n")

@@ -3,6 +3,7 @@
 import pytest
 from cli_support import Cli
 from each_of import each_of
+from fake_distributions import policy
 
 SECRET = "sk-123"
 TOOLS = f"""
@@ -23,14 +24,7 @@ class Plugin:
     def provide_tools(self, event):
         return [tells, facts]
 """
-DENIES = f"""
-from pluggent_hookspecs import Ask, Deny, hookimpl
-
-class Plugin:
-    @hookimpl
-    def decide_output(self, event):
-        return Deny("no keys here") if "{SECRET}" in event.message.text else None
-"""
+DENIES = policy("decide_output", f'Deny("no keys here") if "{SECRET}" in event.message.text else None')
 REWRITES = f"""
 import attrs
 from pluggent_hookspecs import hookimpl

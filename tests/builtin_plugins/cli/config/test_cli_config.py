@@ -96,6 +96,8 @@ def test_what_an_untrusted_file_cannot_set_is_named_with_how_to_trust_it(cli):
         f" Read it, then accept it: pluggent trust {file}\n"
     )
     assert cli.document("config")["notes"] == [err.removeprefix("note: ").rstrip()]
+    assert cli("plugins", "--color", "never").err == err
+    assert cli("plugins", "--quiet").err == ""
 
 
 def test_the_document_names_the_kind_of_every_origin(cli):

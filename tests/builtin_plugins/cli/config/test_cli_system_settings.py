@@ -7,18 +7,12 @@ from typing import Any
 import pytest
 from cli_support import Cli, Done
 from each_of import each_of
+from fake_distributions import policy
 from pluggent_host.plugins.discovery import discover
 
 PERMISSIONS = '[plugins.pluggent-permissions]\ndefault = "deny"\n'
 GUARD = "[plugins.acme-guard]\n"
-POLICY = """
-from pluggent_hookspecs import Deny, hookimpl
-
-class Plugin:
-    @hookimpl
-    def decide_input(self, event):
-        return Deny("the system says no")
-"""
+POLICY = policy("decide_input", 'Deny("the system says no")')
 WITHOUT = "pluggent-audit,pluggent-budget,pluggent-guard,pluggent-mcp,pluggent-office-hours,pluggent-redact"
 OTHERS = ",".join(item.name for item in discover().distributions if item.name != "pluggent-offline")
 """Plugins that take the doctor time to measure."""
