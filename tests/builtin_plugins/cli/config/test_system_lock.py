@@ -159,13 +159,14 @@ def test_what_is_wrong_in_it_is_said_and_no_other_file_may_lock(tmp_path, system
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda path: path.chmod(0o666), "can be written by others (mode 0666); have it looked at: chmod go-w"),
+        (lambda path: path.chmod(0o664), "can be written by others (mode 0664); have it looked at: chmod go-w"),
+        (lambda path: path.chmod(0o646), "can be written by others (mode 0646); have it looked at: chmod go-w"),
         pytest.param(
             lambda path: os.chown(path, 4711, -1), "belongs to user 4711, not to root",
             marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away"),
         ),
     ],
-    ids=["mode", "owner"],
+    ids=["group", "others", "owner"],
 )  # fmt: skip
 def test_a_file_that_others_can_change_is_no_file_of_the_system(tmp_path, change, says):
     path = tmp_path / "system.toml"
