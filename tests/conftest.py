@@ -16,6 +16,7 @@ from typing import Any
 import importlib_metadata  # noqa: F401 (first imported in a test that restores sys.meta_path, its finder would be lost)
 import pytest
 import quick
+from cli_support import Cli
 from fork_server import children, close_server
 from hypothesis import HealthCheck, settings
 
@@ -133,6 +134,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             names = item.fixturenames
             if "no_task_left" not in names:
                 names.insert(0, "no_task_left")  # set up first, so closed last
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """Return the command in a folder of its own, without plugins beside ours."""
+    return Cli(tmp_path)
 
 
 @pytest.fixture(scope="session")

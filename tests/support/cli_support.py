@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from fake_distributions import install
+from fake_distributions import install, policy
 from fork_server import MODULE, Forked, server_for
 
 PATIENCE_S = 30.0
@@ -27,12 +27,9 @@ EVIL = "\x1b]0;title\x07\x9b2J\u202e\r\x00"
 STEERING = set("\x1b\x07\x9b\u202e\r\x00")
 COMMAND = (sys.executable, "-m", MODULE)
 _WITH_SYSTEM = """
-import sys
 from pathlib import Path
-from pluggent_cli.config import sources as config
-from pluggent_cli.main import main
-config.system_config = lambda: Path(sys.argv[1])  # else a fixed place, which no test may write
-sys.exit(main(sys.argv[2:]))
+from pluggent_cli.config import sources
+sources.system_config = lambda: Path({!r})
 """
 _OWN_TERMINAL = """
 import os, sys
@@ -92,14 +89,38 @@ class Cli:
     ) -> Done:  # fmt: skip
         """Run the command without a terminal. With *script*, a shell script runs it, as ``"$@"``.
 
-        A *fresh* one is a new interpreter's; so is that of a script, and one for which *system* stands for the
-        settings of the whole system.
+        A *fresh* one is a new interpreter's; so is that of a script. *system* stands for the settings of the whole
+        system.
         """
         process = self.process(
             *arguments, script=script, fresh=fresh, system=system, environ=environ,
             stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE,
         )  # fmt: skip
         return _done(process, stdin.encode() if isinstance(stdin, str) else stdin)
+
+    def document(self, *arguments: str, **options: Any) -> Any:
+        """Return the JSON document that the command writes."""
+        return json.loads(self(*arguments, "--json", **options).out)
+
+    def talk(self, *arguments: str, keys: Sequence[str], **options: Any) -> Done:
+        """Run the command at a terminal: wait for the first of *keys*, type the second, and so on."""
+        with self.at_terminal(*arguments, **options) as terminal:
+            terminal.exchange("", *keys)
+            return terminal.end()
+
+    def plugin(
+        self, name: str, source: str = "", kind: str = "tools", *, accepted: bool = False, folder: Path | None = None,
+        **options: Any,
+    ) -> Path:  # fmt: skip
+        """Install a plugin whose one module has *source*, and return its metadata folder."""
+        module = name.replace("-", "_")
+        info = install(
+            folder or self.site, name, {f"{kind}/{module.removeprefix('acme_')}": f"{module}:Plugin"},
+            modules={module: source}, **options,
+        )  # fmt: skip
+        if accepted:
+            assert self("trust", "--plugin", name).code == 0
+        return info
 
     def imported(self, *arguments: str) -> set[str]:
         """Return the modules that are imported when the command has ended."""
@@ -131,17 +152,22 @@ print(*sys.modules, file=sys.stderr)
         """Start the command with the *options* of Popen, by fork if that is the same as a new interpreter."""
         wanted = self.environ(**(environ or {}))
         if system is not None:
-            command = [sys.executable, "-c", _WITH_SYSTEM, str(system), *arguments]
-            return subprocess.Popen(command, cwd=self.work, env=wanted, start_new_session=True, **options)
+            server = server_for(wanted)
+            assert server is not None, "only a fork reads other settings of the system"
+            return Forked(
+                server, arguments, first=_WITH_SYSTEM.format(str(system)), cwd=self.work, env=wanted, **options
+            )
         return started(wanted, *arguments, script=script, fresh=fresh, cwd=self.work, **options)
 
     @contextmanager
     def at_terminal(
-        self, *arguments: str, columns: int = 100, script: str = "", fresh: bool = False, **environ: str
-    ) -> Generator["Terminal"]:
+        self, *arguments: str, columns: int = 100, script: str = "", fresh: bool = False, first: str = "",
+        files: Mapping[int, Path] | None = None, **environ: str,
+    ) -> Generator["Terminal"]:  # fmt: skip
         """Run the command at a terminal of its own; it is killed if it still runs in the end.
 
-        With *script*, a shell script runs it, as ``"$@"``. A *fresh* one is a new interpreter's.
+        With *script*, a shell script runs it, as ``"$@"``. A *fresh* one is a new interpreter's. In a fork, the Python
+        of *first* runs before it, and *files* are in place of its standard descriptors with these numbers.
         """
         person, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, bytes((40, 0, columns, 0, 0, 0, 0, 0)))
@@ -149,8 +175,10 @@ print(*sys.modules, file=sys.stderr)
         server = None if script or fresh else server_for(wanted)
         name = os.ttyname(terminal)
         if server is not None:
-            process: subprocess.Popen[bytes] = Forked(server, arguments, terminal=name, cwd=self.work, env=wanted)
+            options: dict[str, Any] = {"terminal": name, "first": first, "files": files}
+            process: subprocess.Popen[bytes] = Forked(server, arguments, cwd=self.work, env=wanted, **options)
         else:
+            assert (first, files) == ("", None), "these are for a fork"
             wrapper = [sys.executable, "-c", _OWN_TERMINAL, name, *(["/bin/sh", "-c", script, "sh"] if script else ())]
             process = subprocess.Popen(
                 [*wrapper, *COMMAND, *arguments], cwd=self.work, env=wanted, start_new_session=True
@@ -201,6 +229,14 @@ class Terminal:
         self._awaited = self.shown.index(text, already) + len(text)
         return self.shown[already : self._awaited]
 
+    def exchange(self, *texts: str) -> None:
+        """Type the first of *texts*, wait for the second, and so on."""
+        for number, text in enumerate(texts):
+            if number % 2:
+                self.then(text)
+            else:
+                self.type(text)
+
     def resize(self, columns: int, rows: int = 40) -> None:
         """Give the terminal another size, as a person does with a window."""
         fcntl.ioctl(self._person, termios.TIOCSWINSZ, bytes((rows, 0, columns, 0, 0, 0, 0, 0)))
@@ -237,6 +273,16 @@ def _done(process: subprocess.Popen[bytes], given: bytes) -> Done:
             process.kill()
             raise
     return Done(process.returncode, (out or b"").decode(), err.decode())
+
+
+@contextmanager
+def umask(value: int) -> Generator[None]:
+    """Let files and processes be made with this umask."""
+    before = os.umask(value)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextmanager
@@ -284,14 +330,7 @@ class Plugin:
     def provide_tools(self, event):
         return [send_mail]
 """
-ASKING = """
-from pluggent_hookspecs import Ask, hookimpl
-
-class Plugin:
-    @hookimpl
-    def decide_tool_call(self, event):
-        return Ask("is \\x1b[2Jbob a friend?")
-"""
+ASKING = policy("decide_tool_call", r'Ask("is \x1b[2Jbob a friend?")')
 
 
 def mailing(folder: Path) -> Cli:

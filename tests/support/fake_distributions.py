@@ -21,14 +21,20 @@ from pluggent_host.settings import Selection
 
 NEEDS = ("pluggent-hookspecs>=0.1,<0.2",)
 
-POLICY = """
-from pluggent_hookspecs import hookimpl
+
+def policy(hook: str, answer: str = "None") -> str:
+    """Return the source of a plugin whose one hook returns *answer*."""
+    return f"""
+from pluggent_hookspecs import Ask, Deny, hookimpl
 
 class Plugin:
     @hookimpl
-    def decide_input(self, event):
-        return None
+    def {hook}(self, event):
+        return {answer}
 """
+
+
+POLICY = policy("decide_input")
 
 
 def install(

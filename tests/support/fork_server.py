@@ -78,10 +78,13 @@ class Forked(subprocess.Popen[Any]):
     """
 
     def __init__(
-        self, server: ForkServer, arguments: Sequence[str], *, terminal: str | None = None, **options: Any
-    ) -> None:
+        self, server: ForkServer, arguments: Sequence[str], *, terminal: str | None = None, first: str = "",
+        files: Mapping[int, Path] | None = None, **options: Any,
+    ) -> None:  # fmt: skip
         self._server = server
         self._terminal = terminal
+        self._first = first
+        self._files = {str(number): str(file) for number, file in (files or {}).items()}
         self._ended: IO[bytes] | None = None
         super().__init__([*arguments], **options)
 
@@ -91,6 +94,7 @@ class Forked(subprocess.Popen[Any]):
         os.umask(mask)
         request = {
             "arguments": args, "cwd": str(cwd), "environ": environ, "terminal": self._terminal, "umask": mask,
+            "first": self._first, "files": self._files,
         }  # fmt: skip
         reader, writer = os.pipe()
         self._ended = open(reader, "rb", buffering=0)  # noqa: SIM115, PTH123 (closed at the end of the process)
@@ -176,6 +180,10 @@ class _Request(NamedTuple):
     environ: dict[str, str]
     terminal: str | None
     umask: int
+    first: str
+    """Python that runs first, in place of what no test may write or could wait for."""
+    files: dict[str, str]
+    """Files in place of the standard descriptors with these numbers."""
 
 
 class _Child(Exception):  # noqa: N818 (no error: the way out of the server's loop)
@@ -262,6 +270,9 @@ def _become(request: _Request, descriptors: list[int]) -> None:
         standard = [descriptors[-1]] * 3
     for number, descriptor in enumerate(standard):
         os.dup2(descriptor, number)
+    for name, file in request.files.items():
+        descriptors.append(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666))
+        os.dup2(descriptors[-1], int(name))
     os.chdir(request.cwd)
     os.umask(request.umask)
     os.environ.clear()
@@ -277,6 +288,7 @@ def run(request: _Request) -> NoReturn:
     places = [place for place in request.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     if _interpreter_wanted(request.cwd, places):
         os.execve(sys.executable, [sys.executable, "-m", MODULE, *request.arguments], request.environ)  # noqa: S606
+    exec(request.first, {})  # noqa: S102 (the tests' own)
     sys.path[:0] = dict.fromkeys(places)
     importlib.invalidate_caches()
     spec = importlib.util.find_spec(main)

@@ -3,11 +3,12 @@
 import re
 import termios
 import unicodedata
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from cli_support import Cli, Terminal
+from cli_support import Cli, Done, Terminal
 from fake_distributions import install
 
 _PIECES = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|(.)", re.DOTALL)
@@ -91,7 +92,8 @@ class Speaker:
     """``speaker/x``: ``say TEXT`` is said word by word, ``read FILE`` says what is in a file or comes out of a pipe.
 
     ``fail`` raises; ``hang`` says two words and nothing more; ``call NAME JSON`` makes a call,
-    after some words if ``then call`` stands in front of it. Everything else is echoed.
+    after some words if ``then call`` stands in front of it, and before those of ``words`` if it is ``read call``.
+    Everything else is echoed.
     """
 
     name = "speaker"
@@ -116,11 +118,17 @@ class Speaker:
     async def _words(self, request):
         last = request.messages[-1]
         if last.role is Role.TOOL:
-            yield "The tool said: " + last.text
+            if any(message.text.startswith("read call ") for message in request.messages):
+                async for text in _file("words"):
+                    yield text
+            else:
+                yield "The tool said: " + last.text
             return
         verb, _, rest = last.text.partition(" ")
         if verb == "then":
             yield "Let me *see*.\\n\\nI will call a tool"
+            verb, _, rest = rest.partition(" ")
+        if verb == "read" and rest.startswith("call "):
             verb, _, rest = rest.partition(" ")
         if verb == "call":
             name, _, arguments = rest.partition(" ")
@@ -188,6 +196,8 @@ def install_speaker(site: Path) -> None:
 
 
 CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
+PROMPT = "\x1b[?25h"
+"""What is shown when a line can be typed."""
 GREETING = "Ctrl-D leaves."
 QUESTION = "Allow this once? [y/N, or s: its like in this session, a: always] "
 
@@ -195,14 +205,9 @@ QUESTION = "Allow this once? [y/N, or s: its like in this session, a: always] "
 @contextmanager
 def chat(cli: Cli, *arguments: str, **environ: str) -> Generator[Terminal]:
     """Yield a terminal at which a chat has begun."""
-    with cli.at_terminal("chat", "-m", "speaker/x", *arguments, columns=100, fresh=False, **environ) as terminal:
+    with cli.at_terminal("chat", "-m", "speaker/x", *arguments, **dict[str, Any](environ)) as terminal:
         terminal.then(GREETING)
         yield terminal
-
-
-def prompted(terminal: Terminal) -> None:
-    """Wait until a line can be typed."""
-    terminal.then("\x1b[?25h")
 
 
 def sent(cli: Cli) -> list[str]:
@@ -216,3 +221,10 @@ def echoes(terminal: Terminal) -> str:
     flags = terminal.attributes()[3]
     assert isinstance(flags, int)
     return "echo" if flags & termios.ECHO and flags & termios.ICANON else "silence"
+
+
+def chatted(cli: Cli, *keys: str, arguments: Sequence[str] = (), **environ: str) -> Done:
+    """Chat at a terminal: type the first of *keys*, wait for the second, and so on; return what was left behind."""
+    with chat(cli, *arguments, **environ) as terminal:
+        terminal.exchange(*keys)
+        return terminal.end()

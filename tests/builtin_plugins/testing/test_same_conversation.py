@@ -22,7 +22,7 @@ from pluggent_hookspecs import (
     ToolCall,
     Usage,
 )
-from pluggent_host import Host, Session
+from pluggent_host import Host, Session, TurnResult
 from pluggent_host.transcript.entries import Entry, Said
 from pluggent_offline.grammar import Call, render
 from pluggent_offline.plugin import Offline
@@ -56,6 +56,7 @@ def anthropic_at(server: WireServer) -> opened:
 
 VENDORS = {"openai": (OpenAIWire, openai_at), "anthropic": (AnthropicWire, anthropic_at)}
 vendors = pytest.mark.parametrize("vendor", VENDORS)
+streaming = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
 
 @pytest.fixture
@@ -70,15 +71,20 @@ async def offline() -> AsyncGenerator[Session]:
         yield session
 
 
+async def said(session: Session, text: str, *, streamed: bool) -> TurnResult[None]:
+    """Say *text*, and return the result of the turn."""
+    if not streamed:
+        return await session.say(text)
+    async with session.stream(text) as events:
+        async for _ in events:
+            pass
+    return events.result
+
+
 async def told(session: Session, *, streamed: bool = False) -> tuple[Entry, ...]:
     """Say all that is typed, and return what is kept of it."""
     for text in TYPED:
-        if streamed:
-            async with session.stream(text) as events:
-                async for _ in events:
-                    pass
-        else:
-            await session.say(text)
+        await said(session, text, streamed=streamed)
     return session.records()
 
 
@@ -86,8 +92,8 @@ async def answers_of_offline() -> list[ModelResponse]:
     """Return what the offline provider answers to all that is typed."""
     async with offline() as session:
         records = await told(session)
-    said = [entry.message for entry in records if isinstance(entry, Said)]
-    return [reply(message) for message in said if message.role is Role.ASSISTANT]
+    messages = [entry.message for entry in records if isinstance(entry, Said)]
+    return [reply(message) for message in messages if message.role is Role.ASSISTANT]
 
 
 def reply(message: Message) -> ModelResponse:
@@ -96,33 +102,22 @@ def reply(message: Message) -> ModelResponse:
 
 
 @vendors
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-async def test_the_same_conversation_leaves_the_same_transcript(servers, vendor, streamed):
+@streaming
+async def test_the_same_conversation_leaves_the_same_transcript_and_history(servers, vendor, streamed):
     server = servers[vendor]
     server.will(*(server.reply(answer) for answer in await answers_of_offline()))
 
-    async with offline() as session:
-        expected = transcript_shape(await told(session, streamed=streamed))
-    async with VENDORS[vendor][1](server) as provider, talking_with(provider, "m") as session:
-        shape = transcript_shape(await told(session, streamed=streamed))
-
-    assert shape == expected
-    assert len(shape) > 30
-
-
-@vendors
-async def test_history_and_results_are_the_same_too(servers, vendor):
-    server = servers[vendor]
-    server.will(*(server.reply(answer) for answer in await answers_of_offline()))
+    async def left(session: Session) -> tuple[Sequence[str], list[tuple[Role, str, bool]]]:
+        records = await told(session, streamed=streamed)
+        return transcript_shape(records), [(one.role, one.text, one.is_error) for one in session.history]
 
     async with offline() as session:
-        await told(session)
-        expected = [(message.role, message.text, message.is_error) for message in session.history]
+        expected = await left(session)
     async with VENDORS[vendor][1](server) as provider, talking_with(provider, "m") as session:
-        await told(session)
-        history = [(message.role, message.text, message.is_error) for message in session.history]
+        found = await left(session)
 
-    assert history == expected
+    assert found == expected
+    assert len(found[0]) > 30
 
 
 @asynccontextmanager
@@ -152,7 +147,7 @@ async def among_all(servers: dict[str, WireServer]) -> AsyncGenerator[Session]:
     ],
     ids="-".join,
 )
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@streaming
 async def test_one_conversation_goes_from_vendor_to_vendor(servers, order: Sequence[str], streamed):
     answers = await answers_of_offline()
     rounds = [answers[:3], answers[3:]] * 2
@@ -162,14 +157,7 @@ async def test_one_conversation_goes_from_vendor_to_vendor(servers, order: Seque
             await session.use(model=f"{vendor}/m")
             if server := servers.get(vendor):
                 server.will(*(server.reply(with_ids_of(answer, vendor, turn)) for answer in rounds[turn]))
-            text = TYPED[turn % 2]
-            if streamed:
-                async with session.stream(text) as events:
-                    async for _ in events:
-                        pass
-                result = events.result
-            else:
-                result = await session.say(text)
+            result = await said(session, TYPED[turn % 2], streamed=streamed)
             assert result.text == rounds[turn][-1].message.text
         shape = transcript_shape(session.records())
 

@@ -295,10 +295,20 @@ class Outcomes:
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        """Leave out the other parameters of a function that has failed."""
+        return True if self.told.get(_name(item.nodeid)) == "failed" else None
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = report.nodeid.partition("[")[0].rpartition("/")[2]
+        """Keep the outcome."""
+        name = _name(report.nodeid)
         if self.told.get(name) != "failed":
             self.told[name] = "failed" if report.failed else self.told.get(name, "") or report.outcome
+
+
+def _name(nodeid: str) -> str:
+    return nodeid.partition("[")[0].rpartition("/")[2]
 
 
 def main() -> None:

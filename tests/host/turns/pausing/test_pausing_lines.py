@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from edges_asking import STAGES, Edges, Shared
-from pluggent_cli.sessions.answer import answer_stored
 from pluggent_cli.sessions.explain import as_document as explained, explain
 from pluggent_cli.sessions.export import as_document, as_markdown
 from pluggent_hookspecs import Image, Text

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 from edges_asking import PAUSING, STAGES, Edges, Shared
-from pluggent_cli.sessions.answer import answer_stored
-from pluggent_cli.sessions.pending import all_waiting, waiting_in
-from pluggent_cli.sessions.transcript_file import FileTranscript, read
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Approval, SyncHost, Why
 from pluggent_host.approvals.pending import Paused

@@ -1,0 +1,79 @@
+"""``pluggent trust``: a file or a plugin is accepted, listed, revoked."""
+
+import pytest
+from cli_support import Cli
+from each_of import each_of
+from fake_distributions import POLICY
+
+MODEL = 'model = "offline/mine"\n'
+
+
+@pytest.fixture
+def cli(cli):
+    (cli.work / "pluggent.toml").write_text(MODEL)
+    cli.plugin("acme-policy", POLICY, "hooks")
+    cli.plugin("acme-tool")
+    return cli
+
+
+def model(cli: Cli) -> str:
+    """Return which model a turn is run with."""
+    return str(cli.document("run", "--without", "acme-policy,acme-tool", "hello")["model"])
+
+
+def test_a_file_counts_once_it_was_accepted_and_until_it_changes(cli):
+    before = model(cli)
+    accepted = cli("trust")
+    after = model(cli)
+    (cli.work / "pluggent.toml").write_text(MODEL + 'system = "be brief"\n')
+
+    assert (before, after, model(cli)) == ("offline/demo", "offline/mine", "offline/demo")
+    assert accepted[:2] == (0, f"accepted {cli.work / 'pluggent.toml'} as it is now\n")
+    assert "changed" in cli("trust", "--list").out
+
+
+def test_what_was_accepted_can_be_listed_and_revoked(cli):
+    assert cli("trust", "--list").out == "nothing was accepted yet\n"
+    cli("trust")
+    cli("trust", "--plugin", "acme-policy")
+
+    listed = cli.document("trust", "--list")["accepted"]
+    assert [(one["kind"], one["state"]) for one in listed] == [("file", "accepted"), ("plugin", "accepted")]
+    assert cli("trust", "--revoke").out == f"no longer accepted: {cli.work / 'pluggent.toml'}\n"
+    assert cli("trust", "--revoke").out == f"{cli.work / 'pluggent.toml'} was not accepted anyway\n"
+    assert cli("trust", "--revoke", "--plugin", "acme-policy").out == "no longer accepted: plugin 'acme-policy'\n"
+    assert cli("trust", "--list").out == "nothing was accepted yet\n"
+
+
+def test_a_file_that_is_broken_can_be_judged_all_the_same(cli):
+    (cli.work / "pluggent.toml").write_text("= broken")
+
+    assert cli("trust", "--list").code == cli("trust").code == 0
+
+
+def test_another_version_of_a_package_is_asked_about_anew(cli):
+    cli("trust", "--plugin", "acme-policy")
+    accepted = cli("plugins").out
+    metadata = cli.site / "acme_policy-1.0.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text().replace("Version: 1.0", "Version: 2.0"))
+
+    assert ("not accepted" in accepted, "not accepted" in cli("plugins").out) == (False, True)
+
+
+@each_of(
+    ("words", "code", "says"),
+    [
+        ("absent.toml", 2, "absent.toml: there is no such file"),
+        ("--plugin acme-polcy", 2, "no plugin 'acme-polcy' is installed; did you mean 'acme-policy'?"),
+        ("--plugin acme-tool", 2, "'acme-tool' has no hooks, so there is nothing to accept"),
+        ("--plugin acme-policy pluggent.toml", 2, "accept a FILE or a --plugin, one at a time"),
+        ("--list --revoke", 2, "--list goes with nothing else"),
+        ("--plugin pluggent-guard", 0, "pluggent-guard is part of pluggent and needs no acceptance\n"),
+    ],
+)
+def test_what_cannot_be_accepted_is_said(cli, words, code, says):
+    done = cli("trust", *words.split())
+
+    assert done.code == code
+    assert says in (done.err if code else done.out)
+    assert cli("trust", "--list").out == "nothing was accepted yet\n"

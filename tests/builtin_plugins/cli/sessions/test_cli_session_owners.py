@@ -1,0 +1,123 @@
+"""The command and sessions that an application keeps for a principal in the same folder (policy 36)."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from cli_support import PAUSED, Cli, approve, mailing, pause, requests, sent
+from pluggent_hookspecs import tool
+from pluggent_host import Host, HostSettings
+from pluggent_testing.fakes import ScriptedModel, call
+
+GO_ON = ("run", "--session", "trip", "--model", "offline/demo")
+
+
+@pytest.fixture
+def cli(tmp_path):
+    return mailing(tmp_path)
+
+
+def opened(cli: Cli, *replies: Any, **options: Any) -> Any:
+    """Open the host of an application in the folder of the command."""
+    model = ScriptedModel(*replies)
+    return Host.open(model="scripted/m", plugins=[model], installed=False, state_dir=cli.state, **options)
+
+
+def begun(cli: Cli, **options: Any) -> None:
+    """Have an application begin the session ``trip`` for alice."""
+
+    async def main() -> None:
+        async with (
+            opened(cli, "the code is 1234") as host,
+            await host.session("trip", principal="alice", **options) as session,
+        ):
+            await session.say("what is the code?")
+
+    asyncio.run(main())
+
+
+def principals(cli: Cli) -> list[str]:
+    """Return who acted in the turns of the session, in order."""
+    lines = (cli.state / "sessions" / "trip.jsonl").read_text().splitlines()
+    decided = [json.loads(line) for line in lines if line.startswith('{"t":"Decided"')]
+    return list(dict.fromkeys(entry["decision"]["scope"].get("principal", "") for entry in decided))
+
+
+def test_the_command_goes_on_with_the_session_of_alice_as_alice_and_says_so(cli):
+    begun(cli)
+
+    done = cli(*GO_ON, "hello")
+
+    assert (done.code, "session 'trip' belongs to 'alice'" in done.err) == (0, True)
+    assert principals(cli) == ["alice"]
+
+
+def test_what_waits_for_alice_is_approved_by_the_operator_and_runs_as_hers(cli):
+    begun(cli)
+    assert cli(*GO_ON, "send_mail to=bob").code == PAUSED
+    (digest,) = requests(cli).values()
+
+    assert "  asked for by alice\n" in approve(cli, "trip", digest).out
+    assert cli.document("approvals", "show", "trip")["calls"][0]["principal"] == "alice"
+    assert cli("resume", "--model", "offline/demo", "trip").code == 0
+    assert (sent(cli), principals(cli)) == ("bob;", ["alice"])
+
+
+@pytest.mark.parametrize(
+    ("claimed", "inside", "says"),
+    [
+        (False, "1", "error: session 'trip' belongs to another principal;"),
+        (True, None, "was begun by a client under a name that nobody has proved"),
+    ],
+)
+def test_a_session_of_alice_does_not_go_on_below_a_host_nor_under_a_name_that_was_only_claimed(
+    cli, claimed, inside, says
+):
+    begun(cli, claimed=claimed)
+    before = (cli.state / "sessions" / "trip.jsonl").read_bytes()
+
+    done = cli(*GO_ON, "hello", PLUGGENT_INSIDE=inside)
+
+    assert (done.code, done.out, says in done.err) == (1, "", True)
+    assert (cli.state / "sessions" / "trip.jsonl").read_bytes() == before
+    assert "the code is 1234" in cli("sessions", "show", "trip").out
+    assert not claimed or "pluggent sessions show trip" in done.err
+
+
+async def test_sessions_of_the_command_belong_to_nobody_and_to_a_principal_once_there_is_one(cli):
+    pause(cli, session="trip")
+    assert cli("run", "--session", "trip", "hello").code == 0
+    assert principals(cli) == [""]
+
+    async with (
+        opened(cli, "hi") as host,
+        await host.session("trip", principal="ann", model="scripted/m") as session,
+    ):
+        assert "hello" in [message.text for message in session.history]
+    assert "belongs to 'ann'" in cli(*GO_ON, "again").err
+
+
+@pytest.mark.parametrize(
+    ("option", "where"), [("--always", "in every session"), ("--for-session", "for the rest of the session")]
+)
+async def test_an_approval_of_the_command_is_not_good_for_a_principal(cli, option, where):
+    question = f"Approve this, and the same asks {where}? [y/N] "
+    approve(cli, "s", pause(cli, session="s"), option, question=question)
+    assert (cli("resume", "s").code, sent(cli)) == (0, "bob;")
+    ran: list[str] = []
+
+    @tool(effects=("messaging",))
+    def send_mail(to: str) -> str:
+        ran.append(to)
+        return "sent"
+
+    for principal in ("alice", "claimed:alice"):
+        settings = HostSettings(on_ask="deny")
+        async with (
+            opened(cli, call("send_mail", to="bob"), "done", tools=[send_mail], strict=True, config=settings) as host,
+            await host.session(principal=principal) as session,
+        ):
+            await session.say("go")
+
+    assert ran == []
