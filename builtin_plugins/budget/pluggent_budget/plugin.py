@@ -180,7 +180,7 @@ class Budget:
         try:
             standings += await self._ledger_thread.standings(in_file)
         except LedgerError as error:
-            # A note is no reason to stop; whether the call may be made is for reserve to say.
+            # A note does not stop the turn: reserve decides whether the call may be made.
             log.warning("no note about the budget: %s", error)
             in_file = ()
         return _changed(before, self._warned(request, [*in_memory, *in_file], standings))

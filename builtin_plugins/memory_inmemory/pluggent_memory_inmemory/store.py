@@ -177,17 +177,17 @@ class InMemoryStore:
             del self._spaces[row.item.namespace]
 
     def _check_room(self, batch: Sequence[MemoryItem]) -> None:
-        room = self._settings.max_items
+        most = self._settings.max_items
         wanted = len({(item.namespace, item.key) for item in batch})
-        if room is not None and wanted > room:
-            refuse([f"{wanted} items at once are more than the store holds (max_items = {room})"])
+        if most is not None and wanted > most:
+            refuse([f"{wanted} items at once are more than the store holds (max_items = {most})"])
 
     def _make_room(self, saved: Sequence[_Row]) -> None:
         """Evict until all fit; never what has just been saved, for that was promised to be stored."""
-        room = self._settings.max_items
+        most = self._settings.max_items
         new = {id(row) for row in saved}
         spared: list[tuple[Rank, _Row]] = []
-        while room is not None and self._count > room and (taken := self._evictable.take()):
+        while most is not None and self._count > most and (taken := self._evictable.take()):
             if id(taken[1]) in new:
                 spared.append(taken)
             else:

@@ -19,7 +19,7 @@ from pluggent_redact.shapes import CONTEXT, MARK, MARKER, SHAPES, Shape
 ENOUGH = 256
 """Characters of a secret after which its replacement is shown, whatever follows; they make its fingerprint."""
 SLACK = 10
-"""Characters at the end of a secret that goes on which may be the beginning of what closes it."""
+"""Characters at the end of an unfinished secret that may begin what closes it."""
 END = 64
 """Characters that tell whether a secret is closed."""
 LONGEST_LITERAL = 1_000

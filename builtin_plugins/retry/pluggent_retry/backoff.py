@@ -20,7 +20,7 @@ class Again:
 
 @attrs.frozen
 class Final:
-    """The failure stands. ``why`` is what to say beside it; empty if it speaks for itself."""
+    """The failure is final. ``why`` is added to its message; empty if it speaks for itself."""
 
     why: str = ""
 

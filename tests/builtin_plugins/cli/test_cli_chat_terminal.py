@@ -323,7 +323,7 @@ def test_a_chat_works_without_a_line_editor(cli, poor):
         terminal.type("hang\n")
         terminal.then("One moment")
         terminal.type(CTRL_C)
-        terminal.then("interrupted; the conversation goes on")
+        terminal.then("interrupted; the conversation continues")
         terminal.type("/usage\n")
         terminal.then("tokens in")
         terminal.type(CTRL_C)

@@ -152,7 +152,7 @@ def test_a_call_passes_the_policies(cli):
     assert (code, out) == (3, "")
     assert err == (
         '→ weather(city="Atlantis", unit="celsius")  '
-        "DENIED by pluggent-guard: the guard let nobody ask for the weather in Atlantis\n"
+        "DENIED by pluggent-guard: the guard denies the weather in Atlantis\n"
     )
 
 

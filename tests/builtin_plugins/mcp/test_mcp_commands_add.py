@@ -245,7 +245,7 @@ def test_a_header_inside_a_text_is_none(mcp):
 
     with pytest.raises(ValueError, match="cannot be told from the rest"):
         without_server(text, "one")
-    with pytest.raises(ValueError, match="leaves no room"):
+    with pytest.raises(ValueError, match="to which no table can be added"):
         with_server('plugins.pluggent-mcp.mcpServers = { a = { command = "x" } }\n', "one", BLOCK)
 
 

@@ -258,7 +258,7 @@ async def _session(host: Host, options: argparse.Namespace, console: Console, id
         if error.claimed or is_inside():
             error.add_note(f"Or look at it: pluggent sessions show {id}")
             raise
-        note = f"note: session '{id}' belongs to '{escape_all(error.principal)}', and goes on in that name"
+        note = f"note: session '{id}' belongs to '{escape_all(error.principal)}', and continues in that name"
         console.note(console.err_ink("yellow", note))
         return await host.session(id, **given, principal=error.principal)
     except SessionError as error:

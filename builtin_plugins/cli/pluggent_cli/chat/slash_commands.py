@@ -107,14 +107,16 @@ async def _help(chat: Chat, argument: str) -> None:
     if not shown:
         raise ConfigError("/help", [f"there is no command {argument!r}{did_you_mean(argument, _BY_NAME)}"])
     wide = max(len(one.usage) for one in shown)
-    beside = chat.console.width >= wide + _LEAST_HELP
+    in_columns = chat.console.width >= wide + _LEAST_HELP
     for one in shown:
         about = one.help + (f" (also {', '.join(one.others)})" if one.others else "")
-        lines = wrapped(about, chat.console.width - (wide + 4 if beside else 4))
-        first = f"  {lines.pop(0)}" if beside else ""
-        chat.console.line("  " + chat.console.ink("bold", one.usage) + " " * (wide - len(one.usage)) * beside + first)
+        lines = wrapped(about, chat.console.width - (wide + 4 if in_columns else 4))
+        first = f"  {lines.pop(0)}" if in_columns else ""
+        chat.console.line(
+            "  " + chat.console.ink("bold", one.usage) + " " * (wide - len(one.usage)) * in_columns + first
+        )
         for line in lines:
-            chat.console.line(" " * (wide + 4 if beside else 4) + line)
+            chat.console.line(" " * (wide + 4 if in_columns else 4) + line)
     for line in () if argument else _KEYS:
         _print(chat, line, "dim", indent="  ")
 

@@ -172,7 +172,7 @@ class _Chatting:
             if task is not None and task.cancelling():
                 self._console.note("interrupted")
                 raise
-            self._console.note(self._console.err_ink("yellow", "interrupted; the conversation goes on"))
+            self._console.note(self._console.err_ink("yellow", "interrupted; the conversation continues"))
             return exits.INTERRUPTED
         finally:
             self._turn = None

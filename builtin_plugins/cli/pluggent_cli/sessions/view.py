@@ -149,7 +149,7 @@ class _Reader(_Printer):
             self._line(line)
 
     def _line(self, text: str = "") -> None:
-        """Print a line of ours; on a terminal what is too long goes on behind a margin, as what was said does."""
+        """Print a line of ours; on a terminal the rest of a long one follows behind a margin, as in texts."""
         plain = re.sub(r"\033\[\d+m", "", text)  # all there is of colours is ours: others are escaped
         if not self._console.out_is_terminal or cells(plain) <= self._console.width:
             self._console.line(text)
@@ -208,20 +208,20 @@ class _Reader(_Printer):
 
     def _set_in(self, text: str) -> Iterator[str]:
         """Yield the lines of *text* behind a margin; on a terminal none so long that it would lose it."""
-        room = self._console.width - 2 if self._console.out_is_terminal else 0
+        columns = self._console.width - 2 if self._console.out_is_terminal else 0
         for line in escape_controls(text).expandtabs(4).split("\n"):
-            for piece in _pieces(line, room):
+            for piece in _pieces(line, columns):
                 yield f"  {piece}".rstrip()
 
 
 _WORDS = {"allow": "allowed", "deny": "DENIED", "refused": "REFUSED", "ask": "needs approval", "respond": "answered"}
 
 
-def _pieces(line: str, room: int) -> Iterator[str]:
-    """Yield *line* in pieces of *room* columns, whole if *room* is 0."""
-    while room and cells(line) > room:
-        end = room
-        while cells(line[:end]) > room:
+def _pieces(line: str, columns: int) -> Iterator[str]:
+    """Yield *line* in pieces of *columns* columns, whole if *columns* is 0."""
+    while columns and cells(line) > columns:
+        end = columns
+        while cells(line[:end]) > columns:
             end -= 1
         yield line[:end]
         line = line[end:]

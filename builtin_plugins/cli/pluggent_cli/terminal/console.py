@@ -55,7 +55,7 @@ class Console:
         self._column = 0
         """Where standard output stands, if it is a terminal: a note begins on a line of its own."""
         self.above: Callable[[Callable[[], None]], None] | None = None
-        """Makes room for what is written, where something is drawn at the bottom of the terminal."""
+        """Clears what is drawn at the bottom of the terminal while something is written."""
 
     # ---- writing -------------------------------------------------------------------------
 
@@ -246,17 +246,17 @@ def cut(text: str, most: int, size: int | None = None) -> str:
     if cells(text) <= most:
         return text
     end = f"… ({len(text) if size is None else size:,} characters)"
-    room, kept = most - len(end), ""
+    left, kept = most - len(end), ""
     for character in text:
-        room -= cells(character)
-        if room <= 0:
+        left -= cells(character)
+        if left <= 0:
             break
         kept += character
     return kept + end
 
 
 _CONTINUES = "    … "
-"""Begins what goes on from the line before: nothing that begins a line looks so."""
+"""Begins the continuation of a line: no line itself begins so."""
 
 
 def wrapped(text: str, columns: int) -> list[str]:

@@ -75,7 +75,7 @@ def with_server(text: str, name: str, block: str) -> str:
     gap = "" if not text else end if text.endswith("\n") else end * 2
     made = text + gap + block.replace("\n", end)
     if not _says(made, _set(tomllib.loads(text), name, written_servers(block)[name])):
-        raise ValueError("its servers are written in a way that leaves no room for one more table")
+        raise ValueError("its servers are written in a form to which no table can be added")
     return made
 
 
