@@ -55,8 +55,8 @@ def read(path: Path) -> Iterator[Entry]:
     return decode_unsealed(FileStore(path.parent).read(path.stem), str(path))
 
 
-def retell(folder: Path, id: str) -> reader.StoredSession:
-    return reader.retell(Sessions.in_files(folder), id)
+def read_session(folder: Path, id: str) -> reader.StoredSession:
+    return reader.read_session(Sessions.in_files(folder), id)
 
 
 def answer_stored(folder: Path, id: str, digests: Collection[str], approval: Approval, by: str) -> tuple[Pending, ...]:

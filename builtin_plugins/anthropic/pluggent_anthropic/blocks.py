@@ -75,7 +75,7 @@ class Piece:
 
 
 def piece_of(message: Message) -> Piece:
-    """Return what *message* goes out as. Raises UnsendableError."""
+    """Return the piece of *message*. Raises UnsendableError."""
     return message.memo(_MEMO, _piece)
 
 

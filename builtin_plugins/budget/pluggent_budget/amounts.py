@@ -1,4 +1,4 @@
-"""What is counted: whole numbers of each unit, so that sums are exact and in any order the same."""
+"""What is counted: whole numbers of each unit, so that sums are exact in any order."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class LedgerFile:
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
-        """Do everything inside at once, or nothing if it raises."""
+        """Commit everything inside, or nothing if it raises."""
         if _identity(self.path) != self._file:
             raise LedgerMovedError(f"{self.path} was moved, replaced or deleted while it was in use")
         self._connection.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""What can be written under ``[plugins.pluggent-budget]``, checked when it is read, every problem named."""
+"""The settings under ``[plugins.pluggent-budget]``, checked when they are read, every problem named."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ def recorded_failures(state_dir: Path) -> Mapping[str, Failure]:
 
 
 def record_failures(state_dir: Path, states: Iterable[tuple[PluginRecord, str, str]]) -> None:
-    """Take down which of *states* (record, state, reason) are failures; one that works now is forgotten."""
+    """Record which of *states* (record, state, reason) are failures; forget one that works now."""
     before = recorded_failures(state_dir)
     after = dict(before)
     for plugin, state, reason in states:

@@ -1,4 +1,4 @@
-"""What can be set for an MCP server. Values only: nothing is started, read or looked up here."""
+"""The settings of an MCP server. Values only: nothing is started, read or looked up here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of a streamed answer: what each adds, and what they add up to."""
+"""The events of a streamed answer as deltas, and the response that they make."""
 
 from __future__ import annotations
 

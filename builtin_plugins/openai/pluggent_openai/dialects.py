@@ -1,4 +1,4 @@
-"""What servers lack or want where they differ from OpenAI's chat completions. Data, and how it is looked up.
+"""Where servers differ from OpenAI's chat completions. Data, and its lookup.
 
 A new server needs one entry in SERVERS, an odd one of your own ``compat = {...}`` in its settings.
 """

@@ -30,7 +30,7 @@ Next: TypeAlias = Again | Final
 
 @attrs.frozen
 class Failure:
-    """A failed attempt: the how-manieth it was, seconds since the first began, whether text of it was shown."""
+    """A failed attempt: its number, seconds since the first began, whether text of it was shown."""
 
     error: ProviderError
     attempt: int

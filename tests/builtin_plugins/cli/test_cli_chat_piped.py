@@ -117,8 +117,8 @@ def test_a_picture_goes_with_the_next_message(cli):
     out = cli("chat", "-m", "speaker/x", "--image", "https://example.com/a.png", stdin=stdin).out
 
     assert out == (
-        "1 picture goes along with your next message\n2 pictures go along with your next message\n"
-        "3 pictures go along with your next message\n"
+        "1 image goes along with your next message\n2 images go along with your next message\n"
+        "3 images go along with your next message\n"
         "x heard: look ['Image', 'Image', 'Image']\nx heard: look\n"
     )
 

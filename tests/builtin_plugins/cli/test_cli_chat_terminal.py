@@ -209,7 +209,7 @@ def test_commands_and_their_arguments_are_completed(cli):
         terminal.type("\t a p")
         terminal.then("a picture.png")
         terminal.type("\t\r")
-        terminal.then("1 picture goes along with your next message")
+        terminal.then("1 image goes along with your next message")
         terminal.type("look\r")
         terminal.then("x heard: look ['Image']")
         terminal.type("look\r")

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import attrs
 import pytest
-from pluggent_cli.command_host import MOST_IDLE, LentHost
+from pluggent_cli.command_host import MOST_IDLE, CommandHost
 from pluggent_hookspecs import (
     Approval,
     Ask,
@@ -75,7 +75,7 @@ class Sessions:
 @asynccontextmanager
 async def lent(*things, **options):
     """Lend a host whose only plugin offers *things*."""
-    operations = LentHost(lambda: hosting(plugins=[Brings(*things)], strict=True, **options))
+    operations = CommandHost(lambda: hosting(plugins=[Brings(*things)], strict=True, **options))
     try:
         yield operations
     finally:
@@ -314,7 +314,7 @@ async def test_a_host_that_nobody_needs_is_not_opened():
     def never():
         raise AssertionError("opened")
 
-    operations = LentHost(never)
+    operations = CommandHost(never)
 
     assert await operations.aclose() is None
 

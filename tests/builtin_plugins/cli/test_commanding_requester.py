@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from pluggent_cli.command_host import Borrower, LentHost
+from pluggent_cli.command_host import CommandHost, CommandPlugin
 from pluggent_hookspecs import (
     Accepted,
     Approval,
@@ -23,7 +23,7 @@ from talking import WAIT_S, hosting
 from tool_sources import Brings, Changing
 
 PLUGIN = "acme-desk"
-GRANTED = Borrower(PLUGIN, WAIT_S)
+GRANTED = CommandPlugin(PLUGIN, WAIT_S)
 TOWN = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
 
 
@@ -87,7 +87,7 @@ class Narrow:
 @asynccontextmanager
 async def lent(*things, borrower=None, **options):
     """Lend a host whose person is whoever asked, as the command line does."""
-    operations = LentHost(
+    operations = CommandHost(
         lambda: hosting(
             plugins=[Brings(*things)], strict=True, approver=operations.approve,
             answerer=operations.answer, **options,
@@ -109,7 +109,7 @@ async def test_16_a_requester_approves_nothing_that_the_operator_did_not_grant()
 
 
 async def test_the_denial_says_how_the_requester_could_be_asked():
-    async with lent(reboot, borrower=Borrower(PLUGIN)) as operations:
+    async with lent(reboot, borrower=CommandPlugin(PLUGIN)) as operations:
         done = await operations.call_tool("reboot", {}, origin="mcp", requester=Desk(answer=True))
         alone = await operations.call_tool("reboot", {}, origin="mcp")
 
@@ -149,7 +149,7 @@ async def test_a_requester_that_cannot_answer_leaves_it_denied(answer):
 
 
 async def test_a_requester_that_says_nothing_is_waited_for_no_longer_than_granted():
-    async with lent(reboot, borrower=Borrower(PLUGIN, 0.01)) as operations:
+    async with lent(reboot, borrower=CommandPlugin(PLUGIN, 0.01)) as operations:
         done = await operations.call_tool("reboot", {}, origin="mcp", requester=Desk(...))
 
     assert done.outcome is ToolErrorKind.DENIED

@@ -23,7 +23,7 @@ from pluggent_testing.fakes import call
 from policy_stage import stage
 from stopping import BATCH, SKIPPED, Tools, about_gate
 from talking import assert_whole, hosting, results, talking
-from transcript_file import retell
+from transcript_file import read_session
 
 # ---- what is on record
 
@@ -194,6 +194,6 @@ async def test_explain_shows_a_skipped_call_as_what_it_is(tmp_path: Path) -> Non
     async with hosting(BATCH, "ok", tools=Tools(ValueError("no")).all(), state_dir=tmp_path) as host:
         await (await host.session("s")).say("go")
 
-    (turn,) = retell(tmp_path / "sessions", "s").turns
+    (turn,) = read_session(tmp_path / "sessions", "s").turns
     told = as_document(explain("s", turn))["operations"]
     assert [one["outcome"] for one in told if one["operation"] == "tool_call"] == ["", "failed", "skipped"]

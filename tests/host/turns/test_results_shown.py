@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 import pytest
-from pluggent_cli.command_host import LentHost
+from pluggent_cli.command_host import CommandHost
 from pluggent_hookspecs import (
     Ask,
     DecisionMade,
@@ -324,7 +324,7 @@ async def test_a_command_of_a_plugin_gets_what_a_person_may_see() -> None:
         plugins = [policy(*POLICIES["denies"]), Brings(tells), ScriptedModel()]
         return Host.open(model="scripted/m", plugins=plugins, installed=False)
 
-    lent = LentHost(opened)
+    lent = CommandHost(opened)
     try:
         done = await lent.call_tool("tells", {}, origin="mcp")
     finally:

@@ -79,7 +79,7 @@ async def _standing(records: ApprovalRecords) -> tuple[Sequence[Standing], list[
 
 
 def forget(sessions: Sessions, words: Sequence[str], console: Console) -> int:
-    """Let an approval hold no longer."""
+    """Revoke an approval."""
     id = one_name("approvals forget", words)
     from pluggent_host.approvals.standing import KIND  # here and not above: see standing
 

@@ -1,4 +1,4 @@
-"""What may stand at the end of a slash command. Pure but for a look at a folder."""
+"""Completions of a slash command. Pure but for a look at a folder."""
 
 from __future__ import annotations
 

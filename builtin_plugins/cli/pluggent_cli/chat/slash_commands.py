@@ -1,4 +1,4 @@
-"""What a chat understands besides messages: lines that begin with a slash."""
+"""The slash commands of a chat."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Chat:
 
 
 class Command(NamedTuple):
-    """A command, what may stand behind it, what it is for, and other names that people try."""
+    """A command, its argument, its help, and other names that people try."""
 
     name: str
     argument: str
@@ -64,7 +64,7 @@ def is_command(line: str) -> bool:
 
 
 async def obey(chat: Chat, line: str) -> None:
-    """Do what *line* says. Raises ConfigError for what there is not, and what the command itself raises."""
+    """Run the command in *line*. Raises ConfigError for an unknown one, and what the command raises."""
     name, _, argument = line.partition(" ")
     command = _BY_NAME.get(name)
     if command is None:
@@ -214,8 +214,8 @@ async def _image(chat: Chat, argument: str) -> None:
     if argument:
         chat.images.append(await asyncio.to_thread(image, _path(argument)))
     count = len(chat.images)
-    pictures = "1 picture goes" if count == 1 else f"{count or 'no'} pictures go"
-    chat.console.line(f"{pictures} along with your next message")
+    images = "1 image goes" if count == 1 else f"{count or 'no'} images go"
+    chat.console.line(f"{images} along with your next message")
 
 
 def _path(typed: str) -> str:
@@ -246,7 +246,7 @@ COMMANDS = (
     Command("/help", "[COMMAND]", "what can be typed here", _help, ("/?",)),
     Command("/model", "[PROVIDER/MODEL]", "the model; another one from now on", _model),
     Command("/tools", "[TOOL]", "the tools that the model is offered; all about one", _tools),
-    Command("/image", "[PATH]", "send a picture (a file or a URL) along with the next message", _image),
+    Command("/image", "[PATH]", "send an image (a file or a URL) along with the next message", _image),
     Command("/resume", "", "go on with a turn that waits for an approval", _resume),
     Command("/undo", "", "take back the last message and all that came of it", _undo),
     Command("/new", "", "begin a new conversation; this one is kept", _new, ("/clear", "/reset")),

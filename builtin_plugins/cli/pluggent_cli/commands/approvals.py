@@ -79,7 +79,7 @@ def age(text: str) -> float:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Do what was asked for."""
+    """Run the action that *options* name."""
     what, rest = action("approvals", options.words, ACTIONS)
     _check_options(what, options)
     if what == "new-key":

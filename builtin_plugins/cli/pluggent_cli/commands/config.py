@@ -49,7 +49,7 @@ def parser() -> Parser:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Show, check or tell."""
+    """Show or check the settings, or list their files."""
     what, rest = action("config", options.words, ACTIONS)
     if rest:
         raise ConfigError(f"pluggent config {what}", [f"takes no name, got {rest[0]!r}"])

@@ -43,7 +43,7 @@ def parser() -> Parser:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Look at everything and print it."""
+    """Run all checks and print the results."""
     setup, errors = gather(options)
     log_to(console, debug=options.debug)
     settings = [Check("settings", "problem", str(error), "pluggent config check") for error in errors]

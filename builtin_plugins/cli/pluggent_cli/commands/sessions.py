@@ -62,7 +62,7 @@ def parser() -> Parser:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Do what was asked for."""
+    """Run the action that *options* name."""
     what, rest = action("sessions", options.words, ACTIONS)
     if what not in ("", "list"):
         _check_words(what, rest)

@@ -165,7 +165,7 @@ _HEADS = {"tool_call": "call", "input": "what is said:", "model_call": "what is 
 
 
 def _without_data(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without the bytes of a picture, sound or document, which is unreadable: size and digest do."""
+    """Return an object without the bytes of an image, sound or document, which is unreadable: size and digest do."""
     data = value.get("data")
     if not isinstance(data, str) or len(data) <= _LONG:
         return value

@@ -1,4 +1,4 @@
-"""How things are printed: streams, colours, escaping, columns. Nothing here knows a plugin or a turn."""
+"""Output: streams, colours, escaping, columns. Knows neither plugins nor turns."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ class Calls:
         self.all: list[Call] = []
 
     def read(self, event: Observation) -> Call | None:
-        """Take *event* down and return the call that it is about, None if it is about none."""
+        """Record *event* and return its call, None if it is not about a call."""
         match event:
             case DecisionMade(operation="tool_call"):
                 call = self._call(event.call_id, event.capability.rpartition("/")[2], event.scope.parent_id)
