@@ -154,7 +154,7 @@ class Budget:
 
     @hookimpl
     def transform_model_request(self, event: ModelRequestEvent) -> ModelRequest | Awaitable[ModelRequest | None] | None:
-        """Say how long the reply may be, if it is to be said, and tell the model of limits that are near."""
+        """Set the longest reply, if the settings say so, and add a note on limits that are near."""
         if not self._rules:
             return None
         request = self._with_limit(event.request)

@@ -178,7 +178,7 @@ class CommandHost:
     async def changed(self) -> None:
         """See HostOperations."""
         host = await self._opened()
-        # Sources have a number that grows, and no way of telling that it did.
+        # Sources have a number that grows, and no event for it.
         while not any(host.tools_changed(*choices) for choices in self._listed):  # noqa: ASYNC110 (see above)
             await asyncio.sleep(LOOK_S)
 

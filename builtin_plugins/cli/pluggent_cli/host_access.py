@@ -226,7 +226,7 @@ def check_missing(setup: Setup) -> None:
 
 
 def _blamed(setup: Setup, error: PluginError) -> Iterable[tuple[PluginRecord, str, str]]:
-    """Return the hook plugin that kept the host from opening, with the way to go on added to *error*."""
+    """Return the hook plugin that kept the host from opening, with advice added to *error*."""
     for record in setup.catalog().by_kind("hooks"):
         if record.id == error.plugin:
             error.add_note(

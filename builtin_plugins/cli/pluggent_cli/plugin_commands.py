@@ -98,7 +98,7 @@ class _Person:
         self._operations = operations
 
     async def approve(self, event: ApprovalEvent) -> bool | Approval | None:
-        """Ask whether *event* may go on; None if it is not for this person."""
+        """Ask for an approval of *event*; None if it is not for this person."""
         given = await self._operations.approve(event)
         if given is not None or self._approver is None or not self._concerns(event.scope):
             return given

@@ -174,7 +174,7 @@ class _Run:
             pos = self._fresh = held
 
     def _take(self, pos: int, index: int, found: Match) -> int | Step:
-        """Hide what was found; return where to go on, or what the step ends with."""
+        """Hide what was found; return where to continue, or what the step ends with."""
         finder = self._engine.finders[index]
         begin, end, known = found.start(finder.group), found.end(finder.group), True
         if isinstance(finder, Shape) and finder.body is not None:

@@ -27,7 +27,7 @@ def test_what_was_changed_is_listed_with_what_is_wrong_and_the_others_wait(cli):
     done, document = cli("approvals"), json.loads(cli("approvals", "--json").out)
 
     assert done.code == 0
-    assert "warning: session 's' cannot go on where it stopped" in done.err
+    assert "warning: session 's' cannot continue where it stopped" in done.err
     assert UNFIT in " ".join(done.err.split())
     assert list(requests(cli)) == ["t offline-1-0"]
     (problem,) = document["problems"]
@@ -42,7 +42,7 @@ def test_nobody_looks_at_it_or_answers_it(cli, words):
     done = cli("approvals", *words)
 
     assert done.code == 1, done
-    assert "session 's' cannot go on where it stopped" in done.err
+    assert "session 's' cannot continue where it stopped" in done.err
     assert "eve" not in done.out + done.err
 
 

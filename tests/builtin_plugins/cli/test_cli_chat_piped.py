@@ -25,7 +25,7 @@ def test_each_line_is_a_message_and_later_ones_see_earlier_ones(cli):
     assert done.code == 0
     assert done.out == (
         "x heard: one\nx heard: two\nsession s, 4 messages, model speaker/x\n"
-        "go on with it: pluggent chat --session s\nx heard: last, unended\n"
+        "continue it: pluggent chat --session s\nx heard: last, unended\n"
     )
     assert done.err == ""
 

@@ -48,7 +48,7 @@ def test_messages_are_answered_until_the_person_leaves(cli):
         done = terminal.end()
 
     assert done.code == 0
-    assert done.out.count("go on: pluggent chat --session s)") == 1
+    assert done.out.count("continue: pluggent chat --session s)") == 1
 
 
 @pytest.mark.parametrize("leave", ["/quit\r", "/exit\r", CTRL_D])

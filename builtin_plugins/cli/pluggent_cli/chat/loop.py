@@ -183,7 +183,7 @@ class Talk:
         """Print how to continue the session with *command*, where a person reads it."""
         console, id = self.console, self.session.id
         if not self.options.no_save and (console.err_is_terminal or console.verbose):
-            console.note(console.err_ink("dim", f"session: {id} (go on: pluggent {command.format(id=id)})"))
+            console.note(console.err_ink("dim", f"session: {id} (continue: pluggent {command.format(id=id)})"))
 
 
 @asynccontextmanager

@@ -171,7 +171,7 @@ def shown_usage(usage: Usage) -> str:
 async def _session(chat: Chat, _: str) -> None:
     session, saved = chat.talk.session, not chat.talk.options.no_save
     _print(chat, f"session {session.id}, {len(session.history)} messages, model {escape_all(session.model)}")
-    how = f"go on with it: pluggent chat --session {session.id}" if saved else "it is not saved (--no-save)"
+    how = f"continue it: pluggent chat --session {session.id}" if saved else "it is not saved (--no-save)"
     _print(chat, how, "dim")
 
 
@@ -247,7 +247,7 @@ COMMANDS = (
     Command("/model", "[PROVIDER/MODEL]", "the model; another one from now on", _model),
     Command("/tools", "[TOOL]", "the tools that the model is offered; all about one", _tools),
     Command("/image", "[PATH]", "send an image (a file or a URL) along with the next message", _image),
-    Command("/resume", "", "go on with a turn that waits for an approval", _resume),
+    Command("/resume", "", "continue a turn that waits for an approval", _resume),
     Command("/undo", "", "take back the last message and all that came of it", _undo),
     Command("/new", "", "begin a new conversation; this one is kept", _new, ("/clear", "/reset")),
     Command("/session", "", "which conversation this is", _session),

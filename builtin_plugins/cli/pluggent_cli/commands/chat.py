@@ -42,7 +42,7 @@ def parser() -> Parser:
         "policies; one that needs approval is put to you. /help shows what can be typed.",
         examples(
             "pluggent chat --model openai/gpt-5-mini",
-            "pluggent chat --session trip              go on with an earlier conversation, or begin one of that name",
+            "pluggent chat --session trip              continue an earlier conversation, or begin one of that name",
             "pluggent chat --image cat.png             the first message goes with an image",
             "pluggent chat --no-save --tool weather    nothing is kept, one tool is offered",
             "pluggent chat < questions.txt             one message a line; the answers go to standard output",

@@ -47,7 +47,7 @@ def parser() -> Parser:
     made = command_parser(
         "tools",
         "[OPTIONS] [schema NAME | call NAME [KEY=VALUE … | JSON]]",
-        "List the installed tools, show what a model is told of one, or call one.\n"
+        "List the installed tools, show the definition that a model gets, or call one.\n"
         "A call passes every policy that a model's call would pass, and is recorded as one.",
         examples(
             "pluggent tools",

@@ -1,4 +1,4 @@
-"""Loads every plugin, measures what each costs, and asks providers for their models if told to."""
+"""Loads every plugin, measures what each costs, and asks providers for their models on request."""
 
 from __future__ import annotations
 

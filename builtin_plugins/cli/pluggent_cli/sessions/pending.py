@@ -136,7 +136,7 @@ def waiting_in(sessions: Sessions, id: str) -> Waiting | None:
         return Waiting(id, paused.turn_id, paused.at_s, tuple(calls))
     if past.void:
         last = next(entry for entry in reversed(entries) if isinstance(entry, Paused))
-        problem = f"cannot go on where it stopped: {past.void}: pluggent run --session {id}"
+        problem = f"cannot continue where it stopped: {past.void}: pluggent run --session {id}"
         return Waiting(id, last.turn_id, last.at_s, (), problem)
     return None
 

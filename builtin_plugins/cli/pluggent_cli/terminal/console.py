@@ -171,7 +171,7 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 
 def wants_color(color: str, environ: Mapping[str, str], *, terminal: bool) -> bool:
-    """Say whether to colour: as told, else NO_COLOR, else FORCE_COLOR, else on a terminal.
+    """Say whether to colour: as *color* says, else NO_COLOR, else FORCE_COLOR, else on a terminal.
 
     >>> wants_color("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, terminal=True)
     False

@@ -80,12 +80,12 @@ def with_server(text: str, name: str, block: str) -> str:
 
 
 def without_server(text: str, name: str) -> str:
-    """Return *text* without the tables of server *name*. Raises ValueError where they cannot be told from the rest."""
+    """Return *text* without the tables of server *name*. Raises ValueError where they cannot be separated."""
     lines = text.splitlines(keepends=True)
     cut = _cut(lines, (*SECTION, name))
     made = "".join(line for number, line in enumerate(lines) if number not in cut)
     if not _says(made, _set(tomllib.loads(text), name, None)):
-        raise ValueError("it is written in a way in which it cannot be told from the rest")
+        raise ValueError("it is written in a form in which it cannot be separated from the rest")
     return made
 
 
