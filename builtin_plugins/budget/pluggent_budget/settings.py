@@ -162,7 +162,7 @@ class BudgetSettings:
     price_file: str = ""
     """A TOML file like the package's own prices.toml; goes before that."""
     silent_failures: str = "free"
-    """What a model call costs that failed before a word came, if the vendor reported no usage: ``free`` or ``reserved``."""
+    """The cost of a call that failed before its first word without a report of usage: ``free`` or ``reserved``."""
     lost: str = "booked"
     """What becomes of the reservations of a process that died: ``booked`` or ``released``."""
     busy_s: float = 2.0
