@@ -191,11 +191,11 @@ def test_two_processes_that_keep_approvals_at_once_lose_none(tmp_path: Path):
     source = """
 import sys, attrs
 from pathlib import Path
-from transcript_file import FileStanding as Approvals
-from pluggent_host.approvals.standing import Standing
+from pluggent_host.approvals.standing import Approvals, Standing
+from pluggent_state_files.store import FileApprovals
 for number in range(20):
     stands = Standing(sys.argv[2], str(number), (("g", "w"),), ("v",), {}, "", "", "", "key:a", 1.0, "always")
-    Approvals(Path(sys.argv[1])).keep(stands)
+    Approvals(FileApprovals(Path(sys.argv[1]))).keep(stands)
 """
     command = [sys.executable, "-c", source, str(tmp_path)]
     started = [subprocess.Popen([*command, name]) for name in ("a", "b")]  # noqa: S603 (our own interpreter)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
+from pluggent_cli.approvals.standing import problems_in
 from pluggent_cli.sessions import pending, reader, search as searching
 from pluggent_cli.sessions.store import Sessions
 from pluggent_cli.sessions.summary import Summary, summarise
@@ -48,6 +49,10 @@ class FileStanding(Approvals):
     def forget(self, id: str) -> bool:
         """Let the approval called *id* hold no longer; return whether there was one."""
         return self._file.drop(KIND, id)
+
+    def problems(self) -> tuple[str, ...]:
+        """Return what the command says of records that do not count."""
+        return tuple(problems_in(self._file.all()))
 
 
 def read(path: Path) -> Iterator[Entry]:
