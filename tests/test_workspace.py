@@ -293,6 +293,16 @@ def test_a_package_of_the_host_is_small_enough_to_know() -> None:
     assert {part for part, size in sizes.items() if size > MAX_MODULES} <= CROWDED
 
 
+MAX_COMMAND_MODULES = 14
+
+
+def test_a_folder_of_the_command_is_small_enough_to_know() -> None:
+    command = next(member for member in MEMBERS if member.distribution == "pluggent-cli")
+    sizes = Counter(file.parent.name for file in command.modules().values() if file.name != "__init__.py")
+
+    assert {folder: size for folder, size in sizes.items() if size > MAX_COMMAND_MODULES} == {}
+
+
 LIGHT = {
     "import pluggent_host": {"pluggent_host"},
     "--version": {"pluggent_host"},

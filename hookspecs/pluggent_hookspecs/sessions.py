@@ -163,8 +163,8 @@ class ApprovalRecords(Protocol):
     def all(self) -> MaybeAsync[Iterable[ApprovalRecord]]:
         """Return every record as it is now, those that are not genuine too.
 
-        Where the records cannot be told apart any more, one that is not genuine stands for all of
-        them; its name says where they are kept.
+        Where the records cannot be told apart any more, one without a kind, which is not genuine,
+        stands for all of them; its name says where they are kept.
         """
         ...
 

@@ -1,7 +1,7 @@
 """The order of a reply's blocks, where a message of the contract does not show it.
 
-Neighbouring texts become one part and calls stand beside the parts, so what the API sent as
-text, call, text, or as texts with citations of their own, is kept as a short list beside the
+Neighbouring texts become one part and calls are kept apart from the parts, so what the API sent as
+text, call, text, or as texts with citations of their own, is kept as a short list with the
 message: a number is a text of so many characters, ``part`` the next other part, ``call`` the
 next call, an object a text with more fields. Pure.
 """

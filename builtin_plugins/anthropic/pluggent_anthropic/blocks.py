@@ -1,7 +1,7 @@
 """A message of the contract as the bytes of its content blocks, made once for each message.
 
 What has to be known to put messages together (which calls it makes, which one it answers)
-is kept beside the bytes, so that old messages are never read again.
+is kept with the bytes, so that old messages are never read again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Piece:
     ``turn`` is the message alone as a turn of the request, empty if it says nothing. ``calls``
     are ids that results have to follow, ``answers`` the id that a result is for; ``opened`` and
     ``closed`` are ids of the vendor's own tools. ``marks`` counts the cache points that the
-    application set. ``fields`` are the vendor's own, beside role and content.
+    application set. ``fields`` are the vendor's own, other than role and content.
     """
 
     role: Literal["user", "assistant", "system", "tool"]
@@ -75,7 +75,7 @@ class Piece:
 
 
 def piece_of(message: Message) -> Piece:
-    """Return what *message* goes out as. Raises UnsendableError."""
+    """Return the piece of *message*. Raises UnsendableError."""
     return message.memo(_MEMO, _piece)
 
 

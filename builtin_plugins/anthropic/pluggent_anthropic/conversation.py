@@ -1,4 +1,4 @@
-"""Puts pieces together to the turns of a request, so that the rules of the Messages API hold.
+"""Arranges pieces as the turns of a request, by the rules of the Messages API.
 
 - Turns alternate; the first is a user's.
 - The turn behind calls begins with one result for each, in their order.
@@ -37,7 +37,7 @@ _NOTHING = encode({"type": "text", "text": "(no answer)"})
 
 @attrs.frozen
 class Conversation:
-    """What a request says.
+    """The messages of a request.
 
     ``system`` are blocks joined by commas, ``turns`` messages of the request, ``users`` the places
     of the user's last two among them, the last one first. ``marks`` counts the cache points that

@@ -1,4 +1,4 @@
-"""Pictures and documents of the contract as content blocks of the Messages API."""
+"""Images and documents of the contract as content blocks of the Messages API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "
 
 
 class UnsendableError(Exception):
-    """A request holds something that the Messages API has no word for."""
+    """A request holds something that the Messages API cannot express."""
 
 
 def media_block(part: Image | Audio | File) -> Object:
@@ -85,7 +85,7 @@ def _document_source(part: File, kind: str) -> Object:
         return {"type": "base64", "media_type": _PDF, "data": part.data}
     if kind.startswith("text/") or kind in _TEXTS:
         return {"type": "text", "media_type": "text/plain", "data": _text_in(part.data)}
-    raise UnsendableError(f"a File of type '{kind}' cannot be sent, only PDF, text and pictures")
+    raise UnsendableError(f"a File of type '{kind}' cannot be sent, only PDF, text and images")
 
 
 def _text_in(data: str) -> str:

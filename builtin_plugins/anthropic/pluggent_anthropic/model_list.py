@@ -17,7 +17,7 @@ _KNOWN = frozenset({"id", "type", "display_name", "created_at", "max_input_token
 
 
 class Pages:
-    """Takes the pages one by one; ``next`` is behind which model to go on, None at the end."""
+    """Reads pages one by one; ``next`` is the model after which the next page begins, None at the end."""
 
     def __init__(self, faults: Faults) -> None:
         self.models: list[ModelInfo] = []
@@ -26,7 +26,7 @@ class Pages:
         self._taken = 0
 
     def take(self, data: bytes) -> None:
-        """Read one page. Raises ProviderError ``protocol`` if it is none."""
+        """Read one page. Raises ProviderError ``protocol`` if it is not a page."""
         try:
             page = as_object(decode(data), "the answer")
             models = [_model(entry) for entry in as_list(page.get("data"), "data")]

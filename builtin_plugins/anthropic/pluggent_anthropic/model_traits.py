@@ -124,6 +124,6 @@ def _asked(effort: str, model: Model, max_tokens: int) -> Object:
     if model.thinking == "adaptive":
         return {"thinking": {"type": "adaptive"}, "effort": _EFFORTS[effort]}
     if max_tokens <= _LEAST:
-        problem = f"parameters.max_output_tokens: {max_tokens} leaves no room to think; {_LEAST} and more do"
+        problem = f"parameters.max_output_tokens: {max_tokens} leaves no tokens to think; set more than {_LEAST}"
         raise UnsendableError(problem)
     return {"thinking": {"type": "enabled", "budget_tokens": min(_BUDGETS[effort], max_tokens - 1)}}

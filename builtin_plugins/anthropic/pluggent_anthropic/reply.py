@@ -59,7 +59,7 @@ class _Block:
 
 
 class Blocks:
-    """The blocks of one reply. Every method returns what it brings; MalformedError is raised for what is none."""
+    """The blocks of one reply. Every method returns deltas; it raises MalformedError for malformed blocks."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._request = request
@@ -251,7 +251,7 @@ def _finished(block: _Block) -> dict[str, Any]:
 
 
 class Ending:
-    """What a reply says of itself: names, why it ended, tokens; taken from any number of pieces."""
+    """The end of a reply: names, finish reason, tokens; read from any number of pieces."""
 
     def __init__(self) -> None:
         self.model = self.id = ""

@@ -1,4 +1,4 @@
-"""What can be set for a server that speaks the Messages API. Values only: nothing is opened or read here."""
+"""The settings of a server that speaks the Messages API. Values only: nothing is opened or read here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of one reply: what each adds, and what they add up to. Pure."""
+"""The events of one reply as deltas, and the response that they make. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a line is, how lines hang together, and how the files of a log are called. Pure but for ``look``.
+"""The format of a log: its lines, the hashes that chain them, the names of its files. Pure but for ``look``.
 
 A line is a JSON object and a newline. ``n`` is its number in the log, from 1; ``prev`` is the
 hash of the line before, without the newline: SHA-256, or HMAC-SHA256 with the log's key.
@@ -69,7 +69,7 @@ def hash_of(line: bytes, key: bytes | None) -> str:
 
 
 def read_line(line: bytes) -> Line | None:
-    """Return what stands in *line*, None if it is not a record."""
+    """Return the record in *line*, None if it is not a record."""
     try:
         made: Any = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -86,7 +86,7 @@ def read_line(line: bytes) -> Line | None:
 
 
 def read_head(data: bytes) -> Head | None:
-    """Return what stands in a head file, None if it is damaged; an empty one is that of a new log."""
+    """Return the content of a head file, None if it is damaged; an empty one is that of a new log."""
     if not data:
         return Head()
     try:
@@ -106,7 +106,7 @@ def file_name(log: str, number: int) -> str:
 
 
 def number_of(name: str) -> tuple[str, int] | None:
-    """Return log and number of a file called *name*, None if it is none of a log."""
+    """Return log and number of a file called *name*, None if it is not a file of a log."""
     found = _FILE.fullmatch(name)
     return None if found is None else (found["log"], int(found["number"]))
 

@@ -1,4 +1,4 @@
-"""``pluggent audit``: whether the record is whole, and what stands in it."""
+"""``pluggent audit``: verifies the record and prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes plain JSON values of events: deterministic, bounded, without what is not to be kept. Pure.
+"""Makes plain JSON values of events: deterministic, bounded, without what the settings exclude. Pure.
 
 ``convert`` of one Converter is given any attrs class, of plugins unknown to it too.
 """

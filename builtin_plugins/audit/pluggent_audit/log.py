@@ -148,7 +148,7 @@ class Log:
     # ---- files -------------------------------------------------------------------------
 
     def _next_file(self, now: str) -> None:
-        """Begin the next file. Whatever fails, the log goes on where it was."""
+        """Begin the next file. If anything fails, the log stays where it was."""
         before = (self._fd, self._size, self._number, self._day)
         number = self._number + 1
         path = self._folder / file_name(self.name, number)
@@ -210,7 +210,7 @@ class Log:
 
 
 def _repaired(fd: int, path: Path, notes: dict[str, Any]) -> tuple[int, bytes]:
-    """Move a torn line at the end of *fd* into a file beside it; return the size then, and the last line."""
+    """Move a torn line at the end of *fd* into a file next to it; return the size then, and the last line."""
     size = os.fstat(fd).st_size
     end = _newline_before(fd, size) + 1
     if end < size:

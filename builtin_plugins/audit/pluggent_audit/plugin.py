@@ -17,7 +17,7 @@ from pluggent_audit.settings import AuditSettings
 
 
 class Audit:
-    """The plugin behind the entry point ``audit``: it keeps a line of everything that ``write_record`` is told.
+    """The plugin behind the entry point ``audit``: it writes a line for each record.
 
     The log is open from the first record, or the start of the host, to the end of the host.
     """

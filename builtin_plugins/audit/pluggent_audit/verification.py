@@ -173,7 +173,7 @@ class _Check:
             self._tell(place, "is not how a file begins: its beginning is missing")
         if line.event == LOG_OPENED and "missing" in line.record:
             promised = str(line.record["missing"]).replace("'", "")
-            self._tell(place, f"tells that lines were missing or changed when the log was opened: {promised}")
+            self._tell(place, f"reports that lines were missing or changed when the log was opened: {promised}")
 
     def _unreadable(self, place: Place) -> None:
         self._tell(place, "was changed: it is not a record")

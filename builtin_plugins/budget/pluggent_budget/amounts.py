@@ -1,4 +1,4 @@
-"""What is counted: whole numbers of each unit, so that sums are exact and in any order the same."""
+"""What is counted: whole numbers of each unit, so that sums are exact in any order."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Unit:
         return f"{figure} {self.words if count != 1 else self.words.removesuffix('s')}"
 
     def figure(self, count: int) -> str:
-        """Return *count* of them beside one that has been ``shown``.
+        """Return *count* of them in the unit of the one that has been ``shown``.
 
         >>> UNITS[0].figure(12000), UNITS[4].figure(1500)
         ('12,000', '1.5 s')

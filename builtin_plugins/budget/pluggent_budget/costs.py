@@ -44,7 +44,7 @@ def expected(event: ReserveEvent, price: Price | None, settings: BudgetSettings)
 def spent(event: SettleEvent, estimate: Estimate, settings: BudgetSettings) -> Amount:
     """Return what the attempt in *event* cost, for which *estimate* had been reserved.
 
-    What the vendor did not tell counts as reserved, if the call was made; see ``silent_failures``.
+    What the vendor did not report counts as reserved, if the call was made; see ``silent_failures``.
     """
     wall_ms = bounded(event.elapsed_s * 1000)
     if not estimate.amount.model_calls:
@@ -64,7 +64,7 @@ def spent(event: SettleEvent, estimate: Estimate, settings: BudgetSettings) -> A
 
 
 def price_of(event: SettleEvent, estimate: Estimate) -> Usage | None:
-    """Return what the attempt in *event* cost, None where the vendor told that, and where it would be a guess.
+    """Return what the attempt in *event* cost, None where the vendor reported it, and where it would be a guess.
 
     >>> from pluggent_hookspecs import Scope
     >>> made = ReserveEvent(Scope(), "model_call", "t1.0", 1, "", "a/b")

@@ -95,7 +95,7 @@ class LedgerFile:
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
-        """Do everything inside at once, or nothing if it raises."""
+        """Commit everything inside, or nothing if it raises."""
         if _identity(self.path) != self._file:
             raise LedgerMovedError(f"{self.path} was moved, replaced or deleted while it was in use")
         self._connection.execute("BEGIN IMMEDIATE")
@@ -354,7 +354,7 @@ def _check_place(path: Path, *, create: bool) -> bool:
 
 
 def _make_file(path: Path) -> None:
-    """Make an empty ledger for this user alone: SQLite would make it, and what lies beside it, with the umask's mode.
+    """Make an empty ledger for this user alone: SQLite would make it and its other files with the umask's mode.
 
     A file that another process just created is not opened here, so that no lock on it is released.
     """

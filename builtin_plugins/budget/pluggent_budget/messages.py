@@ -48,7 +48,7 @@ def too_little(shortage: Shortage, calendar: Calendar) -> Deny:
 
 
 def warning(account: Account, unit: int, standing: Standing, calendar: Calendar) -> str:
-    """Return what the model is told while a limit is near.
+    """Return the note for the model while a limit is near.
 
     >>> from pluggent_budget.accounts import Facts, rule_of
     >>> from pluggent_budget.amounts import Amount

@@ -154,7 +154,7 @@ class Budget:
 
     @hookimpl
     def transform_model_request(self, event: ModelRequestEvent) -> ModelRequest | Awaitable[ModelRequest | None] | None:
-        """Say how long the reply may be, if it is to be said, and tell the model of limits that are near."""
+        """Set the longest reply, if the settings say so, and add a note on limits that are near."""
         if not self._rules:
             return None
         request = self._with_limit(event.request)
@@ -180,7 +180,7 @@ class Budget:
         try:
             standings += await self._ledger_thread.standings(in_file)
         except LedgerError as error:
-            # A note is no reason to stop; whether the call may be made is for reserve to say.
+            # A note does not stop the turn: reserve decides whether the call may be made.
             log.warning("no note about the budget: %s", error)
             in_file = ()
         return _changed(before, self._warned(request, [*in_memory, *in_file], standings))

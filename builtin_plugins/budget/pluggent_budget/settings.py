@@ -1,4 +1,4 @@
-"""What can be written under ``[plugins.pluggent-budget]``, checked when it is read, every problem named."""
+"""The settings under ``[plugins.pluggent-budget]``, checked when they are read, every problem named."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class BudgetSettings:
     zone: str = "UTC"
     """The time zone in which days and months begin."""
     warn_at: float = 0.8
-    """From this share of a limit on the model is told; 0 is never."""
+    """From this share of a limit on the model gets a note; 0 is never."""
     default_output_tokens: int = 4096
     """What is reserved for the reply to a request that says no max_output_tokens."""
     send_default: bool = False
@@ -162,7 +162,7 @@ class BudgetSettings:
     price_file: str = ""
     """A TOML file like the package's own prices.toml; goes before that."""
     silent_failures: str = "free"
-    """What a model call costs that failed before a word came, if the vendor told no usage: ``free`` or ``reserved``."""
+    """The cost of a call that failed before its first word without a report of usage: ``free`` or ``reserved``."""
     lost: str = "booked"
     """What becomes of the reservations of a process that died: ``booked`` or ``released``."""
     busy_s: float = 2.0

@@ -1,4 +1,4 @@
-"""What the host does for a command of a plugin: tools listed and called, under all policies.
+"""The host for a command of a plugin: it lists and calls tools, under all policies.
 
 The requester of a call may approve it only where the operator granted that to the plugin.
 """
@@ -58,7 +58,7 @@ class _Where:
 
 
 @attrs.frozen
-class Borrower:
+class CommandPlugin:
     """The plugin whose command it is. ``approver_s`` is how long those whom it speaks for may take to approve.
 
     0: the operator has not granted that.
@@ -68,14 +68,14 @@ class Borrower:
     approver_s: float = 0.0
 
 
-class LentHost:
+class CommandHost:
     """HostOperations: a host that is opened when it is needed. Every call that runs has a session to itself."""
 
     def __init__(
-        self, open_host: Callable[[], AbstractAsyncContextManager[Host]], borrower: Borrower | None = None
+        self, open_host: Callable[[], AbstractAsyncContextManager[Host]], borrower: CommandPlugin | None = None
     ) -> None:
         self._open = open_host
-        self._borrower = borrower or Borrower()
+        self._borrower = borrower or CommandPlugin()
         self._stack = AsyncExitStack()
         self._lock = asyncio.Lock()
         self._host: Host | None = None
@@ -178,7 +178,7 @@ class LentHost:
     async def changed(self) -> None:
         """See HostOperations."""
         host = await self._opened()
-        # Sources have a number that grows, and no way of telling that it did.
+        # Sources have a number that grows, and no event for it.
         while not any(host.tools_changed(*choices) for choices in self._listed):  # noqa: ASYNC110 (see above)
             await asyncio.sleep(LOOK_S)
 
@@ -234,7 +234,7 @@ class LentHost:
 
 
 class _Followed:
-    """A call that is followed: its progress and log are passed on, and how it ended is kept."""
+    """A call with its events: progress and log are passed on, and the outcome is kept."""
 
     def __init__(self, on_progress: OnProgress | None, on_log: OnLog | None) -> None:
         self._on_progress = on_progress
@@ -244,7 +244,7 @@ class _Followed:
         """Whether an ask without an answer is final."""
 
     async def call(self, session: Session, name: str, arguments: Mapping[str, Json], origin: str) -> ToolOutput:
-        """Make the call, and return what came of it."""
+        """Make the call, and return its output."""
         async with session.events(DecisionMade, ToolProgressed, ToolLogged, ToolFinished) as events:
             task = asyncio.create_task(session.call_tool(name, arguments, origin=origin), name="pluggent-lent-call")
             task.add_done_callback(lambda _: events.end())

@@ -100,7 +100,7 @@ def _reported(error: BaseException, console: Console) -> int:
     code, text = exits.code_of(error), exits.said_of(error)
     if console.json:
         console.document({"error": {"kind": type(error).__name__, "message": text, **_facts(error)}, "exit_code": code})
-    if not isinstance(error, exits.Interrupted):  # the command has said so, and how to go on
+    if not isinstance(error, exits.Interrupted):  # the command has said so, and how to continue
         console.error(f"{console.err_ink('red', 'error:')} {escape_controls(text)}")
     for hint in getattr(error, "__notes__", ()):
         console.error(f"  {escape_controls(str(hint))}")

@@ -226,7 +226,7 @@ def check_missing(setup: Setup) -> None:
 
 
 def _blamed(setup: Setup, error: PluginError) -> Iterable[tuple[PluginRecord, str, str]]:
-    """Return the hook plugin that kept the host from opening, with the way to go on added to *error*."""
+    """Return the hook plugin that kept the host from opening, with advice added to *error*."""
     for record in setup.catalog().by_kind("hooks"):
         if record.id == error.plugin:
             error.add_note(
@@ -323,7 +323,7 @@ def recorded_failures(state_dir: Path) -> Mapping[str, Failure]:
 
 
 def record_failures(state_dir: Path, states: Iterable[tuple[PluginRecord, str, str]]) -> None:
-    """Take down which of *states* (record, state, reason) are failures; one that works now is forgotten."""
+    """Record which of *states* (record, state, reason) are failures; forget one that works now."""
     before = recorded_failures(state_dir)
     after = dict(before)
     for plugin, state, reason in states:

@@ -1,4 +1,4 @@
-"""Keeps what ``PYTHONPATH`` names in the project from standing in for what is installed. See also installed_plugins.py.
+"""Keeps entries of ``PYTHONPATH`` in the project from shadowing what is installed. See also installed_plugins.py.
 
 What it names relatively (an empty element is the working directory) comes last, so that it shadows
 nothing; what lies in the project is not imported from at all, unless it was accepted. Python itself

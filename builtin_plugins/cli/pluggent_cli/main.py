@@ -1,4 +1,4 @@
-"""The way in. ``--version`` ends here, so that it costs next to nothing; all else is dispatch.py's."""
+"""The entry point. ``--version`` ends here, so that it costs next to nothing; all else is dispatch.py's."""
 
 from __future__ import annotations
 

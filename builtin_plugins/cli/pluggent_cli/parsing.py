@@ -209,9 +209,9 @@ def add_talking_options(made: Parser) -> None:
     """Add them to the parser of a command."""
     made.add_argument("-m", "--model", metavar="PROVIDER/MODEL", default="", help="such as openai/gpt-5-mini")
     made.add_argument("--system", metavar="TEXT", help="the system prompt")
-    made.add_argument("--session", metavar="ID", default="", help="go on with this session, or begin one of this name")
+    made.add_argument("--session", metavar="ID", default="", help="continue this session, or begin one of this name")
     made.add_argument("--no-save", action="store_true", help="keep the session in memory only")
-    made.add_argument("--image", metavar="PATH", action="append", default=[], help="send this picture along: a file or"
+    made.add_argument("--image", metavar="PATH", action="append", default=[], help="send this image along: a file or"
                       " a URL (repeatable)")  # fmt: skip
     made.add_argument("--tool", metavar="TOOL", action="append", default=[], help="offer this tool or plugin's tools"
                       " (repeatable; default: all that are installed)")  # fmt: skip

@@ -32,7 +32,7 @@ from pluggent_cli.terminal.person import person_at_terminal
 if TYPE_CHECKING:  # a host costs what a command without one must not
     from pluggent_host.host import Host
 
-    from pluggent_cli.command_host import LentHost  # the same
+    from pluggent_cli.command_host import CommandHost  # the same
 
 RunWith: TypeAlias = Callable[[argparse.Namespace, HostOperations], Awaitable[int]]
 
@@ -65,7 +65,7 @@ async def _run_with_host(
     setup: Setup, console: Console, run_with: RunWith, options: argparse.Namespace, plugin: str
 ) -> int:
     # Here and not above: a command that needs no host does not pay for one.
-    from pluggent_cli.command_host import Borrower, LentHost
+    from pluggent_cli.command_host import CommandHost, CommandPlugin
 
     def host() -> AbstractAsyncContextManager[Host]:
         return open_host(
@@ -75,7 +75,7 @@ async def _run_with_host(
 
     # Below another host, the requester may be what that host's model has started.
     granted = plugin in setup.settings.grants.approvers and not is_inside()
-    operations = LentHost(host, Borrower(plugin, setup.settings.timeouts.approver_s if granted else 0.0))
+    operations = CommandHost(host, CommandPlugin(plugin, setup.settings.timeouts.approver_s if granted else 0.0))
     person = _Person(setup, console, operations)
     try:
         return int(await run_with(options, operations) or 0)
@@ -89,7 +89,7 @@ class _Person:
     The latter is asked about what he asked for himself; about all, if the operator says so.
     """
 
-    def __init__(self, setup: Setup, console: Console, operations: LentHost) -> None:
+    def __init__(self, setup: Setup, console: Console, operations: CommandHost) -> None:
         async def shown(_: str) -> None:
             """Nothing else is shown of a request."""
 
@@ -98,7 +98,7 @@ class _Person:
         self._operations = operations
 
     async def approve(self, event: ApprovalEvent) -> bool | Approval | None:
-        """Ask whether *event* may go on; None if it is not for this person."""
+        """Ask for an approval of *event*; None if it is not for this person."""
         given = await self._operations.approve(event)
         if given is not None or self._approver is None or not self._concerns(event.scope):
             return given

@@ -33,7 +33,7 @@ def run(
 ) -> T:
     """Run *work* in an event loop of its own. Raises Interrupted after a signal, when it has ended.
 
-    *on_interrupt* is told of a Ctrl-C first, and says whether that was all there is to do. Both
+    *on_interrupt* is called first at a Ctrl-C, and returns whether nothing else is to be done. Both
     it and *before_dying*, which is called before a second signal ends the process, must not wait.
     """
     received: list[int] = []

@@ -16,20 +16,20 @@ class BuiltIn(NamedTuple):
 COMMANDS = (
     BuiltIn("run", "pluggent_cli.commands.run", "run one turn: a prompt in, the answer out"),
     BuiltIn("chat", "pluggent_cli.commands.chat", "talk to a model: a conversation with a line editor"),
-    BuiltIn("plugins", "pluggent_cli.commands.plugins", "what is installed, in which state, and how to mend it"),
+    BuiltIn("plugins", "pluggent_cli.commands.plugins", "what is installed, its state, and how to mend it"),
     BuiltIn("tools", "pluggent_cli.commands.tools", "list tools, show a schema, call one under the policies"),
     BuiltIn("models", "pluggent_cli.commands.models", "which models the providers have"),
     BuiltIn("hooks", "pluggent_cli.commands.hooks", "every hook chain, in its order, and why"),
     BuiltIn("sessions", "pluggent_cli.commands.sessions", "list, show, search, export and delete saved conversations"),
     BuiltIn("approvals", "pluggent_cli.commands.approvals", "what waits for a person: list, show, approve, deny"),
-    BuiltIn("resume", "pluggent_cli.commands.resume", "go on with a turn that waited for an approval"),
+    BuiltIn("resume", "pluggent_cli.commands.resume", "continue a turn that waited for an approval"),
     BuiltIn(
         "explain", "pluggent_cli.commands.explain", "why each operation of a turn was done or not, and who decided"
     ),
     BuiltIn(
         "config", "pluggent_cli.commands.config", "the settings in force, where each comes from, and what is wrong"
     ),
-    BuiltIn("doctor", "pluggent_cli.commands.doctor", "check this installation, load every plugin, tell what it costs"),
+    BuiltIn("doctor", "pluggent_cli.commands.doctor", "check this installation, load every plugin, measure its cost"),
     BuiltIn(
         "completion", "pluggent_cli.commands.completion", "print a script that completes words in bash, zsh or fish"
     ),

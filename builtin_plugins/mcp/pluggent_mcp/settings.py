@@ -1,4 +1,4 @@
-"""What can be set for an MCP server. Values only: nothing is started, read or looked up here."""
+"""The settings of an MCP server. Values only: nothing is started, read or looked up here."""
 
 from __future__ import annotations
 
@@ -201,6 +201,6 @@ class Settings:
         factory=dict[str, Server], converter=_servers, validator=_check_servers
     )
     file: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
-    """A JSON file with ``mcpServers``, such as ``.mcp.json`` beside the settings that name it; none is looked for."""
+    """A JSON file with ``mcpServers``, such as ``.mcp.json`` next to the settings that name it."""
     serve: Serving = attrs.field(factory=Serving)
     """What ``pluggent mcp serve`` offers."""

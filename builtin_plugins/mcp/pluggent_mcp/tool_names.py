@@ -45,8 +45,8 @@ def tool_name(prefix: str, tool: str) -> str:
     >>> tool_name("files", "read_file"), tool_name("files", "read file")
     ('files__read_file', 'files__read_file_1214148e')
     """
-    room = LONGEST - len(prefix) - len(SEPARATOR)
-    return f"{prefix}{SEPARATOR}{_fitted(tool, room)}"
+    length = LONGEST - len(prefix) - len(SEPARATOR)
+    return f"{prefix}{SEPARATOR}{_fitted(tool, length)}"
 
 
 def _prefix(server: str) -> str:
@@ -54,11 +54,11 @@ def _prefix(server: str) -> str:
     return _fitted(name, LONGEST_PREFIX, server) if name == server else _hashed(name, LONGEST_PREFIX, server)
 
 
-def _fitted(name: str, room: int, original: str = "") -> str:
+def _fitted(name: str, length: int, original: str = "") -> str:
     safe = _ODD.sub("_", name)
-    return safe if safe == name and 0 < len(safe) <= room else _hashed(safe, room, original or name)
+    return safe if safe == name and 0 < len(safe) <= length else _hashed(safe, length, original or name)
 
 
-def _hashed(name: str, room: int, original: str) -> str:
+def _hashed(name: str, length: int, original: str) -> str:
     digest = hashlib.sha256(original.encode(errors="surrogatepass")).hexdigest()[:_HASH]
-    return f"{name[: room - _HASH - 1].rstrip('_')}_{digest}".lstrip("_")
+    return f"{name[: length - _HASH - 1].rstrip('_')}_{digest}".lstrip("_")

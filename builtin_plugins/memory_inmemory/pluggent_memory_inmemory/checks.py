@@ -23,7 +23,7 @@ def check_identity(namespace: str, key: str) -> None:
 
 
 def check_query(query: MemoryQuery) -> None:
-    """Raise MemoryStoreError ``invalid`` if nothing could be listed so."""
+    """Raise MemoryStoreError ``invalid`` if the query is not valid."""
     problems = [] if query.namespace else ["the namespace is empty"]
     if query.order not in _ORDERS:
         problems.append(f"order: unknown '{query.order}'; known are {', '.join(_ORDERS)}")

@@ -1,4 +1,4 @@
-"""What the host sees of this package: its one hook, and the end of the store's life."""
+"""The plugin: its one hook, and the end of the store's life."""
 
 from __future__ import annotations
 

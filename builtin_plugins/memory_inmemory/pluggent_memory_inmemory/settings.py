@@ -17,8 +17,8 @@ class InMemorySettings:
 
     ``none``: when their own ``ttl_s`` is over. ``ttl``: also ``default_ttl_s`` (seconds since
     the last save) after those that have none of their own. ``capacity``: the store holds
-    ``max_items`` at most, in all namespaces together; the ones saved longest ago make room.
-    ``value``: the same, but the ones of least ``value`` make room, of equal ones the oldest.
+    ``max_items`` at most, in all namespaces together; the ones saved longest ago are evicted.
+    ``value``: the same, but the ones of least ``value`` are evicted, of equal ones the oldest.
     ``capacity`` and ``value`` may have a ``default_ttl_s`` as well.
     """
 

@@ -69,8 +69,8 @@ class InMemoryStore:
         self._count = 0
         self._closed = False
         self._spaces: dict[str, _Space] = {}
-        self._expiring: Waiting[_Row] = Waiting()
-        self._evictable: Waiting[_Row] = Waiting()
+        self._expiring: Heap[_Row] = Heap()
+        self._evictable: Heap[_Row] = Heap()
 
     @property
     def name(self) -> str:
@@ -129,8 +129,8 @@ class InMemoryStore:
         """Forget everything; later calls raise MemoryStoreError ``closed``."""
         self._closed = True
         self._spaces.clear()
-        self._expiring = Waiting()
-        self._evictable = Waiting()
+        self._expiring = Heap()
+        self._evictable = Heap()
 
     def _tick(self) -> None:
         """Take the time, and forget what is over; every call begins so."""
@@ -177,17 +177,17 @@ class InMemoryStore:
             del self._spaces[row.item.namespace]
 
     def _check_room(self, batch: Sequence[MemoryItem]) -> None:
-        room = self._settings.max_items
+        most = self._settings.max_items
         wanted = len({(item.namespace, item.key) for item in batch})
-        if room is not None and wanted > room:
-            refuse([f"{wanted} items at once are more than the store holds (max_items = {room})"])
+        if most is not None and wanted > most:
+            refuse([f"{wanted} items at once are more than the store holds (max_items = {most})"])
 
     def _make_room(self, saved: Sequence[_Row]) -> None:
         """Evict until all fit; never what has just been saved, for that was promised to be stored."""
-        room = self._settings.max_items
+        most = self._settings.max_items
         new = {id(row) for row in saved}
         spared: list[tuple[Rank, _Row]] = []
-        while room is not None and self._count > room and (taken := self._evictable.take()):
+        while most is not None and self._count > most and (taken := self._evictable.take()):
             if id(taken[1]) in new:
                 spared.append(taken)
             else:
@@ -258,7 +258,7 @@ Rank: TypeAlias = tuple[float, float]
 
 
 class Entry(Protocol):
-    """What waits here; ``gone`` says that it need not be considered any more."""
+    """An entry of a heap; ``gone`` says that it is skipped."""
 
     gone: bool
 
@@ -267,7 +267,7 @@ E = TypeVar("E", bound=Entry)
 _SLACK = 64
 
 
-class Waiting(Generic[E]):
+class Heap(Generic[E]):
     """Entries by rank. Those that are gone are skipped, and cleared out now and then."""
 
     def __init__(self) -> None:
@@ -280,7 +280,7 @@ class Waiting(Generic[E]):
         self._added += 1
         heapq.heappush(self._heap, (rank, self._added, entry))
         if len(self._heap) > self._limit:
-            self._heap = [waiting for waiting in self._heap if not waiting[2].gone]
+            self._heap = [each for each in self._heap if not each[2].gone]
             heapq.heapify(self._heap)
             self._limit = _SLACK + 2 * len(self._heap)
 

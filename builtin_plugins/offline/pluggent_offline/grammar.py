@@ -177,7 +177,7 @@ class _Reader:
         self._check_characters(text, start)
         try:
             value = _DECODER.decode(text)
-            json.dumps(value, ensure_ascii=False).encode()  # "\ud800" is half a character
+            json.dumps(value, ensure_ascii=False).encode()  # "\ud800" is a lone surrogate
         except json.JSONDecodeError as error:
             raise self._error(f"not JSON: {error.msg}", start + error.pos) from error
         except ValueError as error:
@@ -201,7 +201,7 @@ def _after_space(text: str, position: int) -> int:
 
 
 def _reason(error: ValueError) -> str:
-    return "half a character (a lone surrogate)" if isinstance(error, UnicodeEncodeError) else str(error)
+    return "a lone surrogate" if isinstance(error, UnicodeEncodeError) else str(error)
 
 
 def _number(raw: str) -> int | float:

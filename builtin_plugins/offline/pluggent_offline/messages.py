@@ -1,4 +1,4 @@
-"""What the offline provider says, in words; it claims nothing that it is not."""
+"""The texts of the offline provider; they never claim that a model answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def join(*paragraphs: str) -> str:
 
 
 def whole(text: str) -> str:
-    """Return *text* without half characters, which may have been typed and cannot be written down."""
+    """Return *text* without lone surrogates, which cannot be encoded."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -1,4 +1,4 @@
-"""What a request may wish for here: which tools may be called, and which parameters mean nothing."""
+"""Checks of a request: which tools may be called, and which parameters mean nothing here."""
 
 from __future__ import annotations
 

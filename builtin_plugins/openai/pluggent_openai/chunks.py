@@ -1,4 +1,4 @@
-"""The events of a streamed answer: what each adds, and what they add up to."""
+"""The events of a streamed answer as deltas, and the response that they make."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ class Chunks:
             self._said.replace(said)
 
     def _take_other(self, choice: Object) -> None:
-        """Put together a choice that was asked for beside the first (``n``)."""
+        """Assemble a choice after the first (``n``)."""
         index = as_count(choice.get("index"))
         if index is None:
             raise MalformedError("the index of a choice is not a number")

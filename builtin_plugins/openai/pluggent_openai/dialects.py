@@ -1,4 +1,4 @@
-"""What servers lack or want where they differ from OpenAI's chat completions. Data, and how it is looked up.
+"""Where servers differ from OpenAI's chat completions. Data, and its lookup.
 
 A new server needs one entry in SERVERS, an odd one of your own ``compat = {...}`` in its settings.
 """
@@ -67,10 +67,10 @@ class Dialect:
       user and seed.
     - ``logprobs``: ``flag`` is ``logprobs`` true with ``top_logprobs``, ``count`` the number alone.
     - ``reasoning``: the field of an assistant's message in which earlier thinking is wanted back;
-      ``content`` means parts of the content. ``reasoning_required``: also empty, beside calls.
+      ``content`` means parts of the content. ``reasoning_required``: also empty, with calls.
 
     What the server has: ``top_k``, ``service_tier``, ``metadata``, ``parallel_tool_calls``;
-    ``tool_choice``, the forms beside auto; ``custom_tools`` (a function is offered instead);
+    ``tool_choice``, the forms other than auto; ``custom_tools`` (a function is offered instead);
     ``strict`` (left out); ``json_schema`` (a json_object with the schema in an instruction);
     ``developer``, the role (system instead); ``refusals`` as parts (text instead); ``file_url``,
     files by their URL; ``stream_options``; ``stream_tools`` (false: asked whole if there are tools).

@@ -1,7 +1,7 @@
 """Fragments of a streamed reply put together: JSON of any shape, and audio.
 
 Texts are appended, lists are extended, entries with an index find their own. What a stream says
-beside text and calls (log-probabilities, citations, details of thinking, other choices) is not
+other than text and calls (log-probabilities, citations, details of thinking, other choices) is not
 interpreted here: it is put together by what its fragments look like.
 """
 

@@ -116,7 +116,7 @@ def split_fields(fields: dict[str, Json], dialect: Dialect) -> tuple[dict[str, J
 
 
 def thinking_of(message: Object) -> str:
-    """Return the thinking that a message, or a piece of one, has beside its content."""
+    """Return the thinking that a message, or a piece of one, has in fields other than its content."""
     return as_text(message.get("reasoning_content")) or as_text(message.get("reasoning"))
 
 
@@ -190,7 +190,7 @@ def _thinking(part: Object) -> Reasoning:
 
 
 def read_images(images: object) -> list[Part]:
-    """Return pictures that stand beside the content (OpenRouter)."""
+    """Return images in a field other than the content (OpenRouter)."""
     if not isinstance(images, list):
         return []
     return [_image(as_object(item, "an image")) for item in cast("list[object]", images)]

@@ -91,7 +91,7 @@ class Writer:
 
 
 def _arranged(pieces: list[Piece]) -> list[bytes]:
-    """Put what tools returned beside text behind the last result of their batch."""
+    """Put what tools returned other than text behind the last result of their batch."""
     if _WithMedia not in set(map(type, pieces)):
         return cast("list[bytes]", pieces)
     out: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What can be set for a chat completions server. Values only: nothing is opened or read here."""
+"""The settings of a chat completions server. Values only: nothing is opened or read here."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ INTERNAL = "internal"
 PUBLIC = "public"
 NAME = "name"
 SETS = (*_RANGES, INTERNAL, PUBLIC, NAME)
-"""``internal`` is all of the ranges, ``public`` none of them, ``name`` whatever is no address at all."""
+"""``internal`` is all of the ranges, ``public`` none of them, ``name`` everything that is not an address."""
 
 
 def network(text: str) -> Network:
@@ -147,8 +147,8 @@ def _numbers(text: str) -> Iterator[int]:
         return
     for chosen in product(*(tuple(_values(part)) for part in parts)):
         *leading, last = chosen
-        room = 256 ** (_V4_PARTS - len(leading))
-        if last < room and all(value <= _BYTE for value in leading):
+        size = 256 ** (_V4_PARTS - len(leading))
+        if last < size and all(value <= _BYTE for value in leading):
             yield sum(value << (24 - 8 * place) for place, value in enumerate(leading)) + last
 
 

@@ -1,7 +1,7 @@
 """Whether a path lies inside folders, as the file system is at this moment.
 
-What happens between the decision and the tool's own look is not promised: a link that somebody
-else changes meanwhile leads elsewhere, and a hard link shows no second name. Linux and macOS.
+What happens between the decision and the tool's own look is not promised: a link that another process
+changes meanwhile leads elsewhere, and a hard link shows no second name. Linux and macOS.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the host sees of this package: four hooks that decide, and a lifetime."""
+"""The plugin: four hooks that decide, and a lifetime."""
 
 from __future__ import annotations
 

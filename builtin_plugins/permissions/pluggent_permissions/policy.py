@@ -83,7 +83,7 @@ class Answer:
     default: Default | None = None
 
     def decision(self, what: str) -> Decision | None:
-        """Return it as the contract has it; *what* says what was asked for, None is no opinion."""
+        """Return it as a decision of the contract about *what*; None decides nothing."""
         speaking = tuple(rule for rule in self.rules if rule.decision is self.ruling)
         match self.ruling:
             case Ruling.DENY:

@@ -154,7 +154,7 @@ class _Reader:
             text = json.loads(match.group())
             text.encode()
         except UnicodeEncodeError:
-            raise self._error("half a character (a lone surrogate)", path) from None
+            raise self._error("a lone surrogate", path) from None
         except ValueError as error:
             raise self._error("an escape that JSON does not know", path) from error
         self.position = match.end()

@@ -39,7 +39,7 @@ class JsonPlanParser:
 
     @property
     def instructions(self) -> str:
-        """What to tell a model so that it writes this notation."""
+        """Instructions for a model to write this notation."""
         return _INSTRUCTIONS
 
     def parse(self, text: str, goal: str = "") -> Plan:

@@ -58,7 +58,7 @@ class _Search:
         self.failure: NotJsonError | None = None
 
     def read(self, start: int) -> tuple[Node | None, int]:
-        """Return the value at *start*, None if it is broken, and where to go on."""
+        """Return the value at *start*, None if it is broken, and where to continue."""
         try:
             return read_json(self._text, start)
         except NotJsonError as error:

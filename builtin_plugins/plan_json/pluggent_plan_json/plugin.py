@@ -1,4 +1,4 @@
-"""What the host sees of this package: its one hook."""
+"""The plugin: its one hook."""
 
 from __future__ import annotations
 

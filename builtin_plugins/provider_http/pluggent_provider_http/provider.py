@@ -1,4 +1,4 @@
-"""What a provider over HTTP is beside its wire format: its name, its connections, the reading of a reply."""
+"""A provider over HTTP without its wire format: its name, its connections, reading a reply."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ _BLANK = b" \t\r\n"
 class EventFeed:
     r"""Takes what each read brought and gives the data of the events that it completed.
 
-    ``whole`` is what an answer that is no stream has sent so far, None for a stream.
+    ``whole`` is the answer so far if it is not a stream, None for a stream.
 
     >>> feed = EventFeed()
     >>> feed.feed(b"data: on"), feed.feed(b"e\n\n"), feed.end(), feed.whole
@@ -119,7 +119,7 @@ class EventFeed:
 
     @property
     def whole(self) -> bytes | None:
-        """The answer so far if it is no stream, without a byte order mark; None if it is one."""
+        """The answer so far if it is not a stream, without a byte order mark; None if it is one."""
         return None if self._head is None else bytes(self._head).removeprefix(_BOM)
 
     def feed(self, data: bytes) -> list[bytes]:

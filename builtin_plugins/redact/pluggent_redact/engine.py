@@ -19,7 +19,7 @@ from pluggent_redact.shapes import CONTEXT, MARK, MARKER, SHAPES, Shape
 ENOUGH = 256
 """Characters of a secret after which its replacement is shown, whatever follows; they make its fingerprint."""
 SLACK = 10
-"""Characters at the end of a secret that goes on which may be the beginning of what closes it."""
+"""Characters at the end of an unfinished secret that may begin what closes it."""
 END = 64
 """Characters that tell whether a secret is closed."""
 LONGEST_LITERAL = 1_000
@@ -174,7 +174,7 @@ class _Run:
             pos = self._fresh = held
 
     def _take(self, pos: int, index: int, found: Match) -> int | Step:
-        """Hide what was found; return where to go on, or what the step ends with."""
+        """Hide what was found; return where to continue, or what the step ends with."""
         finder = self._engine.finders[index]
         begin, end, known = found.start(finder.group), found.end(finder.group), True
         if isinstance(finder, Shape) and finder.body is not None:

@@ -63,7 +63,7 @@ def pattern(kind: str, source: str, *, ignore_case: bool = False) -> Pattern:
     options.case_sensitive = not ignore_case
     try:
         made: Any = cast("Any", re2).compile(source, options)
-    except Exception as error:  # its class is no part of what it promises
+    except Exception as error:  # its class is not part of its promise
         raise ValueError(f"RE2 cannot read it: {_told(error)}") from error
     return Pattern(kind, most, made.search)
 

@@ -1,4 +1,4 @@
-"""What the host sees of this package: hooks at every place where a text goes on, and a filter for streams."""
+"""The plugin: hooks at every place where a text leaves the host, and a filter for streams."""
 
 from __future__ import annotations
 

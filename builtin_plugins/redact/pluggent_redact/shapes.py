@@ -119,7 +119,7 @@ def shape(
     check: Callable[[re.Match[str]], bool] | None = None,
     folded: bool = False,
 ) -> Shape:
-    """Make a shape that begins with one of *starts*, goes on with *rest*, and may be cut within *going_on*."""
+    """Make a shape that begins with one of *starts*, continues with *rest*, and may be cut within *going_on*."""
     flags = re.ASCII | re.IGNORECASE if folded else re.ASCII
     words = sorted(starts, key=len, reverse=True)
     first = "|".join(map(re.escape, words))
@@ -139,7 +139,7 @@ def _key(kind: str, starts: Iterable[str], letters: str, least: int, *, border: 
 
 
 def _mixed(found: re.Match[str]) -> bool:
-    """Words with dashes between them are no key: one has digits, or capitals among small letters."""
+    """Words with dashes between them are not a key: a key has digits, or capitals among small letters."""
     text = found["token"] if "token" in found.re.groupindex else found[0]
     return any(map(str.isdigit, text)) or (any(map(str.isupper, text)) and any(map(str.islower, text)))
 

@@ -20,7 +20,7 @@ class Again:
 
 @attrs.frozen
 class Final:
-    """The failure stands. ``why`` is what to say beside it; empty if it speaks for itself."""
+    """The failure is final. ``why`` is added to its message; empty if it speaks for itself."""
 
     why: str = ""
 
@@ -30,7 +30,7 @@ Next: TypeAlias = Again | Final
 
 @attrs.frozen
 class Failure:
-    """A failed attempt: the how-manieth it was, seconds since the first began, whether text of it was shown."""
+    """A failed attempt: its number, seconds since the first began, whether text of it was shown."""
 
     error: ProviderError
     attempt: int

@@ -1,4 +1,4 @@
-"""The time that the plugin goes by, in one value, so that an application or a test can bring its own."""
+"""The clock of the plugin, as one value that an application or a test can replace."""
 
 from __future__ import annotations
 

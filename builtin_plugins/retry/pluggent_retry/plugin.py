@@ -1,4 +1,4 @@
-"""What the host sees of this package: one hook around model calls."""
+"""The plugin: one hook around model calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be written under ``[plugins.pluggent-retry]``, checked when it is read."""
+"""The settings under ``[plugins.pluggent-retry]``, checked when they are read."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def fields_of(line: bytes) -> dict[str, Any]:
 
 
 def text_of(message: object) -> str:
-    """Return the text of a message as JSON has it; what is no message has none."""
+    """Return the text of a message in JSON; empty for anything else."""
     texts = (object_of(part).get("text") for part in list_of(object_of(message).get("content")))
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -187,7 +187,7 @@ def _is_locked_on_bsd(descriptor: int) -> bool:
 def delete(folder: Path, id: str) -> None:
     """Remove a session, and what a crash left torn of it.
 
-    Raises SessionError if *id* is none, there is no such session, a process has it open, or the
+    Raises SessionError if *id* is not an id, there is no such session, a process has it open, or the
     file cannot be removed. A symbolic link is not followed, and not removed either.
     """
     if not SESSION_ID.fullmatch(id):

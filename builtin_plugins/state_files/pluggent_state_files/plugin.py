@@ -1,4 +1,4 @@
-"""What the host sees of this package: the store ``file``."""
+"""The plugin: the store ``file``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Records that hold only with their seal: an HMAC under a key that lies beside them. POSIX only.
+"""Records that hold only with their seal: an HMAC under a key in the same folder. POSIX only.
 
 What a person has accepted or approved is kept like this: a damaged or forged record is none, and is
-named. The key is this user's alone (mode 0600); it is in nobody's environment.
+named. The key is this user's alone (mode 0600); it is in no environment.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Record(NamedTuple):
 class SealedRecords:
     """The records at *path*, read afresh by every call; nothing is made before the first one is put.
 
-    Every call raises ConfigError if the file, its key or its folder belongs to somebody else, can
+    Every call raises ConfigError if the file, its key or its folder belongs to another user, can
     be written by others, or cannot be read. Two processes may write at once. *within* is a folder
     above that is checked like its own: who can write there can put another folder in its place.
     """
@@ -231,7 +231,7 @@ def _is_sealed(record: Mapping[str, Any], key: bytes) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ConfigError if *folder* belongs to somebody other than this user and root, or others can write it."""
+    """Raise ConfigError if *folder* belongs to a user other than this one and root, or others can write it."""
     try:
         status = folder.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -260,7 +260,7 @@ def _own_bytes(path: Path, forbidden: int, limit: int) -> bytes | None:
 
 
 def check_owner(path: Path, status: os.stat_result, forbidden: int) -> None:
-    """Raise ConfigError if *path* belongs to somebody else, or has a right that is *forbidden*."""
+    """Raise ConfigError if *path* belongs to another user, or has a right that is *forbidden*."""
     if status.st_uid != os.geteuid():
         raise ConfigError(str(path), [f"belongs to user {status.st_uid}, not to you; nothing in it can be relied on"])
     if status.st_mode & forbidden:

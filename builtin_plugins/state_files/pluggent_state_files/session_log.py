@@ -38,7 +38,7 @@ class FileLog:
     """The log in ``<folder>/<session id>.jsonl``, mode 0600. Answers at once.
 
     Opening takes the lock, which is the lease (SessionError if another writer has it), and cuts off a
-    last line that a crash left torn; the torn bytes are kept beside it in ``<session id>.torn``. What
+    last line that a crash left torn; the torn bytes are kept in ``<session id>.torn``. What
     is appended survives the process, what is synced a loss of power. The number of the lease is the
     place in the file from which on this writer writes; it is lost if the file is removed meanwhile.
 

@@ -59,7 +59,7 @@ class FileApprovals:
     def all(self) -> tuple[ApprovalRecord, ...]:
         """Return every record, damaged ones too; of a file that is damaged as a whole one that names it."""
         if self._records.is_damaged():
-            return (ApprovalRecord("file", str(self._records.path), genuine=False),)
+            return (ApprovalRecord("", str(self._records.path), genuine=False),)
         return tuple(
             ApprovalRecord(record.kind, record.name, freeze_object(record.about), genuine=record.sealed)
             for record in self._records.all()

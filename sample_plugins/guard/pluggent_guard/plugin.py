@@ -1,4 +1,4 @@
-"""What the host sees of this package: two hooks and a lifetime."""
+"""The plugin: two hooks and a lifetime."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ class Hours:
     """From ``opens`` until the clock next shows ``closes``, beginning on each of ``days``.
 
     A range may go past midnight, and still belongs to the day on which it begins; ``closes``
-    the same as ``opens`` is 24 hours. Going by the clock on the wall makes daylight saving
-    nobody's business here: an hour that is skipped is in no range, one that comes twice counts twice.
+    the same as ``opens`` is 24 hours. Times are those of the clock on the wall, so daylight
+    saving is ignored: an hour that is skipped is in no range, one that comes twice counts twice.
     """
 
     days: frozenset[str]

@@ -1,4 +1,4 @@
-"""What the host sees of this package: one policy, which asks the clock and nothing else."""
+"""The plugin: one policy, which asks the clock and nothing else."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def forecast(city: City, context: ToolContext, days: Annotated[int, Param(ge=1, 
 
     Args:
         city: The city, for example Paris.
-        context: How the host is told of the progress.
+        context: Reports the progress to the host.
         days: How many days, from tomorrow.
     """
     lines = [f"{city} (sample data)"]

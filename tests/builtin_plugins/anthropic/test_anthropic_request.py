@@ -171,7 +171,7 @@ def test_each_kind_of_models_is_told_in_its_own_words_how_hard_to_think(model, e
 def test_effort_that_cannot_be_is_refused():
     assert "unknown 'lots'" in refusal(reasoning_effort="lots")
     assert "cannot think" in refusal(model="x-3-haiku", reasoning_effort="low")
-    assert "no room to think" in refusal(model="opus-4-1", reasoning_effort="low", max_output_tokens=1024)
+    assert "leaves no tokens to think" in refusal(model="opus-4-1", reasoning_effort="low", max_output_tokens=1024)
 
 
 def test_what_is_known_of_a_model_can_be_set():

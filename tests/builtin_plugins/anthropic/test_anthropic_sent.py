@@ -281,7 +281,7 @@ REFUSED_CASES: dict[str, Callable[[], None]] = {
         lambda: user(Image(url="https://x/y", detail="low"))[0]["source"], {"type": "url", "url": "https://x/y"}
     ),
     "`VendorPart` of another vendor": same(lambda: user(VendorPart("openai", {"type": "x"}), Text("a")), [text("a")]),
-    "pictures and sound in a reply": same(
+    "images and sound in a reply": same(
         lambda: replied(Image(data="x"), Audio("y")), [text("(image not shown)"), text("(audio not shown)")]
     ),
 }

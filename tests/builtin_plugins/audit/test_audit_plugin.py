@@ -212,7 +212,7 @@ def test_lines_that_are_gone_when_the_log_is_opened_are_told_for_ever(tmp_path):
     written(tmp_path / "audit", 1)
 
     (problem,) = problems(tmp_path / "audit")
-    assert "audit.000001.jsonl:5: tells that lines were missing or changed when the log was opened" in problem
+    assert "audit.000001.jsonl:5: reports that lines were missing or changed when the log was opened" in problem
 
 
 def test_a_log_whose_end_is_no_record_is_not_gone_on_with(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 from fake_plugins import Person, plugin
-from pluggent_cli.command_host import LentHost
+from pluggent_cli.command_host import CommandHost
 from pluggent_hookspecs import (
     Ask,
     DecisionMade,
@@ -266,7 +266,7 @@ async def test_a_person_is_asked_once_to_release_the_result_of_a_call_by_hand(ag
 async def test_a_command_of_a_plugin_gets_what_a_person_may_see() -> None:
     """Whoever it works for, such as a client of a server, sees it; no final text passes the host afterwards."""
     plugins = [DENIES, Brings(TOOLS[0]), ScriptedModel()]
-    lent = LentHost(lambda: Host.open(model="scripted/m", plugins=plugins, installed=False))
+    lent = CommandHost(lambda: Host.open(model="scripted/m", plugins=plugins, installed=False))
     try:
         done = await lent.call_tool("tells", {}, origin="mcp")
     finally:

@@ -10,7 +10,7 @@ from fake_plugins import about, plugin
 from places import BATCH, SKIPPED, BatchTools, Log
 from pluggent_cli.config.sources import load_settings
 from pluggent_cli.sessions.explain import as_document, explain
-from pluggent_cli.sessions.reader import retell
+from pluggent_cli.sessions.reader import read_session
 from pluggent_hookspecs import ApprovalEvent, Ask, Deny, Respond, ToolCall, ToolErrorKind, ToolOutput, tool
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits, Why
@@ -186,7 +186,7 @@ async def test_a_skipped_call_is_on_record_and_explained_and_had_no_effect_to_un
     ):
         await session.say("go")
         outcomes = [entry.outcome for entry in session.records() if isinstance(entry, Settled)]
-        (turn,) = retell(tmp_path / "sessions", "s").turns
+        (turn,) = read_session(tmp_path / "sessions", "s").turns
         exchange = await session.undo()
 
     told = as_document(explain("s", turn))["operations"]

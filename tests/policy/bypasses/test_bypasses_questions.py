@@ -7,7 +7,7 @@ import pytest
 from cli_support import EVIL, STEERING
 from each_of import each_of
 from pluggent_cli.approvals.question_prompt import read_value
-from pluggent_cli.command_host import LentHost
+from pluggent_cli.command_host import CommandHost
 from pluggent_hookspecs import (
     Accepted,
     Allow,
@@ -226,7 +226,7 @@ async def test_what_a_caller_of_a_command_was_granted_for_the_session_is_not_ano
         asked.append((event.scope.origin, event.scope.principal))
         return Approval(agreed=True, reach="session") if event.scope.origin == "cli" else False
 
-    lent = LentHost(lambda: hosting(plugins=[Brings(reboot)], strict=True, approver=approve))
+    lent = CommandHost(lambda: hosting(plugins=[Brings(reboot)], strict=True, approver=approve))
     try:
         for origin, principal in (("cli", ""), ("mcp", ""), ("mcp", "bob"), ("cli", "bob")):
             await lent.call_tool("reboot", {}, origin=origin, principal=principal)

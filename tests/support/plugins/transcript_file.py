@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
+from pluggent_cli.approvals.standing import problems_in
 from pluggent_cli.sessions import pending, reader, search as searching
 from pluggent_cli.sessions.store import Sessions
 from pluggent_cli.sessions.summary import Summary, summarise
@@ -50,8 +51,8 @@ class FileStanding(Approvals):
         return self._file.drop(KIND, id)
 
     def problems(self) -> tuple[str, ...]:
-        """Return the names of the records, or of the whole file, that do not count."""
-        return tuple(record.name for record in self._file.all() if not record.genuine)
+        """Return what the command says of records that do not count."""
+        return tuple(problems_in(self._file.all()))
 
 
 def read(path: Path) -> list[Entry]:
@@ -59,8 +60,8 @@ def read(path: Path) -> list[Entry]:
     return decode_unsealed(FileStore(path.parent).read(path.stem), str(path))
 
 
-def retell(folder: Path, id: str) -> reader.StoredSession:
-    return reader.retell(Sessions.in_files(folder), id)
+def read_session(folder: Path, id: str) -> reader.StoredSession:
+    return reader.read_session(Sessions.in_files(folder), id)
 
 
 def answer_stored(folder: Path, id: str, digests: Collection[str], approval: Approval, by: str) -> tuple[Pending, ...]:

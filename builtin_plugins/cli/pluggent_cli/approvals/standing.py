@@ -9,7 +9,7 @@ import os
 import secrets
 import shlex
 import stat
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from pluggent_cli.sessions.store import Sessions
 from pluggent_cli.terminal.console import Console, moment, warning
 
 if TYPE_CHECKING:  # see standing
-    from pluggent_hookspecs.sessions import ApprovalRecords
+    from pluggent_hookspecs.sessions import ApprovalRecord, ApprovalRecords
     from pluggent_host.approvals.standing import Standing
 
 _SHORTEST_KEY = 32
@@ -64,22 +64,28 @@ def standing(sessions: Sessions, console: Console) -> int:
 
 
 async def _standing(records: ApprovalRecords) -> tuple[Sequence[Standing], list[str]]:
-    """Return the approvals that hold, and a sentence for each record that is not genuine and so counts as none."""
+    """Return the approvals that hold, and a sentence on each record that does not count."""
     # Here and not above: listing what waits needs none of it.
     from pluggent_host.approvals.standing import read_standing
 
     answer = records.all()
     found = list(await answer if isinstance(answer, Awaitable) else answer)
-    problems = [
+    return read_standing(found), problems_in(found)
+
+
+def problems_in(records: Iterable[ApprovalRecord]) -> list[str]:
+    """Return a sentence on each of *records* that is not genuine and so does not count."""
+    return [
         f"the approval '{each.name}' is damaged or was not written by pluggent; it does not count"
-        for each in found
+        if each.kind
+        else f"{each.name} is damaged: no approval in it counts"
+        for each in records
         if not each.genuine
     ]
-    return read_standing(found), problems
 
 
 def forget(sessions: Sessions, words: Sequence[str], console: Console) -> int:
-    """Let an approval hold no longer."""
+    """Revoke an approval."""
     id = one_name("approvals forget", words)
     from pluggent_host.approvals.standing import KIND  # here and not above: see standing
 

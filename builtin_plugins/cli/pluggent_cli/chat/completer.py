@@ -1,4 +1,4 @@
-"""What may stand at the end of a slash command. Pure but for a look at a folder."""
+"""Completions of a slash command. Pure but for a look at a folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Completion:
     arguments: Mapping[str, Callable[[str], Iterable[str]]]
 
     def candidates(self, text: str) -> list[Candidate]:
-        """Return what the line *text* may go on with; nothing unless it is a command.
+        """Return the completions of the line *text*; none unless it is a command.
 
         >>> Completion({"/help": "this list", "/quit": ""}, {}).candidates("/h")
         [Candidate(text='/help', length=2, about='this list')]

@@ -86,7 +86,7 @@ class Talk:
         await self._screen.shown(digest)
 
     def lent(self) -> contextlib.AbstractContextManager[None]:
-        """Keep away from the terminal."""
+        """Leave the terminal to a prompt."""
         return self._stage.lent()
 
     # ---- turns ---------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Talk:
         return await self._shown(lambda show: self._watched(content, show))
 
     async def resume(self) -> TurnResult[Any]:
-        """Go on with the paused turn as ``turn`` does. Raises what ``Session.resume`` raises."""
+        """Continue the paused turn as ``turn`` does. Raises what ``Session.resume`` raises."""
         return await self._shown(self._resumed)
 
     async def _shown(self, work: Callable[[Show], Awaitable[TurnResult[Any]]]) -> TurnResult[Any]:
@@ -180,10 +180,10 @@ class Talk:
                 pass
 
     def say_where(self, command: str) -> None:
-        """Tell how to go on with *command*, where a person reads it."""
+        """Print how to continue the session with *command*, where a person reads it."""
         console, id = self.console, self.session.id
         if not self.options.no_save and (console.err_is_terminal or console.verbose):
-            console.note(console.err_ink("dim", f"session: {id} (go on: pluggent {command.format(id=id)})"))
+            console.note(console.err_ink("dim", f"session: {id} (continue: pluggent {command.format(id=id)})"))
 
 
 @asynccontextmanager
@@ -210,10 +210,10 @@ async def open_talk(
 
 
 def read_images(options: argparse.Namespace) -> tuple[Image, ...]:
-    """Return the pictures that *options* name. Raises ConfigError naming every one that cannot be sent."""
+    """Return the images that *options* name. Raises ConfigError naming every one that cannot be sent."""
     if not options.image:
         return ()
-    from pluggent_host.attachments import image  # here and not above: most turns have no picture
+    from pluggent_host.attachments import image  # here and not above: most turns have no image
 
     read: list[Image] = []
     problems: list[str] = []
@@ -258,7 +258,7 @@ async def _session(host: Host, options: argparse.Namespace, console: Console, id
         if error.claimed or is_inside():
             error.add_note(f"Or look at it: pluggent sessions show {id}")
             raise
-        note = f"note: session '{id}' belongs to '{escape_all(error.principal)}', and goes on in that name"
+        note = f"note: session '{id}' belongs to '{escape_all(error.principal)}', and continues in that name"
         console.note(console.err_ink("yellow", note))
         return await host.session(id, **given, principal=error.principal)
     except SessionError as error:

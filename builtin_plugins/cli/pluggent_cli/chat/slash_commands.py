@@ -1,4 +1,4 @@
-"""What a chat understands besides messages: lines that begin with a slash."""
+"""The slash commands of a chat."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Chat:
 
 
 class Command(NamedTuple):
-    """A command, what may stand behind it, what it is for, and other names that people try."""
+    """A command, its argument, its help, and other names that people try."""
 
     name: str
     argument: str
@@ -63,7 +63,7 @@ def is_command(line: str) -> bool:
 
 
 async def obey(chat: Chat, line: str) -> None:
-    """Do what *line* says. Raises ConfigError for what there is not, and what the command itself raises."""
+    """Run the command in *line*. Raises ConfigError for an unknown one, and what the command raises."""
     name, _, argument = line.partition(" ")
     command = _BY_NAME.get(name)
     if command is None:
@@ -106,14 +106,16 @@ async def _help(chat: Chat, argument: str) -> None:
     if not shown:
         raise ConfigError("/help", [f"there is no command {argument!r}{did_you_mean(argument, _BY_NAME)}"])
     wide = max(len(one.usage) for one in shown)
-    beside = chat.console.width >= wide + _LEAST_HELP
+    in_columns = chat.console.width >= wide + _LEAST_HELP
     for one in shown:
         about = one.help + (f" (also {', '.join(one.others)})" if one.others else "")
-        lines = wrapped(about, chat.console.width - (wide + 4 if beside else 4))
-        first = f"  {lines.pop(0)}" if beside else ""
-        chat.console.line("  " + chat.console.ink("bold", one.usage) + " " * (wide - len(one.usage)) * beside + first)
+        lines = wrapped(about, chat.console.width - (wide + 4 if in_columns else 4))
+        first = f"  {lines.pop(0)}" if in_columns else ""
+        chat.console.line(
+            "  " + chat.console.ink("bold", one.usage) + " " * (wide - len(one.usage)) * in_columns + first
+        )
         for line in lines:
-            chat.console.line(" " * (wide + 4 if beside else 4) + line)
+            chat.console.line(" " * (wide + 4 if in_columns else 4) + line)
     for line in () if argument else _KEYS:
         _print(chat, line, "dim", indent="  ")
 
@@ -168,7 +170,7 @@ def shown_usage(usage: Usage) -> str:
 async def _session(chat: Chat, _: str) -> None:
     session, saved = chat.talk.session, not chat.talk.options.no_save
     _print(chat, f"session {session.id}, {len(session.history)} messages, model {escape_all(session.model)}")
-    how = f"go on with it: pluggent chat --session {session.id}" if saved else "it is not saved (--no-save)"
+    how = f"continue it: pluggent chat --session {session.id}" if saved else "it is not saved (--no-save)"
     _print(chat, how, "dim")
 
 
@@ -211,8 +213,8 @@ async def _image(chat: Chat, argument: str) -> None:
     if argument:
         chat.images.append(await asyncio.to_thread(image, _path(argument)))
     count = len(chat.images)
-    pictures = "1 picture goes" if count == 1 else f"{count or 'no'} pictures go"
-    chat.console.line(f"{pictures} along with your next message")
+    images = "1 image goes" if count == 1 else f"{count or 'no'} images go"
+    chat.console.line(f"{images} along with your next message")
 
 
 def _path(typed: str) -> str:
@@ -243,8 +245,8 @@ COMMANDS = (
     Command("/help", "[COMMAND]", "what can be typed here", _help, ("/?",)),
     Command("/model", "[PROVIDER/MODEL]", "the model; another one from now on", _model),
     Command("/tools", "[TOOL]", "the tools that the model is offered; all about one", _tools),
-    Command("/image", "[PATH]", "send a picture (a file or a URL) along with the next message", _image),
-    Command("/resume", "", "go on with a turn that waits for an approval", _resume),
+    Command("/image", "[PATH]", "send an image (a file or a URL) along with the next message", _image),
+    Command("/resume", "", "continue a turn that waits for an approval", _resume),
     Command("/undo", "", "take back the last message and all that came of it", _undo),
     Command("/new", "", "begin a new conversation; this one is kept", _new, ("/clear", "/reset")),
     Command("/session", "", "which conversation this is", _session),

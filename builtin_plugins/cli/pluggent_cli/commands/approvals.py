@@ -79,7 +79,7 @@ def age(text: str) -> float:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Do what was asked for."""
+    """Run the action that *options* name."""
     what, rest = action("approvals", options.words, ACTIONS)
     _check_options(what, options)
     if what == "new-key":
@@ -167,7 +167,7 @@ def _show(sessions: Sessions, words: Sequence[str], console: Console) -> int:
         console.note(console.err_ink("dim", f"\napprove: pluggent approvals approve {waiting.session} {words_of}"))
         console.note(console.err_ink("dim", f"deny:    pluggent approvals deny {waiting.session} {words_of}"))
     else:
-        console.note(console.err_ink("dim", f"\nall is answered; go on: pluggent resume {waiting.session}"))
+        console.note(console.err_ink("dim", f"\nall is answered; continue: pluggent resume {waiting.session}"))
     return exits.OK
 
 
@@ -253,7 +253,7 @@ def _answer(
         return exits.OK
     for call in calls:
         console.line(f"{word} {console.ink('bold', escape_all(call.call_id))}  {escape_all(call.tool)}")
-    then = f"{left} more to answer" if left else f"go on: pluggent resume {waiting.session}"
+    then = f"{left} more to answer" if left else f"continue: pluggent resume {waiting.session}"
     console.note(console.err_ink("dim", then))
     return exits.OK
 

@@ -42,8 +42,8 @@ def parser() -> Parser:
         "policies; one that needs approval is put to you. /help shows what can be typed.",
         examples(
             "pluggent chat --model openai/gpt-5-mini",
-            "pluggent chat --session trip              go on with an earlier conversation, or begin one of that name",
-            "pluggent chat --image cat.png             the first message goes with a picture",
+            "pluggent chat --session trip              continue an earlier conversation, or begin one of that name",
+            "pluggent chat --image cat.png             the first message goes with an image",
             "pluggent chat --no-save --tool weather    nothing is kept, one tool is offered",
             "pluggent chat < questions.txt             one message a line; the answers go to standard output",
         )
@@ -76,7 +76,7 @@ class Lines(Protocol):
         ...
 
     async def read(self) -> str | None:
-        """Return the next one, None when there are no more. Raises ConfigError for one that cannot be read."""
+        """Return the next one, None at the end. Raises ConfigError for one that cannot be read."""
         ...
 
     def interrupt(self) -> None:
@@ -85,7 +85,7 @@ class Lines(Protocol):
 
 
 class _Chatting:
-    """Reads, obeys and says, one after the other, until there is nothing more to read."""
+    """Reads lines one after the other, and runs each as a command or as a turn."""
 
     def __init__(self, setup: Setup, options: argparse.Namespace, console: Console, keys: Keys) -> None:
         self._setup = setup
@@ -144,7 +144,7 @@ class _Chatting:
     # ---- one line ------------------------------------------------------------------------
 
     async def _one(self, chat: Chat, lines: Lines) -> int | None:
-        """Do what the next line says; return the exit code that it means, None when there are no more lines."""
+        """Read and run the next line; return its exit code, None at the end of the input."""
         line: str | None = ""
         try:
             line = await lines.read()
@@ -162,7 +162,7 @@ class _Chatting:
                 self._console.line()
 
     async def _interruptible(self, work: Coroutine[Any, Any, int]) -> int:
-        """Return what *work* comes to; Ctrl-C ends it, and nothing else."""
+        """Return the result of *work*; Ctrl-C cancels it, and nothing else."""
         self._presses = 0
         self._turn = asyncio.create_task(work, name="pluggent-chat-turn")
         try:
@@ -172,7 +172,7 @@ class _Chatting:
             if task is not None and task.cancelling():
                 self._console.note("interrupted")
                 raise
-            self._console.note(self._console.err_ink("yellow", "interrupted; the conversation goes on"))
+            self._console.note(self._console.err_ink("yellow", "interrupted; the conversation continues"))
             return exits.INTERRUPTED
         finally:
             self._turn = None

@@ -35,7 +35,7 @@ def parser() -> Parser:
         "config",
         "[OPTIONS] [show | check | path]",
         "Show every setting in force with its value and where that comes from; or check everything that is set,\n"
-        "with the plugins that have a section; or tell which files are read. Texts among the settings of\n"
+        "with the plugins that have a section; or list the files that are read. Texts among the settings of\n"
         "plugins are not shown, because one may be a secret; references such as env:NAME are.",
         examples(
             "pluggent config                        every setting, one a line",
@@ -49,7 +49,7 @@ def parser() -> Parser:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Show, check or tell."""
+    """Show or check the settings, or list their files."""
     what, rest = action("config", options.words, ACTIONS)
     if rest:
         raise ConfigError(f"pluggent config {what}", [f"takes no name, got {rest[0]!r}"])

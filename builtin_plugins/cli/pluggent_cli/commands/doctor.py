@@ -1,6 +1,6 @@
 """``pluggent doctor``: what is wrong with this installation, and the command that mends it.
 
-It loads every plugin for real, which no other listing does. It asks no model, unless told to.
+It loads every plugin for real, which no other listing does. It asks models only with an option.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def parser() -> Parser:
         "doctor",
         "[OPTIONS]",
         "Check this installation: Python and versions, settings, folders and who may read them, the terminal;\n"
-        "load every plugin and tell what importing it costs at start-up, on top of the host, measured in a\n"
+        "load every plugin and measure what importing it costs at start-up, on top of the host, measured in a\n"
         "process of its own. Every problem comes with what mends it; the exit code is 1 if there is one.",
         examples(
             "pluggent doctor",
@@ -43,7 +43,7 @@ def parser() -> Parser:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Look at everything and print it."""
+    """Run all checks and print the results."""
     setup, errors = gather(options)
     log_to(console, debug=options.debug)
     settings = [Check("settings", "problem", str(error), "pluggent config check") for error in errors]

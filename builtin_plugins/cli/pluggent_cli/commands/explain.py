@@ -13,7 +13,7 @@ from pluggent_cli import exits
 from pluggent_cli.host_access import prepare_to_look
 from pluggent_cli.parsing import Parser, command_parser, examples, one_name
 from pluggent_cli.sessions.explain import as_document, explain
-from pluggent_cli.sessions.reader import StoredSession, StoredTurn, retell
+from pluggent_cli.sessions.reader import StoredSession, StoredTurn, read_session
 from pluggent_cli.sessions.store import open_sessions
 from pluggent_cli.sessions.view import show_explanation
 from pluggent_cli.terminal.console import Console
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     beginning = one_name("explain", options.words[:1])
     with open_sessions(prepare_to_look(options, console)) as sessions:
         id = sessions.named("explain", beginning)
-        session = retell(sessions, id)
+        session = read_session(sessions, id)
     made = explain(id, _turn(session, options.words[1:]))
     if console.json:
         console.document(as_document(made))

@@ -51,7 +51,7 @@ def parser() -> Parser:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Go on with the turn and return its exit code."""
+    """Continue the turn and return its exit code."""
     flags = limit_flags(options)
     beginning = one_name("resume", options.words)
     setup = prepare(options, console, flags)

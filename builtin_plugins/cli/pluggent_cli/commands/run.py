@@ -34,11 +34,11 @@ def parser() -> Parser:
             'pluggent run --model openai/gpt-5-mini "Shall I take an umbrella in Paris?"',
             'git diff | pluggent run "What does this change do?" -',
             'pluggent run --image cat.png "What is this?"',
-            'pluggent run --session trip "Where was I going?"      go on with an earlier conversation',
+            'pluggent run --session trip "Where was I going?"      continue an earlier conversation',
             "pluggent run --json --no-tools < question.txt",
         )
         + "\n\nA call that needs approval is put to you at the terminal. Where there is none the turn pauses (exit\n"
-        'code 6) and says how to approve it and go on; with --no-save, or on_ask = "deny", it is denied (3).',
+        'code 6) and says how to approve it and continue; with --no-save, or on_ask = "deny", it is denied (3).',
     )
     made.add_argument("prompt", metavar="PROMPT", nargs="*", help="what to say; - is standard input, as is none at all")
     add_talking_options(made)

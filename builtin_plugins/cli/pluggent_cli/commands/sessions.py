@@ -62,7 +62,7 @@ def parser() -> Parser:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Do what was asked for."""
+    """Run the action that *options* name."""
     what, rest = action("sessions", options.words, ACTIONS)
     if what not in ("", "list"):
         _check_words(what, rest)
@@ -116,20 +116,20 @@ def _list(sessions: Sessions, console: Console, limit: int) -> int:
 
 
 def _table(console: Console, seen: Sequence[Summary]) -> None:
-    """Print a row for each; the first words in the last column, or below where there is no room for it."""
+    """Print a row for each; the first words in the last column, or below where the line is too short."""
     rows = [(one.id, moment(one.modified_s), one.model, str(one.turns), _tokens(one)) for one in seen]
     taken = sum(max(cells(escape_all(cell)) for cell in column) for column in zip(_HEAD, *rows, strict=False))
-    room = console.width - taken - _GAPS
-    if room >= _LEAST_WORDS:
+    columns = console.width - taken - _GAPS
+    if columns >= _LEAST_WORDS:
         listed = [
-            Row((*row, _shortened(one.first_words, room)), ("bold",), _below(one))
+            Row((*row, _shortened(one.first_words, columns)), ("bold",), _below(one))
             for one, row in zip(seen, rows, strict=True)
         ]
         console.table(_HEAD, listed)
         return
-    room = console.width - _INDENT
+    columns = console.width - _INDENT
     listed = [
-        Row(row, ("bold",), [("dim", _shortened(one.first_words, room)), *_below(one)])
+        Row(row, ("bold",), [("dim", _shortened(one.first_words, columns)), *_below(one)])
         for one, row in zip(seen, rows, strict=True)
     ]
     console.table(_HEAD[:-1], listed)
@@ -145,13 +145,13 @@ def _tokens(one: Summary) -> str:
     return "?" if known == (None, None) else f"{sum(filter(None, known)):,}"
 
 
-def _shortened(text: str, room: int) -> str:
-    """Return *text* on one line, cut to *room* columns."""
+def _shortened(text: str, columns: int) -> str:
+    """Return *text* on one line, cut to *columns*."""
     shown = _in_line(text.strip())
-    if cells(shown) <= room:
+    if cells(shown) <= columns:
         return shown
-    while cells(shown) >= room:
-        shown = shown[: min(len(shown), room) - 1]
+    while cells(shown) >= columns:
+        shown = shown[: min(len(shown), columns) - 1]
     return shown + "…"
 
 

@@ -47,7 +47,7 @@ def parser() -> Parser:
     made = command_parser(
         "tools",
         "[OPTIONS] [schema NAME | call NAME [KEY=VALUE … | JSON]]",
-        "List the installed tools, show what a model is told of one, or call one.\n"
+        "List the installed tools, show the definition that a model gets, or call one.\n"
         "A call passes every policy that a model's call would pass, and is recorded as one.",
         examples(
             "pluggent tools",
@@ -163,18 +163,18 @@ def read_arguments(words: Sequence[str], schema: Mapping[str, Json]) -> str:
 
 
 class Watcher:
-    """A plugin that takes down every event. Give it to the host, then ``watch`` something."""
+    """A plugin that queues every event. Give it to the host, then ``watch`` something."""
 
     def __init__(self) -> None:
         self._events = asyncio.Queue[Observation | None]()
 
     @hookimpl
     def observe(self, event: Observation) -> None:
-        """Take *event* down; showing it happens elsewhere, and so delays nothing."""
+        """Queue *event*; it is shown by ``watch``, and so delays nothing."""
         self._events.put_nowait(event)
 
     async def watch(self, work: Coroutine[Any, Any, T], show: Callable[[Observation], None]) -> T:
-        """Return what *work* comes to, and call *show* with each event meanwhile."""
+        """Return the result of *work*, and call *show* with each event meanwhile."""
         task = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._events.put_nowait(None))
         try:

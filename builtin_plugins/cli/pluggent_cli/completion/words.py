@@ -163,7 +163,7 @@ def _asked(before: Sequence[str], current: str, options: Options) -> tuple[str, 
 
 
 def _words(behind: Sequence[str], options: Options) -> list[str]:
-    """Return the words that are no options and no values of options."""
+    """Return the words that are neither options nor values of options."""
     words: list[str] = []
     is_value = False
     for word in behind:

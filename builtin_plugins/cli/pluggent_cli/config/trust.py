@@ -1,7 +1,7 @@
 """Remembers which files of working directories, and which packages with hooks, a person accepted.
 
 A record holds only while what it is about is unchanged, and only with its seal (an HMAC under a
-key that lies beside the store): a damaged or forged record is not trusted, and is named. POSIX only.
+key next to the store): a damaged or forged record is not trusted, and is named. POSIX only.
 """
 
 from __future__ import annotations

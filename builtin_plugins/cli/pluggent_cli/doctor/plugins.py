@@ -1,4 +1,4 @@
-"""Loads every plugin, measures what each costs, and asks providers for their models if told to."""
+"""Loads every plugin, measures what each costs, and asks providers for their models on request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Loaded(NamedTuple):
 
 
 async def examine(setup: Setup, *, online: bool) -> tuple[tuple[Loaded, ...], tuple[Check, ...]]:
-    """Return every plugin as it is once loaded, and what there is to say beside."""
+    """Return every plugin as it is once loaded, and the other problems."""
     setup = _with_usable_trust(setup)
     try:
         return await _loaded(setup, online=online)

@@ -62,14 +62,14 @@ class Explanation:
 
 
 def explain(session: str, turn: StoredTurn) -> Explanation:
-    """Return what the entries of *turn* tell about each of its operations."""
-    book = _Book(Explanation(session, turn))
+    """Return the entries of *turn* by its operations."""
+    book = _Explainer(Explanation(session, turn))
     for entry in turn.entries:
         book.read(entry)
     return book.made
 
 
-class _Book:
+class _Explainer:
     """Reads entries in order; a call id is that of the last reply that has it."""
 
     def __init__(self, made: Explanation) -> None:

@@ -150,7 +150,7 @@ def _time(seconds: float) -> str | None:
 
 
 def as_markdown(session: StoredSession) -> str:
-    """Return *session* as Markdown. Everything that somebody said stands in a fence longer than any in it."""
+    """Return *session* as Markdown. Every text of others is in a fence longer than any in it."""
     began = session.began
     lines = [f"# Session {code(session.id)}", ""]
     if began is not None:
@@ -215,7 +215,7 @@ def _verdict(decision: DecisionMade) -> str:
 
 
 def text_of(message: Message, whole: str | None = None) -> str:
-    """Return what a person reads of *message*; parts that are no text by what they are."""
+    """Return *message* as text; of parts that are not text their kind."""
     if whole is not None:
         return whole
     said = (

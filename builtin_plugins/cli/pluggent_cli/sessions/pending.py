@@ -136,7 +136,7 @@ def waiting_in(sessions: Sessions, id: str) -> Waiting | None:
         return Waiting(id, paused.turn_id, paused.at_s, tuple(calls))
     if past.void:
         last = next(entry for entry in reversed(entries) if isinstance(entry, Paused))
-        problem = f"cannot go on where it stopped: {past.void}: pluggent run --session {id}"
+        problem = f"cannot continue where it stopped: {past.void}: pluggent run --session {id}"
         return Waiting(id, last.turn_id, last.at_s, (), problem)
     return None
 
@@ -165,7 +165,7 @@ _HEADS = {"tool_call": "call", "input": "what is said:", "model_call": "what is 
 
 
 def _without_data(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object without the bytes of a picture, sound or document, which is unreadable: size and digest do."""
+    """Return an object without the bytes of an image, sound or document, which is unreadable: size and digest do."""
     data = value.get("data")
     if not isinstance(data, str) or len(data) <= _LONG:
         return value

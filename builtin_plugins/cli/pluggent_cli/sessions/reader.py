@@ -51,7 +51,7 @@ class StoredSession:
         return sum((turn.usage for turn in self.turns), Usage())
 
 
-def retell(sessions: Sessions, id: str) -> StoredSession:
+def read_session(sessions: Sessions, id: str) -> StoredSession:
     """Return the session *id*, whatever its seals say: this shows what happened. Of a damaged one what comes before.
 
     Raises SessionError if there is none, or it cannot be read at all.
@@ -100,7 +100,7 @@ class _Reader:
             self._turns[-1] = attrs.evolve(self._turns[-1], why=why, detail=detail)
 
     def _end(self) -> None:
-        """Close the books of the turn that was read."""
+        """Complete the turn that was read."""
         if self._turns:
             turn = self._turns[-1]
             entries, usage = (*turn.entries, *self._entries), turn.usage + self._usage

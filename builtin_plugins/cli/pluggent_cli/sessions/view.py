@@ -27,7 +27,7 @@ from pluggent_host.transcript.entries import Decided, Entry, ModelChosen, Said, 
 from pluggent_cli import exits
 from pluggent_cli.sessions.explain import Explained, Explanation
 from pluggent_cli.sessions.export import as_document, as_markdown, text_of
-from pluggent_cli.sessions.reader import StoredSession, StoredTurn, retell
+from pluggent_cli.sessions.reader import StoredSession, StoredTurn, read_session
 from pluggent_cli.sessions.store import Sessions
 from pluggent_cli.terminal.console import Console, cells, cut, escape_controls, json_text, moment
 from pluggent_cli.terminal.screen import CONSOLE, count, shown_arguments
@@ -43,11 +43,11 @@ _MARGIN = 4
 
 def show(sessions: Sessions, id: str, console: Console) -> int:
     """Print the conversation. A damaged session is shown as far as it can be read, and fails."""
-    session = retell(sessions, id)
+    session = read_session(sessions, id)
     if console.json:
         console.document(as_document(session))
     else:
-        _Reader(console).show(session)
+        _SessionPrinter(console).show(session)
     if session.problem:
         console.error(f"{console.err_ink('red', 'error:')} {escape_all(session.problem)}")
     return exits.FAILED if session.problem else exits.OK
@@ -55,7 +55,7 @@ def show(sessions: Sessions, id: str, console: Console) -> int:
 
 def show_explanation(made: Explanation, console: Console) -> None:
     """Print what became of each operation of a turn."""
-    for line in _Explainer(console).lines(made):
+    for line in _ExplanationPrinter(console).lines(made):
         console.line(line)
 
 
@@ -86,7 +86,7 @@ class _Printer:
         return self._ink("dim", cut(text, _SHOWN))
 
 
-class _Reader(_Printer):
+class _SessionPrinter(_Printer):
     """Shows a session turn by turn. What was said is set in, so that none of it can pass for a heading."""
 
     def __init__(self, console: Console) -> None:
@@ -149,7 +149,7 @@ class _Reader(_Printer):
             self._line(line)
 
     def _line(self, text: str = "") -> None:
-        """Print a line of ours; on a terminal what is too long goes on behind a margin, as what was said does."""
+        """Print a line of ours; on a terminal the rest of a long one follows behind a margin, as in texts."""
         plain = re.sub(r"\033\[\d+m", "", text)  # all there is of colours is ours: others are escaped
         if not self._console.out_is_terminal or cells(plain) <= self._console.width:
             self._console.line(text)
@@ -208,20 +208,20 @@ class _Reader(_Printer):
 
     def _set_in(self, text: str) -> Iterator[str]:
         """Yield the lines of *text* behind a margin; on a terminal none so long that it would lose it."""
-        room = self._console.width - 2 if self._console.out_is_terminal else 0
+        columns = self._console.width - 2 if self._console.out_is_terminal else 0
         for line in escape_controls(text).expandtabs(4).split("\n"):
-            for piece in _pieces(line, room):
+            for piece in _pieces(line, columns):
                 yield f"  {piece}".rstrip()
 
 
 _WORDS = {"allow": "allowed", "deny": "DENIED", "refused": "REFUSED", "ask": "needs approval", "respond": "answered"}
 
 
-def _pieces(line: str, room: int) -> Iterator[str]:
-    """Yield *line* in pieces of *room* columns, whole if *room* is 0."""
-    while room and cells(line) > room:
-        end = room
-        while cells(line[:end]) > room:
+def _pieces(line: str, columns: int) -> Iterator[str]:
+    """Yield *line* in pieces of *columns* columns, whole if *columns* is 0."""
+    while columns and cells(line) > columns:
+        end = columns
+        while cells(line[:end]) > columns:
             end -= 1
         yield line[:end]
         line = line[end:]
@@ -231,7 +231,7 @@ def _pieces(line: str, room: int) -> Iterator[str]:
 # ---- an explanation ---------------------------------------------------------------------
 
 
-class _Explainer(_Printer):
+class _ExplanationPrinter(_Printer):
     """Shows a turn operation by operation. Every name and text of others is escaped and on one line."""
 
     def lines(self, made: Explanation) -> Iterator[str]:
@@ -324,7 +324,7 @@ def _used(usage: Usage) -> str:
 
 def export(sessions: Sessions, id: str, options: argparse.Namespace, console: Console) -> int:
     """Write the session in a form for others. Raises SessionError, writing nothing, for a damaged one."""
-    session = retell(sessions, id)
+    session = read_session(sessions, id)
     if session.problem:
         raise SessionError(f"{session.problem}; what comes before is shown by: pluggent sessions show {id}")
     markdown = options.format == "markdown"

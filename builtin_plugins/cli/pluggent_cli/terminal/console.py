@@ -1,4 +1,4 @@
-"""How things are printed: streams, colours, escaping, columns. Nothing here knows a plugin or a turn."""
+"""Output: streams, colours, escaping, columns. Knows neither plugins nor turns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Console:
         self._column = 0
         """Where standard output stands, if it is a terminal: a note begins on a line of its own."""
         self.above: Callable[[Callable[[], None]], None] | None = None
-        """Makes room for what is written, where something is drawn at the bottom of the terminal."""
+        """Clears what is drawn at the bottom of the terminal while something is written."""
 
     # ---- writing -------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 
 def wants_color(color: str, environ: Mapping[str, str], *, terminal: bool) -> bool:
-    """Say whether to colour: as told, else NO_COLOR, else FORCE_COLOR, else on a terminal.
+    """Say whether to colour: as *color* says, else NO_COLOR, else FORCE_COLOR, else on a terminal.
 
     >>> wants_color("auto", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, terminal=True)
     False
@@ -246,17 +246,17 @@ def cut(text: str, most: int, size: int | None = None) -> str:
     if cells(text) <= most:
         return text
     end = f"… ({len(text) if size is None else size:,} characters)"
-    room, kept = most - len(end), ""
+    left, kept = most - len(end), ""
     for character in text:
-        room -= cells(character)
-        if room <= 0:
+        left -= cells(character)
+        if left <= 0:
             break
         kept += character
     return kept + end
 
 
 _CONTINUES = "    … "
-"""Begins what goes on from the line before: nothing that begins a line looks so."""
+"""Begins the continuation of a line: no line itself begins so."""
 
 
 def wrapped(text: str, columns: int) -> list[str]:

@@ -186,7 +186,7 @@ class Stage:
     # ---- drawing -------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """There is something new to show. Safe from any thread; returns at once."""
+        """Request a new frame. Safe from any thread; returns at once."""
         loop = self._loop
         if loop is not None:
             if threading.current_thread() is threading.main_thread():
@@ -282,7 +282,7 @@ _LIBRARIES = ("markdown_it", "rich")
 
 
 class Answer(Protocol):
-    """What a turn's text is written to, in pieces."""
+    """The text of a turn, written piece by piece."""
 
     def add(self, text: str) -> None:
         """Take what comes next."""

@@ -206,7 +206,7 @@ def count(tokens: int | None) -> str:
 
 @attrs.define
 class Call:
-    """One call. ``arguments`` are what will run as soon as that is known, None if they are no object."""
+    """One call. ``arguments`` are what will run as soon as that is known, None if they are not an object."""
 
     id: str
     name: str = ""
@@ -263,7 +263,7 @@ class Calls:
         self.all: list[Call] = []
 
     def read(self, event: Observation) -> Call | None:
-        """Take *event* down and return the call that it is about, None if it is about none."""
+        """Record *event* and return its call, None if it is not about a call."""
         match event:
             case DecisionMade(operation="tool_call"):
                 call = self._call(event.call_id, event.capability.rpartition("/")[2], event.scope.parent_id)
@@ -318,7 +318,7 @@ def last_asked(history: Sequence[Message], id: str) -> tuple[int, ToolCall] | No
 
 
 def text_of(output: ToolOutput) -> str:
-    """Return what the model reads of *output*; parts that are no text by what they are."""
+    """Return *output* as text for the model; of parts that are not text their kind."""
     if isinstance(output.for_model, str):
         return output.for_model
     parts = output.for_model

@@ -137,12 +137,12 @@ def _checked(where: str, entries: Mapping[str, Any]) -> Mapping[str, Server]:
 def _check_names(servers: Mapping[str, Server], have: Mapping[str, Any], *, force: bool) -> None:
     if (taken := sorted(set(servers) & set(have))) and not force:
         raise ConfigError(WHERE, [f"there is a server {name!r} already; to replace it: --force" for name in taken])
-    beside = {
+    others = {
         name: Server(command="x", prefix=str(cast("dict[str, Any]", entry).get("prefix", "")))
         for name, entry in have.items()
         if name not in servers
     }
-    prefixes({**beside, **servers})
+    prefixes({**others, **servers})
 
 
 # ---- servers -----------------------------------------------------------------------------

@@ -80,13 +80,13 @@ async def logout(options: argparse.Namespace, settings: Settings) -> int:
 
 async def _revoked(login: Login, oauth: OAuth) -> str:
     if not login.revocation_endpoint:
-        return "; its authorization server offers no way to tell it"
+        return "; its authorization server supports no revocation"
     try:
         done = await revoke(login, oauth)
     except (LoginError, ConfigError):
         done = False
     where = origin(login.revocation_endpoint)
-    return f", and told {where}" if done else f"; {where} has not confirmed that it forgets the tokens too"
+    return f", and revoked at {where}" if done else f"; {where} has not confirmed that it forgets the tokens too"
 
 
 def _ready(name: str, settings: Settings) -> tuple[Server, OAuth]:

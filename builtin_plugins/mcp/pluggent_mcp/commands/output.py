@@ -48,11 +48,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print *rows* in columns; the last one is cut to the width of the terminal, with an ellipsis."""
     shown = [tuple(escape_controls(cell).replace("\n", " ") for cell in row) for row in (columns, *rows)]
     widths = [max(len(row[at]) for row in shown) for at in range(len(columns) - 1)]
-    room = _width() - sum(widths) - len(GAP) * len(widths)
+    left = _width() - sum(widths) - len(GAP) * len(widths)
     for row in shown:
         before = GAP.join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False))
-        if room >= NARROWEST:
-            line(f"{before}{GAP}{cut(row[-1], room)}".rstrip())
+        if left >= NARROWEST:
+            line(f"{before}{GAP}{cut(row[-1], left)}".rstrip())
         else:
             line(before.rstrip())
             line(f"{GAP * 2}{cut(row[-1], _width() - len(GAP) * 2)}")

@@ -75,17 +75,17 @@ def with_server(text: str, name: str, block: str) -> str:
     gap = "" if not text else end if text.endswith("\n") else end * 2
     made = text + gap + block.replace("\n", end)
     if not _says(made, _set(tomllib.loads(text), name, written_servers(block)[name])):
-        raise ValueError("its servers are written in a way that leaves no room for one more table")
+        raise ValueError("its servers are written in a form to which no table can be added")
     return made
 
 
 def without_server(text: str, name: str) -> str:
-    """Return *text* without the tables of server *name*. Raises ValueError where they cannot be told from the rest."""
+    """Return *text* without the tables of server *name*. Raises ValueError where they cannot be separated."""
     lines = text.splitlines(keepends=True)
     cut = _cut(lines, (*SECTION, name))
     made = "".join(line for number, line in enumerate(lines) if number not in cut)
     if not _says(made, _set(tomllib.loads(text), name, None)):
-        raise ValueError("it is written in a way in which it cannot be told from the rest")
+        raise ValueError("it is written in a form in which it cannot be separated from the rest")
     return made
 
 

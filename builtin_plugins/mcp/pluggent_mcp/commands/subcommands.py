@@ -118,7 +118,7 @@ SUBCOMMANDS: Mapping[str, Subcommand] = {
     ),
     "add": Subcommand(
         "write a server into your settings",
-        "It is started once, to see its tools. What it says of them is written beside their names as a comment:\n"
+        "It is started once, to see its tools. Its own description of them is written as a comment after their names:\n"
         "take away the # where it is true. Definitions are pinned: a tool that changes is left out until you look.\n"
         "x:mcp-write means: it writes inside the server, to an unknown place, and destroys nothing.",
         (

@@ -159,12 +159,12 @@ def _text(output: ToolOutput) -> str:
 
 
 def _where_configured(options: argparse.Namespace, settings: Settings) -> str:
-    """Return where the operator says, beside a server, what its tool does."""
+    """Return where the operator writes the effects of a server's tool."""
     if options.name not in settings.mcpServers:
-        return f'Or beside the server, in {settings.file}: "effects": {{{json.dumps(options.tool)}: [...]}}'
+        return f'Or with the server, in {settings.file}: "effects": {{{json.dumps(options.tool)}: [...]}}'
     path = ".".join(map(bare_or_quoted, (*SECTION, options.name, "effects")))
     where = f"[{path}] {bare_or_quoted(options.tool)} = [...]"
-    return f"Or beside the server, where `pluggent mcp add` writes as a comment what it says of itself: {where}"
+    return f"Or with the server, where `pluggent mcp add` writes its own description as a comment: {where}"
 
 
 def read_arguments(words: Sequence[str], schema: Mapping[str, Json], where: str) -> Mapping[str, Json]:

@@ -56,7 +56,7 @@ class LoginRequest:
     """With its environment references resolved."""
     oauth: OAuth
     scopes: tuple[str, ...] = ()
-    """Beside those that the settings or the server ask for."""
+    """In addition to those that the settings or the server ask for."""
     before: Login | None = None
     timeout_s: float
     show: Callable[[str], None]

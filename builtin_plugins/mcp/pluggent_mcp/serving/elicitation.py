@@ -67,7 +67,7 @@ class ClientPerson:
         self._exchange = current()
 
     async def approve(self, event: ApprovalEvent) -> Approval | None:
-        """Ask for an approval of exactly *event*. A form without a yes is a denial; a cancelled one is no answer."""
+        """Ask for an approval of exactly *event*. A form without a yes is a denial; a cancelled one answers nothing."""
         said = await self._asked(approval_text(event), FORM)
         if said is None or said.action == "cancel":
             return None

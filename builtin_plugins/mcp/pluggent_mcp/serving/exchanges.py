@@ -92,7 +92,7 @@ class Exchange:
         self._task.add_done_callback(lambda _: self._changed.set())
 
     async def ask(self, question: ElicitRequestFormParams) -> ElicitResult | None:
-        """Put *question* to the client's person; None if what came back is no answer."""
+        """Ask the client's person *question*; return None if the reply is not an answer."""
         async with self._one_at_a_time:
             asked = self._question = Question(question)
             self._changed.set()

@@ -74,7 +74,7 @@ class CallNotifier:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="pluggent-mcp-telling")
+        self._task = asyncio.create_task(self._run(), name="pluggent-mcp-notifying")
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -109,7 +109,7 @@ class CallNotifier:
             try:
                 await self._send(step)
             except Exception as error:  # noqa: BLE001 (of the SDK and below it; the next may arrive)
-                _LOG.debug("a client could not be told: %s: %s", type(error).__name__, error)
+                _LOG.debug("a client could not be notified: %s: %s", type(error).__name__, error)
 
     def _end(self) -> None:
         if self._waiting.full():
@@ -174,7 +174,7 @@ class ChangeNotifier:
                             await session.send_prompt_list_changed()
         except (MCPError, TimeoutError, OSError) as error:
             self._clients.pop(id, None)
-            _LOG.debug("a client could not be told of changes: %s", error)
+            _LOG.debug("a client could not be notified of changes: %s", error)
 
 
 def _changes(before: Selection, now: Selection) -> Iterable[ServerEvent]:

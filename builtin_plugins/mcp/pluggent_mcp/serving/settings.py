@@ -92,7 +92,7 @@ class Serving:
     token: Secret | None = None
     """What clients over HTTP have to know; without it one is made and shown each time."""
     hosts: tuple[str, ...] = attrs.field(default=(), converter=_several, validator=_check_hosts)
-    """Names, beside those of this machine, under which clients over HTTP may reach it."""
+    """Names, other than those of this machine, under which clients over HTTP may reach it."""
     max_calls: int = attrs.field(default=16, validator=_check_positive)
     """How many run at once; four times as many may wait."""
     max_message_bytes: int = attrs.field(default=4 << 20, validator=_check_positive)

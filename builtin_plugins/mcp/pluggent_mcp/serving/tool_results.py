@@ -112,7 +112,7 @@ def prompts(listed: Sequence[Entry]) -> list[Prompt]:
 
 
 def contents(output: ToolOutput, name: str, uri: str) -> list[TextResourceContents | BlobResourceContents]:
-    """Return what reading *uri* with the tool *name* came to. Raises MCPError where that cannot be told."""
+    """Return the contents that the tool *name* read at *uri*. Raises MCPError where they are not clear."""
     return _all(name, output, _shown(output, uri), ("contents", _content))
 
 

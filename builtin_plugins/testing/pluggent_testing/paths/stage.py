@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import attrs
 from pluggent_cli.sessions.explain import as_document as as_explanation, explain
 from pluggent_cli.sessions.export import as_document, as_markdown
-from pluggent_cli.sessions.reader import retell
+from pluggent_cli.sessions.reader import read_session
 from pluggent_cli.sessions.store import Sessions
 from pluggent_hookspecs import Json, errors
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
@@ -165,7 +165,7 @@ class Stage:
         folder = self.state_dir / "sessions"
         kept = [file.read_bytes().decode("utf-8", "replace") for file in sorted(folder.rglob("*")) if file.is_file()]
         for file in sorted(folder.glob("*.jsonl")):
-            session = retell(Sessions.in_files(folder), file.stem)
+            session = read_session(Sessions.in_files(folder), file.stem)
             kept += [to_json(as_document(session)).decode(), as_markdown(session)]
             kept += [repr(as_explanation(explain(session.id, turn))) for turn in session.turns]
         return kept

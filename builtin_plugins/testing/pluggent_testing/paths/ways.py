@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Any
 
-from pluggent_cli.command_host import LentHost
+from pluggent_cli.command_host import CommandHost
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Part
 from pluggent_host.attachments import file, image
@@ -88,7 +88,7 @@ def lent(
     """Return the way of a command: it lists tools, unless it knows ids, and makes *calls*: of a name, with a mark."""
 
     async def way(on: Stage) -> None:
-        async with aclosing(LentHost(lambda: on.opener.open_host(**on.options))) as operations:
+        async with aclosing(CommandHost(lambda: on.opener.open_host(**on.options))) as operations:
             if listed:
                 on.keep(await operations.tools("probe_*"))
             for name, mark in calls:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 from each_of import each_of
-from pluggent_cli.command_host import MOST_IDLE, LentHost
+from pluggent_cli.command_host import MOST_IDLE, CommandHost
 from pluggent_hookspecs import (
     Approval,
     Ask,
@@ -100,7 +100,7 @@ class Endless:
 @asynccontextmanager
 async def lent(*things, **options):
     """Lend a host whose only plugin offers *things*."""
-    operations = LentHost(lambda: hosting(plugins=[Brings(*things)], strict=True, **options))
+    operations = CommandHost(lambda: hosting(plugins=[Brings(*things)], strict=True, **options))
     try:
         yield operations
     finally:
@@ -312,7 +312,7 @@ async def test_a_host_that_is_not_needed_is_not_opened():
     def never():
         raise AssertionError("opened")
 
-    assert await LentHost(never).aclose() is None
+    assert await CommandHost(never).aclose() is None
 
 
 async def test_a_tool_that_came_later_can_be_called_as_soon_as_it_is_listed():

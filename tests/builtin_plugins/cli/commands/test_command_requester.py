@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from each_of import each_of
-from pluggent_cli.command_host import Borrower, LentHost
+from pluggent_cli.command_host import CommandHost, CommandPlugin
 from pluggent_hookspecs import (
     Accepted,
     Approval,
@@ -24,7 +24,7 @@ from talking import WAIT_S, hosting
 from tool_sources import Brings
 
 PLUGIN = "acme-desk"
-GRANTED = Borrower(PLUGIN, WAIT_S)
+GRANTED = CommandPlugin(PLUGIN, WAIT_S)
 DENIED = ToolErrorKind.DENIED
 TOWN = {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]}
 
@@ -100,7 +100,7 @@ class Filter:
 @asynccontextmanager
 async def lent(*things, borrower=None, **options):
     """Lend a host whose person is the requester, as the command line does."""
-    operations = LentHost(
+    operations = CommandHost(
         lambda: hosting(
             plugins=[Brings(*things)], strict=True, approver=operations.approve,
             answerer=operations.answer, **options,
@@ -127,7 +127,7 @@ async def test_16_a_requester_approves_nothing_that_the_operator_did_not_grant()
 
 
 async def test_the_denial_says_how_the_requester_could_be_asked():
-    asked, alone = [await called(reboot, requester=one, borrower=Borrower(PLUGIN)) for one in (Desk(), None)]
+    asked, alone = [await called(reboot, requester=one, borrower=CommandPlugin(PLUGIN)) for one in (Desk(), None)]
 
     assert '[grants] approvers = ["acme-desk"]' in asked.output.for_model
     assert "approvers = " not in alone.output.for_model
@@ -157,7 +157,7 @@ async def test_its_approval_is_for_that_call_alone_whatever_it_says():
     [
         (None, GRANTED, "nobody was there"),
         (RuntimeError("the line is dead"), GRANTED, "nobody was there"),
-        (..., Borrower(PLUGIN, 0.01), ""),
+        (..., CommandPlugin(PLUGIN, 0.01), ""),
     ],
 )
 async def test_a_requester_that_cannot_answer_or_not_within_the_time_granted_leaves_it_denied(answer, borrower, says):

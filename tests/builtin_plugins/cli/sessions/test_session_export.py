@@ -12,7 +12,7 @@ from pluggent_hookspecs import Message, SessionError, Usage
 from pluggent_hookspecs.messages import Image
 from pluggent_host.transcript.entries import Given, ModelChosen, Said, SessionBegan, TurnBegan, TurnOver, Undone
 from saved import save, tool_turn, turn
-from transcript_file import FileTranscript, retell
+from transcript_file import FileTranscript, read_session
 
 USAGE = {
     "input": None, "output": None, "cached": None, "reasoning": None, "audio": None, "cost_usd": None,
@@ -34,7 +34,7 @@ def message(role, text, **more):
 def test_a_session_is_retold_turn_by_turn(tmp_path):
     save(tmp_path, "s", Given((Message.user("before"),)), *turn("a", "b"), *turn("c", "d", "t2"), system="be brief")
 
-    session = retell(tmp_path, "s")
+    session = read_session(tmp_path, "s")
 
     assert session.began == SessionBegan("s", 1.5, "scripted/m", "be brief")
     assert session.given == (Message.user("before"),)
@@ -48,14 +48,14 @@ def test_a_turn_that_was_taken_back_takes_those_after_it_along(tmp_path):
     turns = (*turn("a", ""), *turn("b", "", "t2"), *turn("c", "", "t3"), Undone("t2"), *turn("d", "", "t4"))
     save(tmp_path, "s", *turns, ModelChosen("other/n"))
 
-    assert [one.undone for one in retell(tmp_path, "s").turns] == [False, True, True, False]
+    assert [one.undone for one in read_session(tmp_path, "s").turns] == [False, True, True, False]
 
 
 def test_a_turn_that_is_not_over_is_retold_while_its_writer_works(tmp_path):
     writer = FileTranscript(tmp_path, "s")
     writer.append(SessionBegan("s", 1.0), TurnBegan("t1", 2.0), Said("t1", Message.user("a")))
     try:
-        session = retell(tmp_path, "s")
+        session = read_session(tmp_path, "s")
     finally:
         writer.close()
 
@@ -64,12 +64,12 @@ def test_a_turn_that_is_not_over_is_retold_while_its_writer_works(tmp_path):
 
 def test_a_damaged_session_is_retold_up_to_the_damage(tmp_path):
     with pytest.raises(SessionError, match=r"session 's' cannot be read: .*No such file"):
-        retell(tmp_path, "s")
+        read_session(tmp_path, "s")
     path = save(tmp_path, "s", *turn("a", "b"))
     with path.open("ab") as file:
         file.write(b"oops\n")
 
-    session = retell(tmp_path, "s")
+    session = read_session(tmp_path, "s")
 
     assert (len(session.turns), session.problem.startswith(f"{path}, line 7 is damaged (")) == (1, True)
 
@@ -80,7 +80,7 @@ def test_a_damaged_session_is_retold_up_to_the_damage(tmp_path):
 def test_the_document_has_every_key_whatever_there_is(tmp_path):
     save(tmp_path, "trip", *tool_turn(), system="be brief")
 
-    document = as_document(retell(tmp_path, "trip"))
+    document = as_document(read_session(tmp_path, "trip"))
 
     call = {"id": "c1", "name": "weather", "arguments": '{"city": "Beijing", "unit": "fahrenheit"}'}
     assert json.loads(json.dumps(document)) == {
@@ -139,7 +139,7 @@ def blocks(markdown):
 def test_markdown_says_who_said_what_and_nothing_that_a_hook_took_out(tmp_path):
     save(tmp_path, "trip", *tool_turn())
 
-    markdown = as_markdown(retell(tmp_path, "trip"))
+    markdown = as_markdown(read_session(tmp_path, "trip"))
 
     texts, outside = blocks(markdown)
     assert "s3cret" not in markdown
@@ -165,7 +165,7 @@ def test_what_is_no_text_is_named(tmp_path):
     picture = Message.user(Image(data="aGk="))
     save(tmp_path, "s", TurnBegan("t1", 1.0), Said("t1", picture), TurnOver("t1", "completed"))
 
-    assert blocks(as_markdown(retell(tmp_path, "s")))[0] == ["[image]"]
+    assert blocks(as_markdown(read_session(tmp_path, "s")))[0] == ["[image]"]
 
 
 TRICKS = st.text(st.sampled_from("`~# \n\r\t-*_[]<>|\\\x1b\u2028a"), max_size=60)

@@ -204,7 +204,7 @@ def test_servers_that_are_written_in_another_way_are_left_to_their_author(mcp, t
     removed = mcp("remove", "one")
 
     assert removed.code == 2
-    assert "mcpServers.one: it is written in a way in which it cannot be told from the rest" in removed.err
+    assert "mcpServers.one: it is written in a form in which it cannot be separated from the rest" in removed.err
     assert mcp.file.read_text("utf-8") == text
 
 
@@ -242,9 +242,9 @@ def test_a_server_is_told_from_what_stands_around_it(text, rest):
 def test_a_header_inside_a_text_is_none(mcp):
     text = AROUND.format(block=BLOCK)
 
-    with pytest.raises(ValueError, match="cannot be told from the rest"):
+    with pytest.raises(ValueError, match="cannot be separated from the rest"):
         without_server(text, "one")
-    with pytest.raises(ValueError, match="leaves no room"):
+    with pytest.raises(ValueError, match="to which no table can be added"):
         with_server('plugins.pluggent-mcp.mcpServers = { a = { command = "x" } }\n', "one", BLOCK)
 
 

@@ -139,7 +139,7 @@ async def test_who_logs_out_is_forgotten_here_and_there(mcp):
         said = await run("logout", "web")
 
         assert (said.code, said.err) == (0, "")
-        assert said.out == f"logged out of web at {resource.url}, and told {authority.issuer}\n"
+        assert said.out == f"logged out of web at {resource.url}, and revoked at {authority.issuer}\n"
         assert [asked["token"] for asked in authority.asked("/revoke")] == [login.refresh_token, login.access_token]
         assert (authority.valid, load_login("web", resource.url, os.environ)) == (set(), None)
         assert (await run("logout", "web")).out == "no login to web is stored\n"
@@ -155,7 +155,7 @@ async def test_a_login_is_forgotten_whatever_its_authorization_server_does(mcp):
 
         assert said.code == 0
         assert "http://127.0.0.1:9 has not confirmed that it forgets the tokens too" in said.out
-        assert "at https://mcp.example.com/old; its authorization server offers no way to tell it" in said.out
+        assert "at https://mcp.example.com/old; its authorization server supports no revocation" in said.out
 
 
 async def test_the_list_says_who_is_logged_in_and_contacts_nobody(mcp):

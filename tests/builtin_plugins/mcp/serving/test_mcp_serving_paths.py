@@ -7,7 +7,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_paths import Peer, alone
-from pluggent_cli.command_host import LentHost
+from pluggent_cli.command_host import CommandHost
 from pluggent_mcp.serving.server import HostServer
 from pluggent_mcp.serving.settings import Serving
 from pluggent_testing.paths import EntryPath, PathMatrix
@@ -28,7 +28,7 @@ async def read(client):
 async def reading(on):
     """Be a client that reads a resource. (A prompt goes the same way, behind the list in which it stands.)"""
     async with AsyncExitStack() as stack:
-        operations = LentHost(lambda: on.opener.open_host(**on.options))
+        operations = CommandHost(lambda: on.opener.open_host(**on.options))
         stack.push_async_callback(operations.aclose)
         exported = HostServer(operations, (), Serving(), resources=("mcp",))
         client = await stack.enter_async_context(Client(exported.server()))

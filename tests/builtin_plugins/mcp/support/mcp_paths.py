@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.message import ServerMessageMetadata
 from mcp_sdk import WAIT_S, Telling
 from mcp_types.version import LATEST_MODERN_VERSION
-from pluggent_cli.command_host import LentHost
+from pluggent_cli.command_host import CommandHost
 from pluggent_host import Host, Session
 from pluggent_host.plugins.discovery import Discovery, discover
 from pluggent_mcp.serving.server import HostServer
@@ -125,7 +125,7 @@ def exported(tool: str, mark: str = "one") -> Callable[[Stage], Coroutine[Any, A
 
     async def way(on: Stage) -> None:
         async with AsyncExitStack() as stack:
-            operations = LentHost(lambda: on.opener.open_host(**on.options))
+            operations = CommandHost(lambda: on.opener.open_host(**on.options))
             stack.push_async_callback(operations.aclose)
             served = HostServer(operations, [tool], Serving()).server()
             client = await stack.enter_async_context(Client(served))

@@ -17,7 +17,7 @@ from pluggent_host import Approval, Why
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import call
 from talking import assert_whole
-from transcript_file import all_waiting, answer_stored, read, retell, waiting_in
+from transcript_file import all_waiting, answer_stored, read, read_session, waiting_in
 
 PLAYED = STAGES | {
     "later": Edges(rounds=(1,)),
@@ -164,9 +164,9 @@ async def test_what_waits_is_in_the_explanation_and_in_the_export(stage: str, tm
     shared = Shared(tmp_path, STAGES[stage].anew())
     async with shared.session("ok") as session:
         (pending,) = (await session.say("go")).pending
-        waiting = retell(tmp_path / "sessions", "s")
+        waiting = read_session(tmp_path / "sessions", "s")
         await session.resume({pending.call_id: Approval(agreed=True, reason="well")})
-    over = retell(tmp_path / "sessions", "s")
+    over = read_session(tmp_path / "sessions", "s")
 
     document = as_document(waiting)["turns"][0]["pauses"][0]["pending"][0]
     assert (document["kind"], document["id"], document["digest"]) == (stage, pending.call_id, pending.digest)
