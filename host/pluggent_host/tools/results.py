@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -114,12 +113,14 @@ def _parts_of(value: object, *kinds: type) -> tuple[Part, ...] | None:
 
 
 def _as_json(value: object) -> ToolOutput:
-    with contextlib.suppress(Exception):  # any class may be in there, and raise what it likes
+    try:
         text = _encode(value)
         # msgspec writes NaN and infinity as null.
-        if b"null" not in text or not _problem_of(value):
+        problem = _problem_of(value) if b"null" in text else ""
+        if not problem:
             return ToolOutput(text.decode(), data=msgspec.json.decode(text))
-    problem = _problem_of(value) or "cannot be written as JSON"
+    except Exception:  # noqa: BLE001 (any class may be in there, and raise what it likes)
+        problem = _problem_of(value) or "cannot be written as JSON"
     return _unusable(f"a value that {problem}", _INSTEAD)
 
 
