@@ -21,6 +21,7 @@ from pluggent_hookspecs import (
     ToolStarted,
     hookimpl,
 )
+from pluggent_host.assembly import assemble, look_around, take_apart
 from pluggent_host.operations.operation import Ready
 from pluggent_host.settings import HostSettings, Limits, Timeouts
 from pluggent_testing.fakes import call
@@ -37,9 +38,13 @@ async def hang(event: object) -> None:
     await asyncio.Event().wait()
 
 
-def test_a_right_to_execute_cannot_be_made_outside() -> None:
+async def test_a_right_to_execute_cannot_be_made_outside() -> None:
+    parts = await assemble(HostSettings(), look_around(HostSettings(), installed=False, acknowledged=None), ())
+    forged = Ready(object(), None, None)  # type: ignore[arg-type] # it is not looked at
+
     with pytest.raises(TypeError, match=r"Operations\.decide"):
-        Ready(object(), None, None)  # type: ignore[arg-type] # that is the point
+        await parts.services.operations.perform(forged)
+    await take_apart(parts)
 
 
 # ---- the sequence

@@ -106,7 +106,7 @@ async def test_an_ask_below_a_call_with_nobody_there_is_a_denial_and_never_a_pau
     (output,), on = await run(calls_danger(), danger, "and on", config=ASKS._replace(on_ask="pause"))
 
     assert (danger.ran, len(on.model.requests)) == ([], 2)
-    assert "nobody was there" in output.for_model
+    assert "no approver answered" in output.for_model
 
 
 async def test_what_a_person_refused_stays_refused_for_the_model_and_its_tools(danger: Danger) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cli_support import EVIL, STEERING
 from each_of import each_of
-from pluggent_cli.approvals.question_prompt import read_value
+from pluggent_cli.approvals.prompts import read_value
 from pluggent_cli.command_host import CommandHost
 from pluggent_hookspecs import (
     Accepted,

@@ -8,13 +8,12 @@ from typing import Any
 import attrs
 from each_of import each_of
 from hypothesis import given, settings, strategies as st
-from pluggent_hookspecs import Approval, Ask, ToolCallEvent, ToolSpec, tool
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Approval, Ask, Json, ToolCallEvent, ToolSpec, tool
 from pluggent_hookspecs.decisions import REACHES
 from pluggent_hookspecs.events import Scope
 from pluggent_host.approvals.pending import Resolved
 from pluggent_host.approvals.standing import Standing, fits, may_approve
-from pluggent_host.common.ids import DOUBT
+from pluggent_host.common.names import DOUBT
 from pluggent_testing.fakes import call
 from policy_rules import agreeing, hooked
 from policy_stage import said

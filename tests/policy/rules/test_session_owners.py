@@ -93,7 +93,7 @@ async def test_a_session_without_an_owner_belongs_to_the_first_principal_that_op
     with caplog.at_level(logging.WARNING, "pluggent.sessions"):
         await opens(tmp_path, "bob", "bob")
 
-    assert caplog.text.count("session 'trip' belonged to nobody and belongs to 'bob' from now on") == 1
+    assert caplog.text.count("session 'trip' had no owner and belongs to 'bob' from now on") == 1
     await refused(tmp_path, "alice", "")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from each_of import each_of
-from pluggent_cli.approvals.question_prompt import DECLINE, HELP, SEND, read_value
+from pluggent_cli.approvals.prompts import DECLINE, HELP, SEND, read_value
 from pluggent_host.operations.forms import Field, Kind, Option
 from screens import GREETING
 

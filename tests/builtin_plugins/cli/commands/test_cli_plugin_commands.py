@@ -93,7 +93,7 @@ def test_a_command_that_needs_no_host_opens_none(cli):
 def test_what_needs_approval_is_denied_without_a_person_unless_the_settings_say_otherwise(cli):
     done = cli("lend", "reboot")
 
-    assert (done.code, "nobody was there" in done.out, "[effects]" in done.out) == (3, True, True)
+    assert (done.code, "no approver answered" in done.out, "[effects]" in done.out) == (3, True, True)
     assert cli("--config", "mine.toml", "lend", "reboot").out == "rebooted\nclosed\n"
 
 

@@ -154,7 +154,7 @@ async def test_what_needs_approval_is_denied_with_a_text_that_says_how_to_let_it
     output = await result("reboot", {}, reboot)
 
     assert output.is_error
-    assert "needs a person's approval, and nobody was there" in output.for_model
+    assert "needs a person's approval, and no approver answered" in output.for_model
     assert "under [effects], what 'app:brings:tool/reboot' really does" in output.for_model
 
 

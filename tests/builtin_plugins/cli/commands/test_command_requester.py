@@ -155,8 +155,8 @@ async def test_its_approval_is_for_that_call_alone_whatever_it_says():
 @each_of(
     ("answer", "borrower", "says"),
     [
-        (None, GRANTED, "nobody was there"),
-        (RuntimeError("the line is dead"), GRANTED, "nobody was there"),
+        (None, GRANTED, "no approver answered"),
+        (RuntimeError("the line is dead"), GRANTED, "no approver answered"),
         (..., CommandPlugin(PLUGIN, 0.01), ""),
     ],
 )

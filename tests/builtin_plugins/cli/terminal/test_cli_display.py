@@ -15,9 +15,9 @@ WAITING = "waiting for speaker/x · "
 TURN = ("run", "-m", "speaker/x", "--no-save")
 HASTE = """
 from time import monotonic
-from pluggent_cli.terminal import live, progress
+from pluggent_cli.terminal import live, screen
 live._SECOND = 0.1
-progress.Waiting.__init__.__defaults__ = (lambda: 10 * monotonic(),)
+screen.Waiting.__init__.__defaults__ = (lambda: 10 * monotonic(),)
 """
 """Lets a second of waiting be over in a tenth."""
 

@@ -2,7 +2,7 @@
 
 import pytest
 from each_of import each_of
-from pluggent_cli.terminal.progress import Waiting
+from pluggent_cli.terminal.screen import Waiting
 from pluggent_hookspecs import Message, ToolOutput, Usage
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import ModelCalled, TextShown, ToolFinished, ToolStarted, TurnStarted

@@ -51,8 +51,8 @@ async def test_16_nobody_is_asked_without_the_grant_and_the_denial_says_how(mode
     [
         (NO, "a person refused this", "auto"),
         (DECLINED, "a person refused this", "legacy"),
-        (LEFT, "nobody was there to give it", "auto"),
-        (LEFT, "nobody was there to give it", "legacy"),
+        (LEFT, "no approver answered", "auto"),
+        (LEFT, "no approver answered", "legacy"),
         (ElicitResult(action="accept", content={}), "a person refused this", "auto"),
         (ElicitResult(action="accept", content={"approve": "true"}), "a person refused this", "legacy"),
     ],
@@ -94,7 +94,7 @@ async def test_a_client_that_can_ask_nobody_is_told_the_denial(mode, tmp_path):
         result = await connected.call_tool("reboot", {})
 
     assert result.is_error
-    assert "nobody was there to give it" in text(result)
+    assert "no approver answered" in text(result)
     assert "approvers = " not in text(result)
 
 
