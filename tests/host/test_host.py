@@ -150,7 +150,7 @@ async def test_a_random_walk_leaves_every_session_whole(tmp_path: Any, seed: int
         ({"parameters": {"temperature": 1}}, "parameters: expected ModelParameters, got dict"),
         ({"dry_run": "no"}, "dry_run: expected bool, got str"),
         ({"origin": 3}, "origin: expected str, got int"),
-        ({"output": [1]}, "output: [1] is no type"),
+        ({"output": [1]}, "output: [1] is not a type"),
         ({"output": {"type": "object", "properties": 3}}, "output: the tool's own schema is invalid"),
     ],
 )

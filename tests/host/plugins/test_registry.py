@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from each_of import each_of
-from fake_distributions import POLICY, POLICY_THAT_FAILS_TO_OPEN, TOOLS, Living, Site, importable, states
+from fake_distributions import POLICY_THAT_FAILS_TO_OPEN, SITE_POLICY, TOOLS, Living, Site, importable, states
 from pluggent_hookspecs import ConfigError, PluginContext, PluginLoadError, PluginStateChanged, TurnStarted, hookimpl
 from pluggent_host import Grants, Host, HostSettings, Selection
 from pluggent_host.plugins.discovery import discover
@@ -258,7 +258,7 @@ async def test_an_optional_policy_that_fails_is_left_out_and_shown_as_failed(sou
 async def test_a_host_opens_with_its_required_policy_or_without_a_blocked_one(
     config: HostSettings, state: str, site: Site
 ) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
 
     async with stage(installed=site.found(), config=config) as on:
         assert states(on) == {"acme-guard": state}
@@ -268,12 +268,12 @@ async def test_a_host_opens_with_its_required_policy_or_without_a_blocked_one(
     ("source", "config", "says"),
     [
         (POLICY_THAT_FAILS_TO_OPEN, HostSettings(), r"acme-guard.*no connection"),
-        (POLICY, HostSettings(required={"acme-guard": ("decide_output",)}), "decide_output"),
-        (POLICY, HostSettings(required={"acme-other": ()}), "acme-other"),
-        (POLICY, HostSettings(required={"acme-guard": ()}, selection=BLOCKED), "acme-guard"),
-        (POLICY, HostSettings(required={"acme-guard": ()}, selection=Selection(mode="allow")), "acme-guard"),
+        (SITE_POLICY, HostSettings(required={"acme-guard": ("decide_output",)}), "decide_output"),
+        (SITE_POLICY, HostSettings(required={"acme-other": ()}), "acme-other"),
+        (SITE_POLICY, HostSettings(required={"acme-guard": ()}, selection=BLOCKED), "acme-guard"),
+        (SITE_POLICY, HostSettings(required={"acme-guard": ()}, selection=Selection(mode="allow")), "acme-guard"),
         (BROKEN, HostSettings(required={"acme-guard": ()}, grants=OPTIONAL), "acme-guard"),
-        *((POLICY, config, "acme-guard") for config in NOT_ALLOWED),
+        *((SITE_POLICY, config, "acme-guard") for config in NOT_ALLOWED),
     ],
     ids=["fails", "hook", "missing", "blocked", "not-allowed", "optional", "nothing-allowed", "another-allowed"],
 )
@@ -293,7 +293,7 @@ async def test_a_plugin_given_in_code_satisfies_no_requirement() -> None:
 
 
 async def test_an_incompatible_hook_plugin_refuses_to_open_the_host(site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY, requires=("pluggent-hookspecs>=7",))
+    site.add("acme-guard", "hooks/guard", SITE_POLICY, requires=("pluggent-hookspecs>=7",))
 
     await refused(r"acme-guard.*incompatible", installed=site.found())
 
@@ -302,14 +302,14 @@ async def test_one_distribution_with_hooks_in_two_places_refuses_to_open_the_hos
     """Rules 14 and 27."""
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
-        Site(folder).add("acme-guard", "hooks/guard", POLICY)
+        Site(folder).add("acme-guard", "hooks/guard", SITE_POLICY)
 
     with importable(*folders):
         await refused("acme-guard", installed=discover([str(folder) for folder in folders]))
 
 
 async def test_a_hook_package_that_was_not_accepted_refuses_to_open_the_host(site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
 
     with pytest.raises(ConfigError, match="acme-guard"):
         async with Host.open(installed=site.found(), acknowledged=lambda _: False):
@@ -391,7 +391,7 @@ async def test_a_slow_provide_hook_fails_its_plugin(site: Site) -> None:
 
 
 async def test_every_change_of_state_is_observed(site: Site) -> None:
-    site.add("acme-guard", "hooks/guard", POLICY)
+    site.add("acme-guard", "hooks/guard", SITE_POLICY)
     site.add("acme-tools", "tools/fine", TOOLS)
     site.add("acme-broken", "tools/broken", BROKEN)
 

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from pluggent_hookspecs import Change, DecisionMade, Message, Role, Scope, Usage, Vote
 from pluggent_hookspecs.messages import Refusal, Text, ToolCall
 from pluggent_host.tools.results import Outcome
-from pluggent_host.transcript.codec import Lines, from_plain, line_of, plain_entry
+from pluggent_host.transcript.codec import Encoder, from_plain, line_of, plain_entry
 from pluggent_host.transcript.entries import Decided, Dispatched, Entry, Settled, Spending
 
 
@@ -95,7 +95,7 @@ def assert_like_the_long_way(line: bytes, entry: Entry) -> None:
 
 @given(decisions, decisions)
 def test_decisions_say_what_the_long_way_says_of_them(one: DecisionMade, other: DecisionMade) -> None:
-    lines = Lines()
+    lines = Encoder()
 
     for made in (one, other, one, attrs.evolve(other, scope=one.scope)):
         line = lines.of(Decided(made))
@@ -105,14 +105,14 @@ def test_decisions_say_what_the_long_way_says_of_them(one: DecisionMade, other: 
 
 @given(results)
 def test_results_say_what_the_long_way_says_of_them(entry: Settled) -> None:
-    line = Lines().of(entry)
+    line = Encoder().of(entry)
 
     assert_like_the_long_way(line, entry)
     assert from_plain(json.loads(line), Settled) == entry
 
 
 def test_what_the_short_way_cannot_say_goes_the_long_way() -> None:
-    lines = Lines()
+    lines = Encoder()
 
     for entry in odd_entries():
         for _ in range(2):  # what was kept of the first is no excuse for the second
@@ -159,9 +159,9 @@ def test_what_the_short_way_cannot_say_goes_the_long_way() -> None:
     ],
 )
 def test_a_line_by_the_short_way_says_exactly_this(entry: Entry, line: bytes) -> None:
-    assert Lines().of(entry) == line == line_of(plain_entry(entry))
+    assert Encoder().of(entry) == line == line_of(plain_entry(entry))
 
 
 def test_what_is_not_json_is_not_a_line() -> None:
     with pytest.raises(TypeError):
-        Lines().of(Decided(DecisionMade(SCOPE, "input", "t1", "d", "allow", cast("Any", object()))))
+        Encoder().of(Decided(DecisionMade(SCOPE, "input", "t1", "d", "allow", cast("Any", object()))))

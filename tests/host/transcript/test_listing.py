@@ -180,7 +180,7 @@ def test_what_is_not_a_file_or_not_there_is_not_deleted(tmp_path):
     for folder, id, says in (
         (tmp_path, "link", "it is a symbolic link"),
         (tmp_path, "a", "cannot be deleted"),
-        (tmp_path, "b", "it is no regular file"),
+        (tmp_path, "b", "it is not a regular file"),
         (tmp_path, "c", "there is no session 'c' in"),
         (tmp_path / "absent", "a", "there is no session 'a' in"),
     ):

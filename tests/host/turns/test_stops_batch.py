@@ -10,7 +10,6 @@ from fake_plugins import about, plugin
 from places import BATCH, SKIPPED, BatchTools, Log
 from pluggent_cli.config.sources import load_settings
 from pluggent_cli.sessions.explain import as_document, explain
-from pluggent_cli.sessions.reader import read_session
 from pluggent_hookspecs import ApprovalEvent, Ask, Deny, Respond, ToolCall, ToolErrorKind, ToolOutput, tool
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits, Why
@@ -19,6 +18,7 @@ from pluggent_host.tools.function_tool import definition_digest, function_tool
 from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_testing.fakes import call
 from talking import WAIT_S, assert_whole, hosting, results, said, talking
+from transcript_file import read_session
 
 PAUSING = HostSettings(on_ask="pause", timeouts=Timeouts(hook_s=5.0))
 NO = ValueError("no")

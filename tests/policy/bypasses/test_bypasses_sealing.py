@@ -13,14 +13,13 @@ import pytest
 from attacks import Workplace
 from cli_support import mailing, pause, requests
 from each_of import each_of
-from pluggent_cli.sessions.pending import all_waiting
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Limits
 from pluggent_host.approvals import process_marker
 from pluggent_host.approvals.standing import Standing
 from pluggent_state_files.seals import SealedRecords
 from pluggent_testing.fakes import call
-from transcript_file import FileStanding as Approvals, FileTranscript
+from transcript_file import FileStanding as Approvals, FileTranscript, all_waiting
 
 STANDS = Standing("a:tool/b", "d", (("guard", "why"),), ("v",), {}, "", "", "", "terminal:ann", 1.0, "always")
 WRITE = call("write", text="x")

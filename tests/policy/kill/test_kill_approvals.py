@@ -4,6 +4,7 @@ Nothing happens before it is approved, nothing twice on one approval, and nothin
 answered or done is lost.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import attack_dying
 import pytest
+import transcript_file
 from attack_dying import REFUSED, answers, number_of, opened
 from pluggent_hookspecs import ModelRequest
 from pluggent_hookspecs.messages import Role
@@ -31,7 +33,8 @@ def remains(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Return the folder, called as the turn, where the processes of all parts left what they left; the last lived."""
     folder = Path(tmp_path_factory.mktemp("killed") / request.param)
     program = [sys.executable, attack_dying.__file__, str(folder), folder.name]
-    subprocess.run(program, check=True, timeout=120)  # noqa: S603 (this very Python)
+    support = {**os.environ, "PYTHONPATH": str(Path(transcript_file.__file__).parent)}
+    subprocess.run(program, check=True, timeout=120, env=support)  # noqa: S603 (this very Python)
     return folder
 
 
