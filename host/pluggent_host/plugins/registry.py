@@ -56,12 +56,11 @@ class Offer:
 class PluginSet:
     """Loads, opens and closes plugins. ``states`` maps a registered name to state and reason."""
 
-    tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]]  # both are set before a plugin is opened
-    model_named: Callable[[str], Awaitable[object]]
-
     def __init__(self, catalog: Catalog, settings: HostSettings, host_version: str) -> None:
         self.catalog = catalog
         self.manager = new_manager()
+        self.tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]] = _no_tools
+        self.model_named: Callable[[str], Awaitable[object]] = _no_models
         self.states: dict[str, tuple[str, str]] = {}
         self._settings = settings
         self._host_version = host_version
@@ -234,6 +233,14 @@ class PluginSet:
     def _become(self, name: str, state: str, reason: str = "") -> None:
         self.states[name] = (state, reason)
         self.emit(PluginStateChanged(name, state, reason))
+
+
+async def _no_models(name: str) -> None:
+    raise ConfigError("model", [f"{name!r} cannot be resolved before the host is open"])
+
+
+async def _no_tools(pattern: str, asking: str) -> tuple[str, ...]:  # noqa: ARG001 (as Toolbox.named)
+    raise ConfigError("tools", [f"{pattern!r} cannot be resolved before the host is open"])
 
 
 def named(pattern: str, known: Mapping[str, str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
 from math import isfinite
@@ -309,9 +309,9 @@ def decode(lines: Iterable[Line], place: str) -> list[Entry]:
     from another session: of an approval it is left out and named in the log, a pause says that it
     does not count (``void``). Raises SessionError, naming the line, for anything that is not an entry.
     """
-    given = list(lines)
     entries: list[Entry] = []
-    for number, (line, entry) in enumerate(zip(given, decode_unsealed(given, place), strict=True), 1):
+    for number, line in enumerate(lines, 1):
+        entry = _entry(line.data, place, number)
         if type(entry) not in SEALED or (line.sealed and line.genuine):
             entries.append(entry)
         elif isinstance(entry, Paused):
@@ -321,20 +321,22 @@ def decode(lines: Iterable[Line], place: str) -> list[Entry]:
     return entries
 
 
-def decode_unsealed(lines: Iterable[Line], place: str) -> list[Entry]:
-    """Return entries as ``decode`` does, looking at no seal: to show what happened, not to act on it."""
-    entries: list[Entry] = []
+def decode_unsealed(lines: Iterable[Line], place: str) -> Iterator[Entry]:
+    """Yield entries up to the first damage, looking at no seal: to show what happened, not to act on it."""
     for number, line in enumerate(lines, 1):
-        try:
-            plain: dict[str, Any] = json.loads(line.data)
-            entry: Entry = from_plain(plain, _ENTRIES[plain.pop("t")])
-        except Exception as error:
-            raise SessionError(
-                f"{place}, line {number} is damaged ({type(error).__name__}); "
-                "mend or remove that line, or start a new session"
-            ) from error
-        entries.append(entry)
-    return entries
+        yield _entry(line.data, place, number)
+
+
+def _entry(data: bytes, place: str, number: int) -> Entry:
+    try:
+        plain: dict[str, Any] = json.loads(data)
+        entry: Entry = from_plain(plain, _ENTRIES[plain.pop("t")])
+    except Exception as error:
+        raise SessionError(
+            f"{place}, line {number} is damaged ({type(error).__name__}); "
+            "mend or remove that line, or start a new session"
+        ) from error
+    return entry
 
 
 def _void_pause(place: str, line: int, *, sealed: bool) -> str:

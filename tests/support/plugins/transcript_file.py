@@ -55,8 +55,8 @@ class FileStanding(Approvals):
         return tuple(problems_in(self._file.all()))
 
 
-def read(path: Path) -> list[Entry]:
-    """Return the entries of the session in *path*, whatever their seals say."""
+def read(path: Path) -> Iterator[Entry]:
+    """Yield the entries of the session in *path*, whatever their seals say."""
     return decode_unsealed(FileStore(path.parent).read(path.stem), str(path))
 
 

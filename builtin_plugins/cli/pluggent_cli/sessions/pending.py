@@ -18,7 +18,6 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.sessions import SessionStore
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import DOUBT
-from pluggent_host.transcript.rebuild import rebuild
 
 from pluggent_cli.sessions.store import Sessions
 from pluggent_cli.sessions.summary import without_name
@@ -123,6 +122,7 @@ def waiting_in(sessions: Sessions, id: str) -> Waiting | None:
     # Here and not above: where nothing waits none of it is needed.
     from pluggent_host.approvals.pending import Paused
     from pluggent_host.transcript.codec import decode
+    from pluggent_host.transcript.rebuild import rebuild
 
     entries = tuple(decode(sessions.lines(id), sessions.place(id)))
     past = rebuild(entries)

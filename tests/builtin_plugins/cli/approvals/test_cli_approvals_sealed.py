@@ -29,7 +29,7 @@ def test_what_was_changed_is_listed_with_what_is_wrong_and_the_others_wait(cli):
     done = cli("approvals")
 
     assert (done.code, unfit(done)) == (0, True)
-    assert "warning: session 's' cannot go on where it stopped" in done.err
+    assert "warning: session 's' cannot continue where it stopped" in done.err
     assert list(requests(cli)) == ["t offline-1-0"]
     (problem,) = cli.document("approvals")["problems"]
     assert (problem["session"], UNFIT in problem["problem"]) == ("s", True)
@@ -40,7 +40,7 @@ def test_what_was_changed_is_listed_with_what_is_wrong_and_the_others_wait(cli):
 def test_it_is_neither_shown_nor_answered(cli, words):
     done = cli("approvals", *words.split())
 
-    assert (done.code, "session 's' cannot go on where it stopped" in done.err) == (1, True), done
+    assert (done.code, "session 's' cannot continue where it stopped" in done.err) == (1, True), done
     assert "eve" not in done.out + done.err
 
 

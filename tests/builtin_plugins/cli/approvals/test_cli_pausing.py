@@ -36,7 +36,7 @@ def test_a_run_in_a_pipe_pauses_is_approved_at_a_terminal_and_goes_on(cli):
     assert (done.code, sent(cli)) == (0, "")
     assert '  call send_mail  (acme-mail:tool/send_mail)\n  {\n    "to": "bob"\n  }\n' in done.out
     assert f"  in the folder {cli.work}\n" in done.out
-    assert done.out.endswith("approved offline-1-0  send_mail\ngo on: pluggent resume s\n")
+    assert done.out.endswith("approved offline-1-0  send_mail\ncontinue: pluggent resume s\n")
 
     code, out, err = cli("resume", "s")
     assert (code, sent(cli)) == (0, "bob;")

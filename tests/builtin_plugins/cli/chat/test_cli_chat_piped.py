@@ -34,7 +34,7 @@ def test_each_line_is_a_message_and_later_ones_see_earlier_ones(say):
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         "x heard: one\nx heard: two\nsession s, 4 messages, model speaker/x\n"
-        "go on with it: pluggent chat --session s\nx heard: last, unended\n"
+        "continue it: pluggent chat --session s\nx heard: last, unended\n"
     )
 
 
@@ -117,8 +117,8 @@ def test_a_picture_goes_with_the_next_message(cli, say):
     lines = "/image\n/image cat.txt\n/image 'cat.txt'\nlook\nlook\n"
 
     assert say(lines, "--image", "https://example.com/a.png").out == (
-        "1 picture goes along with your next message\n2 pictures go along with your next message\n"
-        "3 pictures go along with your next message\n"
+        "1 image goes along with your next message\n2 images go along with your next message\n"
+        "3 images go along with your next message\n"
         "x heard: look ['Image', 'Image', 'Image']\nx heard: look\n"
     )
 

@@ -42,7 +42,7 @@ def test_messages_are_answered_until_the_person_leaves(cli):
     done = chatted(cli, *keys, "x heard: again", CTRL_D, arguments=["--session", "s"])
 
     assert (done.code, "Traceback" in done.out) == (0, False)
-    assert done.out.count("go on: pluggent chat --session s)") == 1
+    assert done.out.count("continue: pluggent chat --session s)") == 1
 
 
 @each_of("leave", ["/quit\r", "/exit\r", CTRL_D])
@@ -140,7 +140,7 @@ def test_a_turn_that_waits_for_an_approval_is_resumed(cli):
 def test_commands_and_their_arguments_are_completed(cli):
     (cli.work / "a picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     done = chatted(
-        cli, "/im", "/image", "\t a p", "a picture.png", "\t\r", "1 picture goes along with your next message",
+        cli, "/im", "/image", "\t a p", "a picture.png", "\t\r", "1 image goes along with your next message",
         "look\r", "x heard: look ['Image']", "look\r", "x heard: look", CTRL_D,
     )  # fmt: skip
 
@@ -210,7 +210,7 @@ def test_a_chat_works_without_a_line_editor(cli, poor):
     done = chatted(
         cli, "say **plain** text\n", "**plain** text \n", "one\\\n", "", "two\n", "x heard: one\ntwo",
         "pasted\nlines\n", "x heard: pasted\nlines", f"{MAIL}\n", QUESTION, "y\n", "The tool said: sent to bob",
-        "hang\n", "One moment", CTRL_C, "interrupted; the conversation goes on", "/usage\n", "tokens in",
+        "hang\n", "One moment", CTRL_C, "interrupted; the conversation continues", "/usage\n", "tokens in",
         CTRL_C, "Ctrl-C again, or Ctrl-D, leaves", CTRL_C, **environ,
     )  # fmt: skip
 

@@ -45,7 +45,7 @@ def test_a_policy_that_is_blocked_by_the_settings_is_not_missed(cli):
 
 
 CHANGED = "was changed, or its key hooks.json.key was made anew or is gone"
-NO_LIST = "it is no list of records"
+NO_LIST = "it is not a list of records"
 
 
 @each_of(
@@ -55,8 +55,8 @@ NO_LIST = "it is no list of records"
         (lambda text: json.dumps({**json.loads(text), "records": []}), "it holds nothing"),
         (lambda text: text.replace('"records"', '"record"'), NO_LIST),
         (lambda _: '{"version": 1, "records": {}}', NO_LIST),
-        (lambda text: text[: len(text) // 2], "it is no JSON"),
-        (lambda _: "", "it is no JSON"),
+        (lambda text: text[: len(text) // 2], "it is not JSON"),
+        (lambda _: "", "it is not JSON"),
     ],
     ids=["edited", "emptied", "without records", "no list", "torn", "nothing"],
 )

@@ -51,7 +51,7 @@ def test_the_demonstration_of_the_readme(cli):
     assert err == (
         '→ 1 weather(city="Beijing", unit="celsius")  allowed: declared pure\n'
         '→ 2 weather(city="Atlantis", unit="celsius")  '
-        "DENIED by pluggent-guard: the guard let nobody ask for the weather in Atlantis\n"
+        "DENIED by pluggent-guard: the guard denies the weather in Atlantis\n"
         f"← 1 {BEIJING}\n"
     )
 

@@ -6,8 +6,7 @@ from workspace import ROOT
 
 DEMO = str(ROOT / "sample_plugins" / "guard" / "demo.toml")
 ATLANTIS = (
-    '→ weather(city="Atlantis", unit="celsius")  DENIED by pluggent-guard: '
-    "the guard let nobody ask for the weather in Atlantis\n"
+    '→ weather(city="Atlantis", unit="celsius")  DENIED by pluggent-guard: the guard denies the weather in Atlantis\n'
 )
 TOOLS = """
 from pluggent_hookspecs import ToolOutput, hookimpl, tool

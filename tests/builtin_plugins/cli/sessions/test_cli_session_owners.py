@@ -68,7 +68,7 @@ def test_what_waits_for_alice_is_approved_by_the_operator_and_runs_as_hers(cli):
     ("claimed", "inside", "says"),
     [
         (False, "1", "error: session 'trip' belongs to another principal;"),
-        (True, None, "was begun by a client under a name that nobody has proved"),
+        (True, None, "was begun by a client under an unproven name"),
     ],
 )
 def test_a_session_of_alice_does_not_go_on_below_a_host_nor_under_a_name_that_was_only_claimed(

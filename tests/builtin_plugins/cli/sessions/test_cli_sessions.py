@@ -40,7 +40,7 @@ def in_use(folder: Path, id: str) -> Generator[FileTranscript]:
 
 def test_without_sessions_nothing_is_listed(cli, folder):
     assert cli("sessions") == (0, f'no sessions in {folder}; one begins with: pluggent run "hello"\n', "")
-    assert cli.document("sessions") == {"folder": str(folder), "total": 0, "sessions": []}
+    assert cli.document("sessions") == {"store": "file", "folder": str(folder), "total": 0, "sessions": []}
 
 
 def test_a_session_is_listed_with_what_it_is_about(cli, folder):
@@ -81,7 +81,7 @@ def test_damaged_sessions_and_those_in_use_are_shown_as_such(cli, folder):
         code, out, _ = cli("sessions")
         found = listed(cli)
 
-    assert (code, "damaged: line 1 is no entry" in out, "in use by a process" in out) == (0, True, True)
+    assert (code, "damaged: line 1 is not an entry" in out, "in use by a process" in out) == (0, True, True)
     assert {id: (one["in_use"], one["problem"]) for id, one in found.items()} == {
         "good": (False, ""), "bad": (False, "line 1 is not an entry"), "busy": (True, "it is empty"),
     }  # fmt: skip
