@@ -16,9 +16,20 @@ from pluggent_hookspecs.models import ModelParameters
 
 from pluggent_host.approvals.standing import Standing, capped, may_approve, pairs
 from pluggent_host.settings import Limits, ToolLimits
-from pluggent_host.tools.results import Outcome
 
 Kind = Literal["tool_call", "input", "model_call"]
+
+
+@attrs.frozen
+class Outcome:
+    """How one call ended, for the next step of the turn. ``signature`` names the result."""
+
+    call_id: str
+    signature: str
+    denied: bool = False
+    ends_turn: bool = False
+    handled: bool = False
+    waits: bool = False
 
 
 @attrs.frozen

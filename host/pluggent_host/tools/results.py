@@ -23,18 +23,6 @@ _SHOWN = 500
 _INSTEAD = "return text, plain JSON values, an attrs class or a ToolOutput"
 
 
-@attrs.frozen
-class Outcome:
-    """How one call ended, for the next step of the turn. ``signature`` names the result."""
-
-    call_id: str
-    signature: str
-    denied: bool = False
-    ends_turn: bool = False
-    handled: bool = False
-    waits: bool = False
-
-
 def as_output(value: object) -> ToolOutput:
     """Return *value*, returned by a tool, as a ToolOutput. Never raises.
 

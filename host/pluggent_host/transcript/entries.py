@@ -12,9 +12,8 @@ import attrs
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_host.approvals.pending import Paused, Resolved, Resumed
+from pluggent_host.approvals.pending import Outcome, Paused, Resolved, Resumed
 from pluggent_host.approvals.standing import Standing
-from pluggent_host.tools.results import Outcome
 
 FORMAT = 1
 BY_HOST = "host"

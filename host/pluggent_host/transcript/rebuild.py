@@ -8,9 +8,8 @@ import attrs
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 
-from pluggent_host.approvals.pending import Paused, Resolved, Resumed, Waiting
+from pluggent_host.approvals.pending import Outcome, Paused, Resolved, Resumed, Waiting
 from pluggent_host.approvals.standing import Standing
-from pluggent_host.tools.results import Outcome
 from pluggent_host.transcript.codec import from_json
 from pluggent_host.transcript.doubts import Doubts
 from pluggent_host.transcript.entries import (

@@ -14,8 +14,8 @@ import attrs
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.messages import Usage
 
+from pluggent_host.approvals.pending import Outcome
 from pluggent_host.settings import Limits
-from pluggent_host.tools.results import Outcome
 
 NEARLY = 0.8
 """The part of a limit from which on the model is warned of it."""

@@ -21,14 +21,14 @@ from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
 from pluggent_hookspecs.observations import ToolStarted
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
-from pluggent_host.approvals.pending import Pending
+from pluggent_host.approvals.pending import Outcome, Pending
 from pluggent_host.approvals.standing import limits, narrowest
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.common.sanitize import clean, clean_message
 from pluggent_host.operations.operation import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems, Checker
-from pluggent_host.tools.results import Outcome, fit
+from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import BoundTool, Toolset, by_effect
 from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_host.transcript.rebuild import close_call

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pluggent_hookspecs.messages import Usage
+from pluggent_host.approvals.pending import Outcome
 from pluggent_host.settings import Limits
-from pluggent_host.tools.results import Outcome
 from pluggent_host.turns.step import (
     NEARLY_SPENT,
     AskModel,
