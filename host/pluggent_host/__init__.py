@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
         ToolLimits as ToolLimits,
     )
     from pluggent_host.sync import SyncHost as SyncHost, SyncSession as SyncSession
-    from pluggent_host.transcript.undo import Exchange as Exchange
+    from pluggent_host.transcript.rebuild import Exchange as Exchange
     from pluggent_host.turns.options import TurnOptions as TurnOptions
     from pluggent_host.turns.result import TurnResult as TurnResult, TurnStream as TurnStream
     from pluggent_host.turns.step import Why as Why
@@ -41,7 +41,7 @@ _MODULES = {
     "session": "OfferedTool Session",
     "settings": "Grants HostSettings LimitChanges Limits Selection Timeouts ToolLimits",
     "sync": "SyncHost SyncSession",
-    "transcript.undo": "Exchange",
+    "transcript.rebuild": "Exchange",
     "turns.options": "TurnOptions",
     "turns.result": "TurnResult TurnStream",
     "turns.step": "Why",

@@ -18,7 +18,7 @@ from pluggent_hookspecs.tools import Effect
 
 from pluggent_host import __version__
 from pluggent_host.common.names import APP, did_you_mean, plugin_of
-from pluggent_host.common.threads import Threads
+from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import build
 from pluggent_host.hooks.event_bus import EventBus

@@ -22,8 +22,7 @@ from pluggent_host.common.running import to_its_end
 from pluggent_host.hooks.event_bus import EventStream
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import Entry, ModelChosen, Undone
-from pluggent_host.transcript.rebuild import rebuild
-from pluggent_host.transcript.undo import Exchange, last_exchange, unsaid
+from pluggent_host.transcript.rebuild import Exchange, last_exchange, rebuild, unsaid
 from pluggent_host.turns.loop import Turn, call_directly, turn_parts
 from pluggent_host.turns.options import Content, How, TurnOptions, check, going_on, user_message
 from pluggent_host.turns.record import Agent, Conversation, Services

@@ -14,7 +14,7 @@ from pluggent_hookspecs.messages import Role
 from pluggent_hookspecs.models import Delta, Finished, TextDelta
 from pluggent_hookspecs.observations import Observation
 from pluggent_host import Host, Session
-from pluggent_host.common.threads import Threads
+from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Impl
 from pluggent_host.hooks.event_bus import Observers

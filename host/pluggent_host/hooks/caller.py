@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import attrs
 
-from pluggent_host.common.running import being_cancelled, said
-from pluggent_host.common.threads import Threads
+from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.hooks.chains import Impl
 
 log = logging.getLogger("pluggent.hooks")

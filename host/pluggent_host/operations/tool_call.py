@@ -21,9 +21,8 @@ from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.common.sanitize import clean
-from pluggent_host.common.threads import Threads
 from pluggent_host.hooks.caller import Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, framed, with_digest

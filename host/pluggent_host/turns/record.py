@@ -18,7 +18,7 @@ from pluggent_hookspecs.observations import DecisionMade, Observation
 
 from pluggent_host.approvals.pending import Paused, Resolved, Terms, Waiting, plain_limits
 from pluggent_host.approvals.standing import Approvals, Standing, standing_of
-from pluggent_host.common.threads import Threads
+from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStreams

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from pluggent_host.common.threads import Threads
+from pluggent_host.common.running import Threads
 
 name = contextvars.ContextVar("name", default="unset")
 
@@ -217,7 +217,7 @@ def test_a_loop_that_is_gone_does_not_hurt_the_thread(threads):
 def test_a_hung_thread_does_not_keep_the_process_alive():
     program = """
 import asyncio, threading
-from pluggent_host.common.threads import Threads
+from pluggent_host.common.running import Threads
 async def main():
     task = asyncio.create_task(Threads().run(threading.Event().wait))
     await asyncio.sleep(0)

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from pluggent_host.common.running import being_cancelled
-from pluggent_host.common.threads import Threads
+from pluggent_host.common.running import Threads, being_cancelled
 from pluggent_host.hooks.caller import Answer, Caller, Late
 from pluggent_host.hooks.chains import Impl
 

@@ -25,8 +25,7 @@ from pluggent_host.transcript.entries import (
     TurnOver,
     Undone,
 )
-from pluggent_host.transcript.rebuild import close_call, rebuild
-from pluggent_host.transcript.undo import last_exchange
+from pluggent_host.transcript.rebuild import close_call, last_exchange, rebuild
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, shape, talking
 
