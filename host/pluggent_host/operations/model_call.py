@@ -441,8 +441,8 @@ def _impossible(usage: Usage) -> str:
         count: object = getattr(usage, name)
         if count is not None and (type(count) is not int or count < 0):
             return f"{name}={count!r}"
-    cost: object = usage.cost_usd
-    if cost is not None and (type(cost) not in (int, float) or not 0 <= cast("float", cost) < math.inf):
+    cost: Any = usage.cost_usd
+    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf):
         return f"cost_usd={cost!r}"
     return ""
 

@@ -103,7 +103,7 @@ class Operation(ABC, Generic[E, R]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.votes = cls.host_vote is not Operation.host_vote or cls.doubt is not Operation.doubt
+        cls.votes = any(getattr(cls, name) is not getattr(Operation, name) for name in ("host_vote", "doubt"))
 
     # ---- the request ---------------------------------------------------------------------
 

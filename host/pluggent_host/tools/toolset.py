@@ -21,6 +21,26 @@ FILES = frozenset({Effect.FILESYSTEM_READ, Effect.FILESYSTEM_WRITE, Effect.DESTR
 WRITING_FILES: frozenset[str] = frozenset({Effect.FILESYSTEM_WRITE})
 
 
+def _changes(tool: BoundTool) -> bool:
+    return tool.effects is None or not tool.effects <= HARMLESS
+
+
+def _repeatable(tool: BoundTool) -> bool:
+    return tool.spec.idempotent or not tool.changes
+
+
+def _serial(tool: BoundTool) -> bool:
+    return tool.changes and not tool.spec.concurrent
+
+
+def _knows_files(tool: BoundTool) -> bool:
+    return tool.effects is None or not FILES.isdisjoint(tool.effects)
+
+
+def _writes_files_only(tool: BoundTool) -> bool:
+    return isinstance(tool.default, Ask) and tool.effects is not None and tool.effects - HARMLESS == WRITING_FILES
+
+
 @attrs.frozen(eq=False)
 class BoundTool:
     """A tool of this session. ``spec.name`` is the name that the model sees.
@@ -41,36 +61,16 @@ class BoundTool:
     results: Checker | None = None
 
     # Read several times in every call, so worked out once.
-    changes: bool = attrs.field(init=False)
-    """Whether a call may change something outside, as far as anybody has said."""
-    repeatable: bool = attrs.field(init=False)
+    changes: bool = attrs.field(init=False, default=attrs.Factory(_changes, takes_self=True))
+    """Whether a call may change something outside, for all that is declared."""
+    repeatable: bool = attrs.field(init=False, default=attrs.Factory(_repeatable, takes_self=True))
     """Whether a call may be repeated without asking: it changes nothing, or says so."""
-    serial: bool = attrs.field(init=False)
+    serial: bool = attrs.field(init=False, default=attrs.Factory(_serial, takes_self=True))
     """Whether calls wait for each other."""
-    knows_files: bool = attrs.field(init=False)
-    """Whether a call may read or write files, as far as anybody has said."""
-    writes_files_only: bool = attrs.field(init=False)
+    knows_files: bool = attrs.field(init=False, default=attrs.Factory(_knows_files, takes_self=True))
+    """Whether a call may read or write files, for all that is declared."""
+    writes_files_only: bool = attrs.field(init=False, default=attrs.Factory(_writes_files_only, takes_self=True))
     """Whether the default asks about nothing but writing files, which a workspace can confine."""
-
-    @changes.default
-    def _changes(self) -> bool:
-        return self.effects is None or not self.effects <= HARMLESS
-
-    @repeatable.default
-    def _repeatable(self) -> bool:
-        return self.spec.idempotent or not self.changes
-
-    @serial.default
-    def _serial(self) -> bool:
-        return self.changes and not self.spec.concurrent
-
-    @knows_files.default
-    def _knows_files(self) -> bool:
-        return self.effects is None or not FILES.isdisjoint(self.effects)
-
-    @writes_files_only.default
-    def _writes_files_only(self) -> bool:
-        return isinstance(self.default, Ask) and self.effects is not None and self.effects - HARMLESS == WRITING_FILES
 
     def misfits(self, output: ToolOutput) -> str:
         """Validate the data of *output* against the tool's result schema; "" if it is valid, or none is declared."""

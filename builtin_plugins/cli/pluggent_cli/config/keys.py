@@ -166,7 +166,6 @@ _KEY_DIGEST = Kind('"sha256:" and 64 hexadecimal digits', _is_digest)
 _BOOLEAN = Kind("true or false", _is_boolean, parse=_boolean)
 _NAMES = Kind("a list of names", is_names, _distinct)
 _LISTABLE = _NAMES._replace(parse=_listed)
-_SECONDS = _above_zero("a number of seconds")
 _FREE = Kind("a table", _is_table, MappingProxyType)
 
 
