@@ -123,13 +123,13 @@ class FileLog:
             data = lines[0].data
         else:
             data = b"".join([self._sealed(line.data) if line.sealed else line.data for line in lines])
-        if self._fd < 0:
-            raise SessionError(f"session '{self._id}' is closed")
         try:
             written = os.write(self._fd, data)
             if written != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 (cut off below)
         except OSError as error:
+            if self._fd < 0:
+                raise SessionError(f"session '{self._id}' is closed") from None
             os.ftruncate(self._fd, self._size)
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
         self._size += written

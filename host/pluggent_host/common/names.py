@@ -27,3 +27,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     close = difflib.get_close_matches(word, sorted(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def framed(*parts: bytes) -> bytes:
+    """Return *parts* in a row, each behind its length, so that no other parts look the same.
+
+    >>> framed(b"ab", b"c")
+    b'2:ab1:c'
+    """
+    return b"".join([b"%d:%b" % (len(part), part) for part in parts])

@@ -19,7 +19,7 @@ from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import Change, DecisionMade, Observation
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.names import HOST
+from pluggent_host.common.names import HOST, framed
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.hooks.votes import Verdict
 
@@ -289,15 +289,6 @@ class Release:
 
 
 # ---- digests ----------------------------------------------------------------------------
-
-
-def framed(*parts: bytes) -> bytes:
-    """Return *parts* in a row, each behind its length, so that no other parts look the same.
-
-    >>> framed(b"ab", b"c")
-    b'2:ab1:c'
-    """
-    return b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
 
 def asked_by(scope: Scope) -> bytes:

@@ -14,12 +14,12 @@ from pluggent_hookspecs.observations import HookFailed, Observation
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.names import APP
+from pluggent_host.common.names import APP, framed
 from pluggent_host.common.sanitize import clean, clean_json
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.forms import MOST_BYTES, Form, form_of, plain_object
-from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, framed
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by
 from pluggent_host.settings import HostSettings
 from pluggent_host.tools.arguments import ArgumentProblems, canonical
 

@@ -21,11 +21,12 @@ from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
 from pluggent_host.common.escape import escape_all
+from pluggent_host.common.names import framed
 from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Cost
-from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, framed, with_digest
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 from pluggent_host.tools.arguments import ArgumentProblems
 from pluggent_host.tools.function_tool import FunctionTool
 from pluggent_host.tools.results import as_output
@@ -118,18 +119,18 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         return Change("", tuple(paths), {k: old[k] for k in paths if k in old}, {k: new[k] for k in paths if k in new})
 
     def freeze(self, event: ToolCallEvent) -> ToolCallEvent:
-        parts = framed(
-            event.scope.session_id.encode(),
-            event.call_id.encode("utf-8", "surrogatepass"),
-            self.id.encode(),
-            event.capability.encode(),
-            event.definition.encode(),
-            event.scope.workspace.encode("utf-8", "surrogateescape"),
-            ",".join(sorted(event.effects)).encode() if event.effects is not None else b"?",
-            event.arguments_json,
+        named, effects = self.tool.digested
+        scope = event.scope
+        parts = (
+            framed(scope.session_id.encode(), event.call_id.encode("utf-8", "surrogatepass"), self.id.encode()),
+            named,
+            framed(scope.workspace.encode("utf-8", "surrogateescape")),
+            effects,
+            framed(event.arguments_json),
+            asked_by(scope),
         )
         self._frozen = event.arguments_json
-        return with_digest(event, hashlib.sha256(parts + asked_by(event.scope)).hexdigest())
+        return with_digest(event, hashlib.sha256(b"".join(parts)).hexdigest())
 
     @property
     def limit_s(self) -> float:

@@ -12,6 +12,7 @@ from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.decisions import Allow, Ask, Decision
 from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolOutput, ToolSpec
 
+from pluggent_host.common.names import framed
 from pluggent_host.plugins.catalog import LONGEST_NAME
 from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse
 from pluggent_host.tools.function_tool import FunctionTool, definition_digest
@@ -19,6 +20,11 @@ from pluggent_host.tools.function_tool import FunctionTool, definition_digest
 HARMLESS = READ_ONLY | {Effect.MEMORY}
 FILES = frozenset({Effect.FILESYSTEM_READ, Effect.FILESYSTEM_WRITE, Effect.DESTRUCTIVE})
 WRITING_FILES: frozenset[str] = frozenset({Effect.FILESYSTEM_WRITE})
+
+
+def _digested(tool: BoundTool) -> tuple[bytes, bytes]:
+    effects = "?" if tool.effects is None else ",".join(sorted(tool.effects))
+    return framed(tool.capability.encode(), tool.definition.encode()), framed(effects.encode())
 
 
 def _changes(tool: BoundTool) -> bool:
@@ -61,6 +67,8 @@ class BoundTool:
     results: Checker | None = None
 
     # Read several times in every call, so worked out once.
+    digested: tuple[bytes, bytes] = attrs.field(init=False, default=attrs.Factory(_digested, takes_self=True))
+    """What the digest of a call says of it, framed: capability and definition; effects."""
     changes: bool = attrs.field(init=False, default=attrs.Factory(_changes, takes_self=True))
     """Whether a call may change something outside, for all that is declared."""
     repeatable: bool = attrs.field(init=False, default=attrs.Factory(_repeatable, takes_self=True))

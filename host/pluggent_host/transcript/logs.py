@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pluggent_hookspecs.errors import SessionError, SessionLeaseLost
 from pluggent_hookspecs.sessions import Line, SessionLog
 
-from pluggent_host.transcript.codec import Encoder, decode, encode
+from pluggent_host.transcript.codec import SEALED, Encoder, decode, encode
 from pluggent_host.transcript.entries import Entry
 
 T = TypeVar("T")
@@ -70,7 +70,11 @@ class StoredTranscript:
         if self._failed is not None:
             raise self._failed
         encoder = self._encoder
-        lines = [encode(entry, encoder) for entry in entries]
+        # Inline for most of them: this is in the way of every call.
+        lines = [
+            encode(entry, encoder) if type(entry) in SEALED else Line(type(entry).__name__, encoder.of(entry))
+            for entry in entries
+        ]
         if self._kept is not None:
             self._kept += entries
         if self._sending is not None or self._queue:

@@ -16,7 +16,8 @@ from pluggent_hookspecs import (
     ToolResultEvent,
     ToolSpec,
 )
-from pluggent_host.operations.operation import framed, with_digest
+from pluggent_host.common.names import framed
+from pluggent_host.operations.operation import with_digest
 
 SCOPE = Scope("s", "t", "cli", "writer", "ann", workspace="/work", metadata={"a": "b"})
 SPEC = ToolSpec("add", effects=("shell",))
