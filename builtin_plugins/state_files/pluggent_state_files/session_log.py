@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hmac
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -24,7 +25,6 @@ from pluggent_state_files.seals import (
     check_folder,
     check_owner,
     is_sealed,
-    seal_of,
     sync_folder,
 )
 
@@ -42,7 +42,7 @@ class FileLog:
     is appended survives the process, what is synced a loss of power. The number of the lease is the
     place in the file from which on this writer writes; it is lost if the file is removed meanwhile.
 
-    The seal of a line is an HMAC over it and the id of the session, as the line's last field.
+    The seal of a line is an HMAC over its bytes and the id of the session, as the line's last field.
     """
 
     def __init__(self, folder: Path, session_id: str) -> None:
@@ -158,8 +158,8 @@ class FileLog:
         return _lines(self.path.parent, self._id, self._seals.key)
 
     def _sealed(self, data: bytes) -> bytes:
-        seal = seal_of(self._seals.sealing_key(), self._id, fields_of(data))
-        return b'%b%b%b"}\n' % (data.removesuffix(b"}\n"), _SEAL, seal.encode())
+        seal = _seal_of(data, self._id, self._seals.sealing_key())
+        return b'%b%b%b"}\n' % (data.removesuffix(b"}\n"), _SEAL, seal)
 
     def close(self) -> None:
         """Give up the lock. Safe twice."""
@@ -200,6 +200,20 @@ def _line(data: bytes, session_id: str, key: Callable[[], bytes | None]) -> Line
     kind = kind_of(data)
     if b'"seal":' not in data:
         return Line(kind, data)
+    if data[-_SEALED_END:].startswith(_SEAL):
+        own, found = data[:-_SEALED_END] + b"}\n", key()
+        seal = data[len(_SEAL) - _SEALED_END : -len(b'"}\n')]
+        if found is not None and hmac.compare_digest(seal, _seal_of(own, session_id, found)):
+            return Line(kind, own, sealed=True, genuine=True)
+    return _sealed_by_fields(kind, data, session_id, key)
+
+
+def _seal_of(data: bytes, session_id: str, key: bytes) -> bytes:
+    return hmac.digest(key, b"line\n%b\n%b" % (session_id.encode(), data), "sha256").hex().encode()
+
+
+def _sealed_by_fields(kind: str, data: bytes, session_id: str, key: Callable[[], bytes | None]) -> Line:
+    """Return the line for *data*, judged by the earlier kind of seal: over the fields, not over the bytes."""
     try:
         plain = fields_of(data)
     except ValueError:  # damaged, which the host says

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 import attrs
+import msgspec
 from pluggent_hookspecs import Json, errors
 from pluggent_hookspecs.decisions import Allow, Ask, Decision, Deny
 from pluggent_hookspecs.errors import ToolErrorKind
@@ -161,7 +162,7 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         return plugin == self.tool.plugin
 
     def rendered(self, event: ToolCallEvent) -> str:
-        arguments = json.dumps(json.loads(event.arguments_json), ensure_ascii=False, indent=2)
+        arguments = msgspec.json.format(event.arguments_json, indent=2).decode()
         effects = (
             ", ".join(sorted(event.effects))
             if event.effects

@@ -105,13 +105,14 @@ class Doubts:
     def close(self) -> None:
         """No call is open any more; what was dispatched and never heard of again may have happened."""
         self._end()
-        self._interrupted.clear()
+        if self._interrupted:
+            self._interrupted.clear()
 
     def _end(self) -> None:
-        if self._running:
+        if self._running or self._allowed:
             self.calls |= self.running
-        self._running.clear()
-        self._allowed.clear()
+            self._running.clear()
+            self._allowed.clear()
 
 
 def _decided(doubts: Doubts, entry: Decided) -> None:
