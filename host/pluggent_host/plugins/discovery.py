@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.project import in_project, is_editable, real, roots
-from pluggent_host.settings import NOTHING
 
 CONTRACT = "pluggent-hookspecs"
 """The distribution whose version a plugin requires."""
 
+_NO_ROLES: Mapping[str, str] = MappingProxyType({})
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
         "pluggent.providers": "provider",
@@ -104,7 +104,7 @@ class Discovery(NamedTuple):
     problems: tuple[Problem, ...] = ()
     skipped: tuple[str, ...] = ()
     left_out: tuple[Distribution, ...] = ()
-    first_party: Mapping[str, str] = NOTHING
+    first_party: Mapping[str, str] = _NO_ROLES
 
 
 def discover(
@@ -231,12 +231,12 @@ class _Search:
         Any distribution could declare them, and first-party hooks run without being accepted.
         """
         (root, _), (host, _) = (self._first.get(name, ("", False)) for name in (ROOT, HOST))
-        roles = self._roles.get(root, NOTHING)
+        roles = self._roles.get(root, _NO_ROLES)
         if roles and os.path.dirname(root) != os.path.dirname(host):
             text = f"[{_FIRST_PARTY}] counts only in the folder of {HOST}, so no plugin is first party"
             self.problems.append(Problem(f"{root}/entry_points.txt", text))
-            return NOTHING
-        return NOTHING if self._twice else roles
+            return _NO_ROLES
+        return _NO_ROLES if self._twice else roles
 
     def distribution(self, location: str, data: bytes, read: Callable[[str], bytes], left_out: str) -> None:
         """Record the distribution at *location*: *data* are its entry points, *read* returns its other files."""
@@ -315,7 +315,7 @@ class _Search:
         """Return {plugin id: role} from the first-party group in *text*."""
         if distribution != ROOT:
             self.problems.append(Problem(path, f"[{_FIRST_PARTY}] counts only in the distribution {ROOT}"))
-            return NOTHING
+            return _NO_ROLES
         roles: dict[str, str] = {}
         for group, line in _lines(text):
             name, _, role = (part.strip() for part in line.partition("="))

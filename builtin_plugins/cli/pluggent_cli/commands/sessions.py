@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
-import termios
 from collections.abc import Sequence
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
@@ -22,6 +20,7 @@ from pluggent_cli.sessions.search import AROUND, Found, Unreadable, search
 from pluggent_cli.sessions.store import Sessions, open_sessions
 from pluggent_cli.sessions.summary import Summary, summarise
 from pluggent_cli.terminal.console import Console, Row, cells, moment, warning
+from pluggent_cli.terminal.tty import agreed, can_ask
 
 ACTIONS = ("list", "show", "search", "export", "delete")
 LISTED = 20
@@ -205,7 +204,7 @@ def _delete(sessions: Sessions, console: Console, ids: Sequence[str], *, asked: 
         known = [one.id for one in sessions.all(brief=True)]
         problems = [f"there is no session {id!r}{did_you_mean(id, known)}" for id in wrong]
         raise ConfigError("pluggent sessions delete", problems)
-    if asked and not _agreed(console, list(dict.fromkeys(ids))):
+    if asked and not _agreed(list(dict.fromkeys(ids))):
         console.note("nothing was deleted")
         return exits.FAILED
     deleted: list[str] = []
@@ -227,15 +226,10 @@ def _delete(sessions: Sessions, console: Console, ids: Sequence[str], *, asked: 
     return code
 
 
-def _agreed(console: Console, ids: Sequence[str]) -> bool:
+def _agreed(ids: Sequence[str]) -> bool:
     """Ask the person at the terminal. Raises ConfigError where there is none."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError("pluggent sessions delete", ["there is no terminal to ask at; if you are sure: --yes"])
-    for id in ids:
-        console.error(f"  {id}")
-    # What was typed before the question was shown does not answer it.
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    where = "pluggent sessions delete"
+    if not can_ask():
+        raise ConfigError(where, ["there is no terminal to ask at; if you are sure: --yes"])
     what = "this session" if len(ids) == 1 else f"these {len(ids)} sessions"
-    sys.stderr.write(f"Delete {what} for good? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return agreed(where, [f"  {id}" for id in ids], f"Delete {what} for good? [y/N] ")

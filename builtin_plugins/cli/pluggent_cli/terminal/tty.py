@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import select
+import signal
 import termios
 from collections.abc import Generator, Sequence
 
@@ -122,12 +124,46 @@ def agreed(where: str, lines: Sequence[str], question: str) -> bool:
         # What was typed before the question was shown does not answer it.
         termios.tcflush(terminal, termios.TCIFLUSH)
         write(terminal, question)
-        answer = b""
-        while not answer.endswith(b"\n") and (typed := os.read(terminal, _TYPED)):
-            answer += typed
+        answer = _typed_line(terminal)
         if not answer.endswith(b"\n"):
             write(terminal, "\n")
         return answer.strip().lower() in (b"y", b"yes")
+
+
+def _typed_line(terminal: int) -> bytes:
+    """Return what is typed up to its line end; without one if the terminal has ended.
+
+    A signal that comes between the last look at signals and ``os.read`` does not end the read, so
+    what waits here is select(), which a signal always ends by the pipe of set_wakeup_fd.
+    """
+    line = b""
+    with _signals() as arrived:
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([terminal, arrived], [], [])
+            if arrived in ready:
+                os.read(arrived, _TYPED)  # the handler has run before this line: it raises, or there is more to read
+                continue
+            typed = os.read(terminal, _TYPED)
+            if not typed:
+                break
+            line += typed
+    return line
+
+
+@contextlib.contextmanager
+def _signals() -> Generator[int]:
+    """Yield what can be read as soon as a signal has arrived; only in the main thread, which alone gets them."""
+    reader, writer = os.pipe()
+    try:
+        os.set_blocking(writer, False)
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        try:
+            yield reader
+        finally:
+            signal.set_wakeup_fd(before)
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def write(terminal: int, text: str) -> None:

@@ -294,7 +294,7 @@ def test_sessions_are_deleted_by_their_whole_names_but_for_one_in_use(cli, folde
     assert (done, list(listed(cli))) == ((1, "deleted bc\n", kept), ["busy"])
 
 
-@each_of(("answer", "code"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("\x04", 1)])
+@each_of(("answer", "code"), [("y\n", 0), ("yes\n", 0), ("n\n", 1), ("\n", 1), ("\x04", 1), ("\x03", 130)])
 def test_at_a_terminal_the_person_decides(cli, folder, answer, code):
     save(folder, "s")
     done = cli.talk("sessions", "delete", "s", keys=["Delete this session for good? [y/N] ", answer])
