@@ -154,6 +154,8 @@ class HostSettings(NamedTuple):
     ``decide_model_response``, ``decide_tool_result``) and in a dry run, it is denied.
     ``stops_batch`` names tools (capability ids, or names that the model sees, with ``*``): the later calls of a reply
     run only if their call succeeds. Tools that declare it need not be named. ``("*",)``: all tools.
+    ``strict``: tools of the application that declare no effects ask, as those of plugins do. What a tool declares
+    counts wherever it comes from; ``effects`` is the operator's word above it.
     ``sessions`` names the installed store of sessions, instead of files in the state folder.
     """
 

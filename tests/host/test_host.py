@@ -32,7 +32,7 @@ from walking import Walk
 DOWN = ProviderError(Kind.UNAVAILABLE, "down")
 
 
-@tool(effects=("shell",))
+@tool
 def write() -> str:
     """Write."""
     return "written"

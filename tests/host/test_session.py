@@ -26,7 +26,7 @@ from saved import add
 from talking import WAIT_S, Live, assert_whole, hosting, results, shape, talking, text
 
 
-@tool(effects=("shell",))
+@tool
 def write(n: int = 0) -> str:
     """Write."""
     return f"written {n}"
@@ -40,7 +40,7 @@ async def test_a_new_session_is_empty_and_shows_its_model_and_tools(strict):
         assert [type(entry) for entry in session.records()] == [SessionBegan]
         assert [(t.name, t.capability, t.effects, t.default) for t in session.tools] == [
             ("add", "app:tools:tool/add", frozenset(), "allow"),
-            ("write", "app:tools:tool/write", frozenset({"shell"}), "ask" if strict else "allow"),
+            ("write", "app:tools:tool/write", None, "ask" if strict else "allow"),
         ]
 
 

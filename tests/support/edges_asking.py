@@ -82,7 +82,7 @@ class Shared:
     def host(self, *replies: Any, plugins: tuple[object, ...] = (), **options: Any) -> Any:
         """Return a host whose model says *replies*."""
 
-        @tool(effects=("filesystem_write",))
+        @tool
         def write(text: str) -> str:
             """Write."""
             self.done.append(text)
@@ -94,7 +94,7 @@ class Shared:
             self.done.append("look")
             return "seen"
 
-        @tool(effects=("filesystem_write",), exclusive=True)
+        @tool(exclusive=True)
         def write_alone(text: str) -> str:
             """Write alone."""
             self.done.append(text)

@@ -144,7 +144,7 @@ class BatchTools:
             result = self.does(context) if callable(self.does) else self.does
             return await result if inspect.isawaitable(result) else result
 
-        @tool(effects=("shell",))
+        @tool
         async def behind() -> str:
             """Run."""
             self.ran.append("behind")
@@ -164,7 +164,7 @@ class Again:
             return await call_next()
 
 
-def hanging_once(effects: tuple[str, ...], *, idempotent: bool = False) -> tuple[Callable[..., Any], list[str]]:
+def hanging_once(effects: tuple[str, ...] | None, *, idempotent: bool = False) -> tuple[Callable[..., Any], list[str]]:
     """Return a tool ``hang`` that is late the first time, and the list of its runs."""
     ran: list[str] = []
 

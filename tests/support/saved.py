@@ -46,6 +46,7 @@ from pluggent_host import Host, HostSettings, Limits, Session
 from pluggent_host.transcript.entries import Decided, Entry, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
 from pluggent_testing.fakes import Reply, ScriptedModel, call
 from pluggent_testing.sessions import MemorySessions, answered, lines_of
+from talking import Permits
 from transcript_file import FileTranscript, answer_stored, waiting_in
 
 CALL = ToolCall("c1", "weather", '{"city": "Beijing", "unit": "fahrenheit"}')
@@ -96,19 +97,19 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-@tool(effects=("filesystem_write",))
+@tool
 async def write(n: int) -> str:
     """Write a number."""
     return f"written {n}"
 
 
-@tool(effects=("filesystem_write",))
+@tool
 async def fail(n: int) -> str:
     """Fail."""
     raise ToolError(f"failed {n}")
 
 
-@tool(effects=("filesystem_write",), timeout_s=0.01)
+@tool(timeout_s=0.01)
 async def hang(n: int) -> str:
     """Hang until the deadline."""
     await asyncio.Event().wait()
@@ -267,7 +268,7 @@ class Office:
 
         return Host.open(
             model="scripted/m", plugins=[ScriptedModel(*replies), self], tools=[send], installed=False,
-            config=HostSettings(on_ask="pause"), state_dir=self.folder,
+            config=HostSettings(on_ask="pause"), state_dir=self.folder, policies=[Permits()],
         )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, S
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
-from pluggent_hookspecs import Message, ModelRequest, ModelResponse, Provider, Scope, TextShown, hookimpl
-from pluggent_hookspecs.events import ProvideEvent
+from pluggent_hookspecs import Allow, Message, ModelRequest, ModelResponse, Provider, Scope, TextShown, hookimpl
+from pluggent_hookspecs.events import ProvideEvent, ToolCallEvent
 from pluggent_hookspecs.messages import Role
 from pluggent_hookspecs.models import Delta, Finished, TextDelta
 from pluggent_hookspecs.observations import Observation
@@ -26,15 +26,26 @@ WAIT_S = 10.0
 """How long a test waits for an event that is sure to come."""
 
 
+class Permits:
+    """The application's word that its own tools run unasked, whatever effects they declare (44)."""
+
+    @hookimpl
+    def decide_tool_call(self, event: ToolCallEvent) -> Allow:
+        return Allow("permitted")
+
+
 @asynccontextmanager
 async def hosting(
     *replies: Reply,
     model: object = None,
     tools: Iterable[ToolChoice] = (),
     plugins: Iterable[object] = (),
+    permits: bool = False,
     **options: Any,
 ) -> AsyncGenerator[Host]:
-    """Open a host without installed plugins, on a scripted model that gives *replies*."""
+    """Open a host without installed plugins, on a scripted model that gives *replies*; *permits*: no tool asks."""
+    if permits:
+        options["policies"] = [*options.get("policies", ()), Permits()]
     asked = ScriptedModel(*replies) if model is None else model
     name = f"{getattr(asked, 'name', 'scripted')}/m"
     async with Host.open(model=name, tools=tools, plugins=[asked, *plugins], installed=False, **options) as host:

@@ -29,6 +29,8 @@ FOLDER = "sessions"
 MAX_LINE = 134_217_728
 """Bytes; a longer line is not an entry."""
 
+MARK = ".mark"
+"""Of the file that says how far a session has come; see marks.py."""
 _TORN = ".torn"
 _KIND = b'{"t":"'
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -185,7 +187,7 @@ def _is_locked_on_bsd(descriptor: int) -> bool:
 
 
 def delete(folder: Path, id: str) -> None:
-    """Remove a session, and what a crash left torn of it.
+    """Remove a session, what a crash left torn of it, and its mark.
 
     Raises SessionError if *id* is not an id, there is no such session, a process has it open, or the
     file cannot be removed. A symbolic link is not followed, and not removed either.
@@ -214,8 +216,9 @@ def _delete(place: int, id: str) -> None:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with suppress(FileNotFoundError):
-            os.unlink(id + _TORN, dir_fd=place)
+        for suffix in (_TORN, MARK):
+            with suppress(FileNotFoundError):
+                os.unlink(id + suffix, dir_fd=place)
         os.unlink(id + SUFFIX, dir_fd=place)
     finally:
         os.close(file)

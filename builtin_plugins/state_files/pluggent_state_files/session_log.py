@@ -10,14 +10,17 @@ import fcntl
 import hmac
 import os
 import stat
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionLeaseLost
 from pluggent_hookspecs.folders import private_folder
 from pluggent_hookspecs.sessions import Line
 
 from pluggent_state_files.listing import SESSION_ID, SUFFIX, fields_of, kind_of, lines, open_session
+from pluggent_state_files.marks import MarkFile, read_mark
 from pluggent_state_files.seals import (
     APPROVALS,
     OTHERS_WRITE,
@@ -32,6 +35,11 @@ _BLOCK = 65_536
 _SEAL = b',"seal":"'
 _SEALED_END = len(_SEAL) + 64 + len(b'"}\n')
 """Bytes at the end of a sealed line that are its seal."""
+_SUM = b',"crc":"'
+_SUM_END = len(_SUM) + 8 + len(b'"}\n')
+"""Bytes at the end of any other line that are its checksum, a CRC-32 of the line without it."""
+_DISPATCH = "Dispatched"
+"""The kind of line after which a call has used its approval."""
 
 
 class FileLog:
@@ -41,8 +49,12 @@ class FileLog:
     last line that a crash left torn; the torn bytes are kept in ``<session id>.torn``. What
     is appended survives the process, what is synced a loss of power. The number of the lease is the
     place in the file from which on this writer writes; it is lost if the file is removed meanwhile.
+    Only the process that opened it writes: a child that os.fork() made gets SessionError.
 
-    The seal of a line is an HMAC over its bytes and the id of the session, as the line's last field.
+    The seal of a line is an HMAC over its bytes and the id of the session, as the line's last field; any other
+    line ends with a checksum. Once a session has a sealed line, the size of its file is kept beside it with every
+    dispatch (``<session id>.mark``): where the file is found shorter, an older copy was put in its place, and no
+    seal in that copy holds.
     """
 
     def __init__(self, folder: Path, session_id: str) -> None:
@@ -52,6 +64,9 @@ class FileLog:
             )
         self.path = folder / f"{session_id}{SUFFIX}"
         self._id = session_id
+        self._pid = os.getpid()
+        self._is_made = self._has_seals = False
+        self._mark = MarkFile(folder, session_id)
         self.lease = 0
         self._fd = -1
         self._seals = SealedRecords(folder / APPROVALS, folder.parent)
@@ -61,6 +76,7 @@ class FileLog:
             check_folder(folder.parent)
             check_folder(folder)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            self._is_made = not os.path.lexists(self.path)
             self._fd = os.open(self.path, flags, 0o600)
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 raise SessionError(  # noqa: TRY301 (closed below like every other failure)
@@ -70,7 +86,8 @@ class FileLog:
             self._lock()
             self._size = self._mend()
             self._is_new = self._size == 0
-            self.lease = self._size + 1
+            self._mark.load(self._size)
+            self.lease = max(self._size, self._mark.mark.size) + 1
         except OSError as error:
             self.close()
             raise SessionError(f"session '{session_id}' cannot be opened: {self.path}: {error.strerror}") from error
@@ -106,7 +123,8 @@ class FileLog:
             self.path.with_suffix(".torn"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
         try:
-            os.write(aside, torn)
+            while torn:  # a full disk raises, and nothing is cut off
+                torn = torn[os.write(aside, torn) :]
         finally:
             os.close(aside)
         os.ftruncate(self._fd, whole)
@@ -119,10 +137,12 @@ class FileLog:
 
     def append(self, *lines: Line) -> None:
         """Hand *lines* to the operating system, all or none."""
+        if self._pid != os.getpid():
+            raise SessionError(f"session '{self._id}' is in use by process {self._pid}, which forked this one")
         if len(lines) == 1 and not lines[0].sealed:  # most are
-            data = lines[0].data
+            data = _summed(lines[0].data)
         else:
-            data = b"".join([self._sealed(line.data) if line.sealed else line.data for line in lines])
+            data = b"".join([self._sealed(line.data) if line.sealed else _summed(line.data) for line in lines])
         try:
             written = os.write(self._fd, data)
             if written != len(data):
@@ -133,6 +153,14 @@ class FileLog:
             os.ftruncate(self._fd, self._size)
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
         self._size += written
+        if self._has_seals and any(line.kind == _DISPATCH for line in lines):
+            self._mark_size()
+
+    def _mark_size(self) -> None:
+        try:
+            self._mark.put(self._mark.mark._replace(size=self._size))
+        except OSError as error:
+            raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
 
     def sync(self) -> None:
         """Force everything appended to the disk. Blocks."""
@@ -145,6 +173,8 @@ class FileLog:
                 if self._is_new:  # its name, too, has to survive
                     sync_folder(self.path.parent)
                     self._is_new = False
+                if self._mark.unsynced:
+                    self._mark.sync()
                 removed = os.fstat(own).st_nlink == 0
             finally:
                 os.close(own)
@@ -155,19 +185,31 @@ class FileLog:
 
     def read(self) -> Iterator[Line]:
         """Yield every line so far."""
-        return _lines(self.path.parent, self._id, self._seals.key)
+        for line in _lines(self.path.parent, self._id, self._seals.key):
+            self._has_seals = self._has_seals or line.sealed
+            yield line
 
     def _sealed(self, data: bytes) -> bytes:
-        seal = _seal_of(data, self._id, self._seals.sealing_key())
+        self._has_seals = True
+        seal = _seal_of(data, self._seals.sealing_key(), self._id, self._mark.mark.copies)
         return b'%b%b%b"}\n' % (data.removesuffix(b"}\n"), _SEAL, seal)
 
     def close(self) -> None:
-        """Give up the lock. Safe twice."""
-        if self._fd >= 0:
+        """Give up the lock, and leave no empty file. Safe twice."""
+        if self._fd < 0:
+            return
+        if self._pid == os.getpid():
+            if self._is_empty():
+                self.path.unlink(missing_ok=True)
             # Given up by name: a thread that still syncs, or a child, may hold the open file.
             fcntl.flock(self._fd, fcntl.LOCK_UN)
-            os.close(self._fd)
-            self._fd = -1
+        os.close(self._fd)
+        self._mark.close()
+        self._fd = -1
+
+    def _is_empty(self) -> bool:
+        """Say whether this log made the file and wrote nothing: the session was refused before it began."""
+        return self._is_made and self.lease > 0 and os.fstat(self._fd).st_size == 0
 
 
 _to_disk = getattr(os, "fdatasync", os.fsync)
@@ -186,40 +228,68 @@ def read_lines(folder: Path, session_id: str) -> Iterator[Line]:
 def _lines(folder: Path, session_id: str, key: Callable[[], bytes | None]) -> Iterator[Line]:
     path = folder / f"{session_id}{SUFFIX}"
     try:
+        mark = read_mark(folder, session_id)  # before the size: a writer writes the file first
         with open_session(folder, session_id) as file:
-            for line in lines(file):
-                yield _line(line, session_id, key)
+            copies = mark.copies if mark and mark.size <= os.fstat(file.fileno()).st_size else -1
+            seal = _Seal(session_id, copies, key)
+            for number, line in enumerate(lines(file), 1):
+                yield _line(line, number, seal)
     except OSError as error:
         why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise SessionError(f"session '{session_id}' cannot be read: {path}: {why}") from error
+    except _DamagedError as error:
+        raise SessionError(f"{path}, {error}") from None
     except ValueError as error:
         raise SessionError(f"session '{session_id}' cannot be read: {path}: it {error}") from error
 
 
-def _line(data: bytes, session_id: str, key: Callable[[], bytes | None]) -> Line:
+class _DamagedError(Exception):
+    """A line is not what was written."""
+
+
+class _Seal(NamedTuple):
+    """What the seals of a session are made with; ``copies`` is -1 where none can hold."""
+
+    session_id: str
+    copies: int
+    key: Callable[[], bytes | None]
+
+
+def _line(data: bytes, number: int, seal: _Seal) -> Line:
     kind = kind_of(data)
+    if data[-_SUM_END:].startswith(_SUM):
+        own = data[:-_SUM_END] + b"}\n"
+        if _summed(own) != data:
+            problem = f"line {number} is damaged (its checksum does not fit)"
+            raise _DamagedError(f"{problem}; mend or remove that line, or start a new session")
+        return Line(kind, own)
     if b'"seal":' not in data:
         return Line(kind, data)
     if data[-_SEALED_END:].startswith(_SEAL):
-        own, found = data[:-_SEALED_END] + b"}\n", key()
-        seal = data[len(_SEAL) - _SEALED_END : -len(b'"}\n')]
-        if found is not None and hmac.compare_digest(seal, _seal_of(own, session_id, found)):
+        own, key = data[:-_SEALED_END] + b"}\n", seal.key()
+        found = data[len(_SEAL) - _SEALED_END : -len(b'"}\n')]
+        if key is not None and hmac.compare_digest(found, _seal_of(own, key, seal.session_id, seal.copies)):
             return Line(kind, own, sealed=True, genuine=True)
-    return _sealed_by_fields(kind, data, session_id, key)
+    return _sealed_by_fields(kind, data, seal)
 
 
-def _seal_of(data: bytes, session_id: str, key: bytes) -> bytes:
-    return hmac.digest(key, b"line\n%b\n%b" % (session_id.encode(), data), "sha256").hex().encode()
+def _summed(data: bytes) -> bytes:
+    return b'%b%b%08x"}\n' % (data[:-2], _SUM, zlib.crc32(data))
 
 
-def _sealed_by_fields(kind: str, data: bytes, session_id: str, key: Callable[[], bytes | None]) -> Line:
+def _seal_of(data: bytes, key: bytes, session_id: str, copies: int) -> bytes:
+    return hmac.digest(key, b"line\n%b\n%d\n%b" % (session_id.encode(), copies, data), "sha256").hex().encode()
+
+
+def _sealed_by_fields(kind: str, data: bytes, seal: _Seal) -> Line:
     """Return the line for *data*, judged by the earlier kind of seal: over the fields, not over the bytes."""
     try:
         plain = fields_of(data)
     except ValueError:  # damaged, which the host says
         return Line(kind, data)
-    seal = plain.pop("seal", None)
-    if seal is None:
+    found = plain.pop("seal", None)
+    if found is None:
         return Line(kind, data)
     own = data[:-_SEALED_END] + b"}\n" if data[-_SEALED_END:].startswith(_SEAL) else data
-    return Line(kind, own, sealed=True, genuine=is_sealed(key(), seal, session_id, plain))
+    genuine = seal.copies == 0 and is_sealed(seal.key(), found, seal.session_id, plain)
+    return Line(kind, own, sealed=True, genuine=genuine)

@@ -113,7 +113,9 @@ def bind(
     trusted: bool,
     still: Callable[[], Awaitable[bool]] | None = None,
 ) -> BoundTool:
-    """Return *tool* bound for a session. *trusted*: given in application code and not strict.
+    """Return *tool* bound for a session.
+
+    *trusted*: given in application code and not strict, so that it is allowed if it declares no effects.
 
     Raises ArgumentProblems if its parameters are not a JSON Schema of an object.
     """
@@ -127,7 +129,7 @@ def bind(
         tool,
         definition_digest(own),
         effects,
-        Allow("given in application code") if trusted and operator_effects is None else by_effect(effects),
+        Allow("given in application code") if trusted and effects is None else by_effect(effects),
         Checker(own.parameters or {"type": "object"}),
         still,
         Checker(own.result_schema) if own.result_schema else None,

@@ -32,7 +32,7 @@ from pluggent_hookspecs.sessions import Line
 from pluggent_host.approvals.pending import Paused, Resolved
 from pluggent_host.approvals.standing import Standing
 from pluggent_host.tools.arguments import canonical
-from pluggent_host.transcript.entries import Decided, Entry, Settled
+from pluggent_host.transcript.entries import FORMAT, Decided, Entry, SessionBegan, Settled
 
 T = TypeVar("T")
 
@@ -291,6 +291,7 @@ SEALED = (Paused, Resolved, Standing)
 """What must have been written here, by us: requests that wait, and what a person has said about them."""
 
 log = logging.getLogger("pluggent.transcript")
+_LONGEST_KIND = 40
 _ENTRIES: dict[str, type[Any]] = {cls.__name__: cls for cls in get_args(Entry)}
 
 
@@ -330,20 +331,37 @@ def decode_unsealed(lines: Iterable[Line], place: str) -> Iterator[Entry]:
 def _entry(data: bytes, place: str, number: int) -> Entry:
     try:
         plain: dict[str, Any] = json.loads(data)
-        entry: Entry = from_plain(plain, _ENTRIES[plain.pop("t")])
+        kind = plain.pop("t")
+        entry: Entry | None = from_plain(plain, _ENTRIES[kind]) if kind in _ENTRIES or not _is_name(kind) else None
     except Exception as error:
         raise SessionError(
             f"{place}, line {number} is damaged ({type(error).__name__}); "
             "mend or remove that line, or start a new session"
         ) from error
+    if entry is None:
+        raise _newer(f"{place}, line {number} is an entry '{kind}'")
+    if type(entry) is SessionBegan and entry.version > FORMAT:
+        raise _newer(f"{place} has the format {entry.version} and not {FORMAT}")
     return entry
+
+
+def _is_name(kind: object) -> bool:
+    """Say whether another version may have a kind of entry called so."""
+    return type(kind) is str and kind.isidentifier() and len(kind) <= _LONGEST_KIND
+
+
+def _newer(what: str) -> SessionError:
+    return SessionError(
+        f"{what}: a newer version of pluggent-host wrote it; this session opens with that version:"
+        " pip install --upgrade pluggent-host"
+    )
 
 
 def _void_pause(place: str, line: int, *, sealed: bool) -> str:
     """Return why the pause in that *line* of a session does not count, and what is to be done about it."""
     why = (
         "the seal of the pause does not fit: it was changed, or copied from another session, folder or computer,"
-        " or the key that seals was made anew"
+        " an older copy of the session was put back, or the key that seals was made anew"
         if sealed
         else "the pause has no seal: an older pluggent wrote it, or another program"
     )

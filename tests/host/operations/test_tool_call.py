@@ -211,12 +211,11 @@ async def test_a_call_that_hangs_is_given_up_at_its_deadline(swallows, monkeypat
     assert text == "Error: 'hang' did not answer within 0.02 s. It may have taken effect."
 
 
-@pytest.mark.parametrize("marks", [{"effects": ("shell",)}, {}])
-async def test_a_blocking_tool_that_hangs_asks_until_its_thread_ends(marks):
+async def test_a_blocking_tool_that_hangs_asks_until_its_thread_ends():
     """Policy 21."""
     person, stuck = Person(False), Stuck()
     with stuck.freed():
-        tools = [stuck.tool(timeout_s=0.02, **marks)]
+        tools = [stuck.tool(timeout_s=0.02)]
         _, session = await said(call("stuck"), call("stuck", n=1), tools=tools, approver=person)
 
         assert stuck.contexts[0].cancelled
@@ -235,7 +234,7 @@ async def test_a_call_that_timed_out_is_doubtful_even_if(hooks):
     """Policy 35."""
     person, runs = Person(False), []
 
-    @tool(effects=("shell",), timeout_s=0.01)
+    @tool(timeout_s=0.01)
     async def hang() -> str:
         """Hang."""
         runs.append(1)

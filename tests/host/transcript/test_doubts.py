@@ -65,7 +65,7 @@ class World:
         return [json.loads(line) for line in self.lines()]
 
     def host(self, *replies: Reply) -> Any:
-        @tool(effects=("filesystem_write",))
+        @tool
         def write(n: int) -> str:
             """Write a number."""
             self.ran.append(n)
@@ -94,6 +94,7 @@ class World:
     def killed_after(self, length: int, before: int) -> None:
         """Forget all but the first *length* lines, as if the process that found *before* of them had ended there."""
         self.file.write_bytes(b"".join(self.lines()[:length]))
+        self.file.with_suffix(".mark").unlink(missing_ok=True)  # which says that this is an older copy
         running: dict[str, int] = {}
         for entry in self.entries()[before:]:
             if entry["t"] == "Dispatched":

@@ -30,7 +30,7 @@ from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S, assert_whole, hosting, shape, talking
 
 
-@tool(effects=("messaging",))
+@tool
 def send(n: int = 0) -> str:
     """Send something."""
     return f"sent {n}"
@@ -144,7 +144,7 @@ async def test_nothing_is_undone_or_changed_in_the_middle_of_a_turn_nor_said_in_
 async def test_a_doubt_about_a_call_outlives_its_exchange():
     asked = []
 
-    @tool(effects=("messaging",), timeout_s=0.01)
+    @tool(timeout_s=0.01)
     async def lose(n: int = 0) -> str:
         """Hang until the deadline."""
         await asyncio.Event().wait()
@@ -261,7 +261,7 @@ async def test_a_message_of_the_host_is_not_an_exchange_of_its_own():
 
 
 async def test_effects_of_calls_that_share_an_id_in_several_rounds_are_all_named():
-    @tool(effects=("network_write",))
+    @tool
     def wipe() -> str:
         """Wipe."""
         return "gone"

@@ -19,7 +19,7 @@ from talking import WAIT_S, assert_whole, results, shape, talking
 DOUBT = (("host:doubt", "the same call was interrupted before and may already have taken effect"),)
 
 
-@tool(effects=("shell",))
+@tool
 async def write(n: int = 0) -> str:
     """Write."""
     return f"written {n}"
@@ -110,7 +110,7 @@ async def test_a_turn_cancelled_in_a_model_call_keeps_what_the_person_said():
         assert shape(model.requests[-1].messages) == ["user go", "user again"]
 
 
-@pytest.mark.parametrize("marks", [{"effects": ()}, {"effects": ("shell",)}, {"effects": (), "exclusive": True}])
+@pytest.mark.parametrize("marks", [{"effects": ()}, {}, {"effects": (), "exclusive": True}])
 async def test_a_turn_cancelled_in_a_tool_gives_every_call_one_result_which_is_on_record(marks, place):
     recorder = Recorder()
     calls = (call("write", "a"), call("hang", "b"), call("hang", "c", n=1))
@@ -125,7 +125,7 @@ async def test_a_turn_cancelled_in_a_tool_gives_every_call_one_result_which_is_o
         await goes_on(session)
 
 
-@pytest.mark.parametrize("effects", [("shell",), ()])
+@pytest.mark.parametrize("effects", [None, ()])
 async def test_a_cancelled_call_with_effects_is_asked_about_before_it_runs_again(effects, place):
     """Policy 21."""
     person = Person(True)
@@ -133,13 +133,13 @@ async def test_a_cancelled_call_with_effects_is_asked_about_before_it_runs_again
         await cancelled(session, place)
         await session.say("again")
 
-    assert [event.asks for event in person.asked] == ([DOUBT] if effects else [])
+    assert [event.asks for event in person.asked] == ([DOUBT] if effects is None else [])
     assert results(session.history)[-1] == "ran 0"
 
 
 async def test_a_nested_call_with_effects_that_was_cancelled_is_asked_about_too(place):
     """Policy 21."""
-    person, tools = Person(False), [delegate_to("hang"), hanging(place, effects=("shell",))]
+    person, tools = Person(False), [delegate_to("hang"), hanging(place)]
     async with talking(call("delegate"), call("delegate"), tools=tools, approver=person) as session:
         await cancelled(session, place)
         await session.say("again")
@@ -151,7 +151,7 @@ async def test_a_nested_call_with_effects_that_was_cancelled_is_asked_about_too(
 async def test_a_direct_call_that_is_cancelled_is_asked_about_before_it_runs_again(place):
     """Policy 21."""
     person = Person(False)
-    async with talking(tools=[hanging(place, effects=("shell",))], approver=person) as session:
+    async with talking(tools=[hanging(place)], approver=person) as session:
         await cancelled(session, place, by_hand=True)
 
         assert (await session.call_tool("hang", {})).is_error
@@ -199,7 +199,7 @@ async def test_a_blocking_tool_learns_that_the_turn_was_cancelled(place):
 
 async def test_a_blocking_tool_that_heeds_nothing_is_left_behind_and_asks():
     person, stuck = Person(False), Stuck()
-    tools = [stuck.tool(effects=("shell",))]
+    tools = [stuck.tool()]
     with stuck.freed():
         async with talking(call("stuck", n=1), call("stuck", n=2), tools=tools, approver=person) as session:
             saying = asyncio.create_task(session.say("go"))
@@ -232,7 +232,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_left_behind_after_its_gr
     monkeypatch.setattr("pluggent_host.operations.tool_call.STOPPING_S", 0.01)
     release, swallowed = asyncio.Event(), asyncio.Event()
 
-    @tool(effects=("shell",))
+    @tool
     async def deaf() -> str:
         """Do not listen."""
         place.reached.set()

@@ -20,7 +20,7 @@ class Tools:
     def __init__(self) -> None:
         self.ran: list[str] = []
 
-        @tool(effects=("filesystem_write",))
+        @tool
         def write(path: str) -> str:
             """Write."""
             self.ran.append("write")

@@ -225,10 +225,10 @@ async def test_a_response_to_a_nested_call_needs_no_run(danger: Danger) -> None:
 
 async def test_a_nested_effect_makes_the_decisions_on_its_siblings_old() -> None:
     """Rule 18: an effect is an effect, whoever caused it."""
-    danger, late = Danger(("shell",)), list[str]()
+    danger, late = Danger(), list[str]()
     user, _ = using(calls_danger())
 
-    @tool(name="late", effects=("shell",), exclusive=True)
+    @tool(name="late", exclusive=True)
     async def late_one() -> str:
         """Come late."""
         late.append("late")
@@ -255,7 +255,7 @@ async def test_a_granted_plugin_may_lift_the_hosts_ask_below_a_call_as_above(dan
 async def test_a_nested_effect_is_dispatched_in_the_record_before_it_runs() -> None:
     seen: list[str] = []
 
-    @tool(effects=("shell",))
+    @tool
     async def look() -> str:
         """Look what is recorded already."""
         seen.extend(id for entry in on.session.records() if isinstance(entry, Dispatched) for id, _, _ in entry.calls)
@@ -292,7 +292,7 @@ async def test_every_nested_call_has_a_key_of_its_own() -> None:
 async def test_a_nested_call_that_was_interrupted_asks_before_it_runs_again() -> None:
     ran: list[str] = []
 
-    @tool(effects=("shell",))
+    @tool
     async def hang() -> str:
         """Hang, the first time."""
         ran.append("hang")

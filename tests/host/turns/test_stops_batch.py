@@ -83,7 +83,7 @@ async def test_an_answer_of_a_policy_is_a_success() -> None:
 
 
 async def test_in_a_dry_run_what_was_not_run_counts_as_a_success() -> None:
-    _, session = await said(BATCH, tools=BatchTools(effects=("shell",)).all(), dry_run=True)
+    _, session = await said(BATCH, tools=BatchTools(effects=None).all(), dry_run=True)
 
     assert all("not run" in text for text in results(session.history)[1:])
     assert not any("Look at that result" in text for text in results(session.history))
@@ -102,14 +102,14 @@ async def test_nothing_behind_it_begins_or_is_dispatched_before_it_has_succeeded
     dispatched: list[str] = []
     log = Log()
 
-    @tool(effects=("shell",), concurrent=True, stops_batch=True)
+    @tool(concurrent=True, stops_batch=True)
     async def gate() -> str:
         """Look what is dispatched while it runs."""
         entries = session.records()
         dispatched.extend(id for entry in entries if isinstance(entry, Dispatched) for id, _, _ in entry.calls)
         return "done"
 
-    tools = [gate, log.tool("w", effects=("shell",), concurrent=True), log.tool("r", effects=())]
+    tools = [gate, log.tool("w", concurrent=True), log.tool("r", effects=())]
     async with talking((call("gate", "g"), call("w", "w1", n=1), call("r", "r1", n=1)), tools=tools) as session:
         await session.say("go")
 
@@ -279,14 +279,14 @@ async def test_the_process_may_end_after_any_line_and_nothing_behind_a_failure_e
         policies = [about("gate", Ask("may I?"))]
         return hosting(*replies, tools=tools.all(), plugins=policies, config=PAUSING, state_dir=folder)
 
-    tools = BatchTools(NO, effects=("shell",))
+    tools = BatchTools(NO)
     async with hosted(tools, tmp_path / "whole", BATCH) as host, await host.session("s") as session:
         paused = await session.say("go")
         await session.resume({paused.pending[0].call_id: True})
     assert tools.ran == ["before", "gate"]
     whole = (tmp_path / "whole" / "sessions" / "s.jsonl").read_bytes().splitlines(keepends=True)
     for length in range(1, len(whole) + 1):
-        folder, later = tmp_path / f"{length}", BatchTools(NO, effects=("shell",))
+        folder, later = tmp_path / f"{length}", BatchTools(NO)
         shutil.copytree(tmp_path / "whole", folder)
         (folder / "sessions" / "s.jsonl").write_bytes(b"".join(whole[:length]))
         async with hosted(later, folder) as host, await host.session("s") as session:

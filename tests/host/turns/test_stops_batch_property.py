@@ -31,7 +31,7 @@ class One:
     stops: bool
     named: bool
     exclusive: bool
-    effects: tuple[str, ...]
+    effects: tuple[str, ...] | None
     concurrent: bool
 
     @property
@@ -42,7 +42,7 @@ class One:
 
 booleans = st.booleans()
 ones = st.builds(
-    One, st.sampled_from(["runs", *OUTCOMES]), booleans, booleans, booleans, st.sampled_from([(), ("shell",)]), booleans
+    One, st.sampled_from(["runs", *OUTCOMES]), booleans, booleans, booleans, st.sampled_from([(), None]), booleans
 )
 batches = st.lists(ones, min_size=1, max_size=7)
 

@@ -29,7 +29,7 @@ def log():
 @pytest.fixture
 def tools(log):
     """Return ``w`` that has an effect, ``r`` that reads, and ``e`` that reads and runs alone."""
-    return [log.tool("w", effects=("shell",)), log.tool("r", effects=()), log.tool("e", effects=(), exclusive=True)]
+    return [log.tool("w"), log.tool("r", effects=()), log.tool("e", effects=(), exclusive=True)]
 
 
 # ---- order ------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ async def test_blocking_calls_run_concurrently_in_threads():
     ],
 )
 async def test_calls_with_effects_run_one_after_the_other_and_those_that_read_concurrently(marks, most, log):
-    await said(calls("c", 1, 2, 3), tools=[log.tool("c", **marks)])
+    await said(calls("c", 1, 2, 3), tools=[log.tool("c", **marks)], permits=True)
 
     assert log.most == most
     if most == 1:
@@ -155,7 +155,7 @@ async def test_a_denied_call_is_a_result_for_the_model_and_can_end_the_turn(ends
 async def test_calls_that_need_no_approval_run_first_except_behind_an_exclusive_one(batch, ran, lines, log, tools):
     """Policy 18."""
     seen = []
-    tools = [*tools, log.tool("x", effects=("shell",), exclusive=True)]
+    tools = [*tools, log.tool("x", exclusive=True)]
     _, session = await said(batch, tools=tools, config=STRICT, approver=lambda _: seen.append(list(log.lines)) or True)
 
     def told(names):
@@ -173,14 +173,14 @@ async def test_an_unanswered_ask_ends_the_turn_with_every_call_closed(log, tools
         log.lines.clear()
         result, session = await said((*calls("w", 1), *calls("r", 1)), tools=tools, config=STRICT, approver=approver)
 
-        assert (result.why, result.detail) == (Why.DENIED, "'w' needs approval: its effects are shell")
+        assert (result.why, result.detail) == (Why.DENIED, "'w' needs approval: its effects are not declared")
         assert results(session.history)[1] == "r1"
         assert log.lines == ["r1 begins", "r1 ends"]
 
 
 async def test_what_is_behind_an_exclusive_call_without_an_approval_does_not_run(log, tools):
     """Policy 18."""
-    tools = [*tools, log.tool("x", effects=("shell",), exclusive=True)]
+    tools = [*tools, log.tool("x", exclusive=True)]
     result, _ = await said((*calls("r", 1), *calls("x", 2), *calls("r", 3)), tools=tools, config=STRICT)
 
     assert (result.why, log.lines) == (Why.DENIED, ["r1 begins", "r1 ends"])

@@ -137,7 +137,7 @@ async def test_an_around_that_returns_while_the_call_runs_leaves_nothing_running
     started, go = asyncio.Event(), asyncio.Event()
     ended, kept = list[str](), list[asyncio.Task[Any]]()
 
-    @tool(effects=("shell",))
+    @tool
     async def danger() -> None:
         """Take a while."""
         started.set()

@@ -27,7 +27,7 @@ class Acts:
         self.done: list[int] = []
 
     def tools(self) -> list[Any]:
-        @tool(effects=("shell",))
+        @tool
         async def act(n: int) -> str:
             """Act."""
             self.done.append(n)
@@ -93,7 +93,7 @@ async def test_a_call_cannot_take_the_id_of_one_below_another_and_pass_for_appro
 async def test_one_approval_is_good_for_one_run_however_often_the_process_ends(repeated: bool, tmp_path: Path):
     done: list[str] = []
 
-    @tool(effects=("shell",))
+    @tool
     def write() -> None:
         """Write; what is on the disk then is what a killed process leaves behind."""
         done.append("written")

@@ -165,7 +165,7 @@ HOOKS = ("decide_tool_call", "transform_tool_result", "decide_output", "around_t
 def slow_tools(effects):
     """Return tools that wait before and after their effect, the number of which joins *effects*."""
 
-    @tool(effects=("shell",))
+    @tool
     async def act(n: int) -> str:
         """Act."""
         await asyncio.sleep(0)
@@ -278,7 +278,7 @@ def size(folder):
 
 
 def acting(ran):
-    @tool(effects=("shell",))
+    @tool
     async def act() -> None:
         """Act."""
         ran.append(1)
@@ -309,7 +309,7 @@ async def test_no_tool_runs_that_could_not_be_recorded(tmp_path):
 
 
 async def test_a_result_too_big_for_the_disk_leaves_the_conversation_whole(tmp_path):
-    @tool(effects=("shell",))
+    @tool
     async def big() -> str:
         """Return much."""
         return "x" * 30_000

@@ -19,7 +19,7 @@ class Diary:
     def __init__(self) -> None:
         self.ran: list[str] = []
 
-    def tool(self, name: str, effects: tuple[str, ...] = ("shell",), **more: Any) -> Any:
+    def tool(self, name: str, effects: tuple[str, ...] | None = None, **more: Any) -> Any:
         async def run() -> str:
             """Run."""
             self.ran.append(name)

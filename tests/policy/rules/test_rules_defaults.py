@@ -1,4 +1,4 @@
-"""The rules of defaults by effect, of the operator's lists, and of what a model is offered: rules 7, 9, 30 and 32."""
+"""Defaults by effect, lists of the operator, and what a model is offered: rules 7, 9, 30, 32 and 44."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import attrs
 import pytest
 from each_of import each_of
 from hypothesis import given, settings, strategies as st
-from pluggent_hookspecs import ConfigError, Effect, HookError, Param, Role, ToolCall, tool
+from pluggent_hookspecs import Allow, ConfigError, Effect, HookError, Param, Role, ToolCall, tool
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.tools.workspace_guard import stays_inside
 from pluggent_testing.fakes import call
@@ -42,10 +42,26 @@ async def test_the_default_follows_from_the_effects(effects: tuple[str, ...] | N
     assert output.is_error is (default == "ask")
 
 
-@each_of("effects", [None, ("shell",), ("destructive", "x:teleport")])
-async def test_tools_of_the_application_are_allowed_unless_it_is_strict(effects: tuple[str, ...] | None):
-    assert (await reach("say", effects=effects)).ran == ("x",)
-    assert (await reach("say", effects=effects, config=STRICT)).ran == ()
+async def test_a_tool_of_the_application_without_declared_effects_is_allowed_unless_it_is_strict():
+    assert (await reach("say", effects=None)).ran == ("x",)
+    assert (await reach("say", effects=None, config=STRICT)).ran == ()
+
+
+@each_of(
+    ("effects", "ran"),
+    [(("shell",), ()), (("network_read", "x:teleport"), ()), (("network_read",), ("x",)), ((), ("x",))],
+)
+async def test_effects_that_a_tool_of_the_application_declares_count_strict_or_not(effects: tuple[str, ...], ran: Any):
+    """Rule 44."""
+    assert (await reach("say", effects=effects)).ran == ran
+    assert (await reach("say", effects=effects, config=STRICT)).ran == ran
+
+
+async def test_the_application_says_otherwise_by_a_policy_or_by_effects_in_its_settings():
+    """Rule 44."""
+    permits = hooked(decide_tool_call=lambda _: Allow("it may"))
+    assert (await reach("say", [permits], effects=("shell",))).ran == ("x",)
+    assert (await reach("say", effects=("shell",), config=HostSettings(effects={DANGER: ()}))).ran == ("x",)
 
 
 async def test_effects_that_the_operator_sets_count_before_the_tools_own():
@@ -70,7 +86,7 @@ def test_no_combination_of_effects_runs_unasked_what_has_one_that_asks(
     seen = asyncio.run(reach("call_tool", effects=None if own is None else tuple(sorted(own)), config=config))
 
     harmless = effects is not None and effects <= ALLOWED
-    assert (seen.ran == ("x",)) is (harmless or (operators is None and not strict))
+    assert (seen.ran == ("x",)) is (harmless or (effects is None and not strict))
 
 
 # ---- rules 7 and 32: what writing inside the workspace may not become

@@ -54,7 +54,7 @@ async def test_a_decision_that_cannot_be_recorded_is_a_denial(way: str, tmp_path
 async def test_the_decision_is_recorded_before_the_call_is_dispatched():
     order: list[str] = []
 
-    @tool(effects=("shell",))
+    @tool
     async def look() -> None:
         """Look what is recorded already."""
         order.extend(type(entry).__name__ for entry in on.session.records())

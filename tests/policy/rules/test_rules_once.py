@@ -52,7 +52,7 @@ async def test_a_key_is_never_given_twice_even_after_reopening(tmp_path: Path):
 async def test_a_call_of_unknown_outcome_asks_before_it_runs_again_unless_it_is_idempotent(
     idempotent: bool, agreed: bool | None, runs: int
 ):
-    hang, ran = hanging_once(("shell",), idempotent=idempotent)
+    hang, ran = hanging_once(None, idempotent=idempotent)
     asked: list[ApprovalEvent] = []
 
     calls = [call("hang", id) for id in ("one", "two", "three")]
@@ -66,7 +66,7 @@ async def test_a_call_of_unknown_outcome_asks_before_it_runs_again_unless_it_is_
 async def test_an_interrupted_call_asks_before_it_runs_again():
     ran, started = list[str](), asyncio.Event()
 
-    @tool(effects=("shell",))
+    @tool
     async def hang() -> None:
         """Hang, the first time."""
         ran.append("hang")
@@ -87,7 +87,7 @@ async def test_an_interrupted_call_asks_before_it_runs_again():
 async def test_a_failed_call_is_known_and_may_be_made_again():
     ran: list[str] = []
 
-    @tool(effects=("shell",))
+    @tool
     async def fail() -> None:
         """Fail."""
         ran.append("fail")

@@ -64,13 +64,13 @@ def tools(folder: Path, step: Callable[[], None]) -> list[Any]:
         step()
         return f"written {n}"
 
-    @tool(effects=("filesystem_write",))
+    @tool
     async def write(n: int) -> str:
         """Write a number."""
         await asyncio.sleep(0)
         return append(n)
 
-    @tool(effects=("filesystem_write",))
+    @tool
     def write_freely(n: int) -> str:
         """Write a number in a thread."""
         return append(n)

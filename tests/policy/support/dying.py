@@ -61,18 +61,18 @@ def tools(effects: Path, step: Steps) -> list[Any]:
         step()
         return f"written {n}"
 
-    @tool(effects=("filesystem_write",))
+    @tool
     async def write(context: ToolContext, n: int) -> str:
         """Write a number."""
         await asyncio.sleep(0)
         return append(n, context)
 
-    @tool(effects=("filesystem_write",))
+    @tool
     def write_slowly(context: ToolContext, n: int) -> str:
         """Write a number in a thread."""
         return append(n, context)
 
-    @tool(effects=("filesystem_write",), concurrent=True)
+    @tool(concurrent=True)
     async def write_twice(context: ToolContext, n: int) -> str:
         """Write a number in two halves; only the second one counts."""
         step()

@@ -277,7 +277,7 @@ _MARKED: Mapping[str, Json] = {
 }
 _MADE: Mapping[str, Mapping[str, Any]] = {
     "tool": {},
-    "writing": {"effects": ("network_write",)},
+    "writing": {"effects": None},
     "alone": {"exclusive": True},
     "showing": {},
     "failing": {"idempotent": True},

@@ -101,7 +101,7 @@ def test_nothing_in_a_record_can_steer_the_terminal(cli, folder):
 
 def test_a_damaged_session_is_explained_as_far_as_it_can_be_read(cli, folder):
     with save(folder, "trip", *tool_turn()).open("ab") as file:
-        file.write(b'{"t":"Nonsense"}\n')
+        file.write(b'{"t":"Said"}\n')
     code, out, err = cli("explain", "trip")
 
     assert (code, "ended  completed" in out, "is damaged" in err) == (1, True, True)

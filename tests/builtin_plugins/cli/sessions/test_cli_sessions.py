@@ -287,6 +287,7 @@ def test_sessions_are_deleted_by_their_whole_names_but_for_one_in_use(cli, folde
 
     assert cli("sessions", "delete", "a", "b", "--yes") == (0, "deleted a\ndeleted b\n", "")
     assert cli("sessions", "delete", "b", "--yes").code == 2
+    save(folder, "busy")
     with in_use(folder, "busy"):
         done = cli("sessions", "delete", "busy", "bc", "--yes")
 

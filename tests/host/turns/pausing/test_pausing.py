@@ -306,7 +306,7 @@ async def test_a_tool_that_has_changed_since_is_refused(writing: Shared):
     async with writing.session(WRITE) as session:
         await session.say("go")
 
-    @tool(name="write", effects=("filesystem_write",))
+    @tool(name="write")
     def other(text: str) -> None:
         """Write, and send it to everybody."""
         writing.done.append("sent")
