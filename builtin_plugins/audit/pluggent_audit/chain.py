@@ -1,4 +1,4 @@
-"""The format of a log: its lines, the hashes that chain them, the names of its files. Pure but for ``look``.
+"""The format of a log: its lines, the hashes that chain them, the names of its files. Pure but for its last two.
 
 A line is a JSON object and a newline. ``n`` is its number in the log, from 1; ``prev`` is the
 hash of the line before, without the newline: SHA-256, or HMAC-SHA256 with the log's key.
@@ -20,8 +20,12 @@ GENESIS = "0" * 64
 FILE_BEGUN = "FileBegun"
 LOG_OPENED = "LogOpened"
 LOG_CLOSED = "LogClosed"
+HEAD = "head"
+"""What LOG_OPENED says of a head that was no good: damaged or missing."""
 
-_FILE = re.compile(r"(?P<log>[a-z][a-z0-9_]*(-[0-9]+)?)\.(?P<number>[0-9]{6,})\.jsonl")
+_LOG = r"(?P<log>(?P<name>[a-z][a-z0-9_]*)(?:-(?P<of>[0-9]{1,4}))?)"
+_FILE = re.compile(rf"{_LOG}\.(?P<number>[0-9]{{6,}})\.jsonl")
+_HEAD = re.compile(rf"{_LOG}\.head")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -109,6 +113,19 @@ def number_of(name: str) -> tuple[str, int] | None:
     """Return log and number of a file called *name*, None if it is not a file of a log."""
     found = _FILE.fullmatch(name)
     return None if found is None else (found["log"], int(found["number"]))
+
+
+def begun(folder: Path) -> dict[str, Path]:
+    """Return the head of every log that was begun in *folder*, whether it is there or not.
+
+    A second writer at a time begins ``audit-2``, a third one ``audit-3``: where one is, those before it were.
+    """
+    most: dict[str, int] = {}
+    for path in folder.iterdir():
+        if found := _HEAD.fullmatch(path.name) or _FILE.fullmatch(path.name):
+            most[found["name"]] = max(most.get(found["name"], 1), int(found["of"] or 1))
+    logs = [name if one == 1 else f"{name}-{one}" for name, last in most.items() for one in range(1, last + 1)]
+    return {log: folder / f"{log}.head" for log in logs}
 
 
 def look(folder: Path) -> dict[str, list[Path]]:

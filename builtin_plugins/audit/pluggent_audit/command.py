@@ -13,10 +13,10 @@ from typing import Any, TextIO, cast
 
 from pluggent_hookspecs import Command, ConfigError, ProvideEvent, hookimpl
 
-from pluggent_audit.chain import Head, Line, look, read_head, read_line
+from pluggent_audit.chain import Head, Line, begun, look, read_line
 from pluggent_audit.file_access import folder_of
 from pluggent_audit.settings import AuditSettings
-from pluggent_audit.verification import Problem, Report, compare, in_order, raw_lines, verify
+from pluggent_audit.verification import Problem, Report, compare, compare_kept, in_order, raw_lines, verify
 
 WHOLE = 0
 DAMAGED = 3
@@ -65,7 +65,7 @@ class AuditCommand:
             return in_order(given)
         folder = folder_of(self._settings, os.environ)
         found = look(folder) if folder.is_dir() else {}
-        if not found:
+        if not found and not (folder.is_dir() and begun(folder)):
             raise ConfigError("pluggent audit", [f"there is no record in {folder}; name the files, or set folder"])
         return found
 
@@ -74,7 +74,10 @@ class AuditCommand:
         if wanted is not None and len(logs) > 1:
             raise ConfigError("--head", [f"there are {len(logs)} logs here: {', '.join(logs)}; name the files of one"])
         key = None if self._settings.key is None else self._settings.key.reveal().encode()
-        told = [_checked(log, files, key, wanted, whole=not options.files) for log, files in logs.items()]
+        if options.files:
+            told = [_checked(log, files, key, wanted) for log, files in logs.items()]
+        else:
+            told = list(_all_checked(folder_of(self._settings, os.environ), logs, key, wanted))
         if options.json:
             _write(json.dumps([_facts(*one) for one in told], indent=2))
         else:
@@ -109,22 +112,30 @@ def _head(text: str | None) -> Head | None:
         raise ConfigError("--head", [str(error)]) from error
 
 
-def _checked(
-    log: str, files: list[Path], key: bytes | None, wanted: Head | None, *, whole: bool
-) -> tuple[str, Report, list[Problem]]:
-    report = verify(files, key, whole=whole)
-    problems = list(report.problems)
+def _checked(log: str, files: list[Path], key: bytes | None, wanted: Head | None) -> tuple[str, Report, list[Problem]]:
+    """Verify *files*, which were named: they may be old ones, and the head is that of the newest."""
+    report = verify(files, key, whole=False)
+    problems = [*report.problems, *(compare(report, wanted, "--head") if wanted is not None else ())]
     kept = files[-1].parent / f"{log}.head"
-    if wanted is not None:
-        problems += compare(report, wanted, "--head")
-    if kept.is_file():
-        head = read_head(kept.read_bytes()[:4_096])
-        # Files that were named may be old ones: the head is of the newest.
-        if whole or files[-1:] == look(kept.parent).get(log, [])[-1:]:
-            problems += compare(report, head, kept.name, slack=1)
-    elif whole:
-        problems.append(Problem(kept.name, 0, "the head is missing: lines may be too, at the end"))
+    if os.path.lexists(kept) and files[-1:] == look(kept.parent).get(log, [])[-1:]:
+        problems += compare_kept(report, kept)
     return log, report, problems
+
+
+def _all_checked(
+    folder: Path, logs: dict[str, list[Path]], key: bytes | None, wanted: Head | None
+) -> Iterator[tuple[str, Report, list[Problem]]]:
+    """Verify every log that was begun in *folder*, those without files too."""
+    heads = begun(folder)
+    for log, kept in heads.items():
+        files = logs.get(log, [])
+        report = verify(files, key)
+        problems = [*report.problems, *(compare(report, wanted, "--head") if wanted is not None else ())]
+        if files or os.path.lexists(kept):
+            problems += compare_kept(report, kept)
+        else:
+            problems.append(Problem(kept.name, 0, "is missing, and later logs are not: so may its lines be"))
+        yield log, report, problems
 
 
 def _facts(log: str, report: Report, problems: list[Problem]) -> dict[str, Any]:
@@ -140,10 +151,17 @@ def _facts(log: str, report: Report, problems: list[Problem]) -> dict[str, Any]:
 def _chosen(logs: dict[str, list[Path]], options: argparse.Namespace) -> Iterator[Line]:
     for files in logs.values():
         for path in files:
-            for raw in raw_lines(path):
+            for raw in _lines_of(path):
                 line = read_line(raw.rstrip(b"\n"))
                 if line is not None and _matches(line, options):
                     yield line
+
+
+def _lines_of(path: Path) -> Iterator[bytes]:
+    try:
+        yield from raw_lines(path)
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror or error}"]) from error
 
 
 def _matches(line: Line, options: argparse.Namespace) -> bool:

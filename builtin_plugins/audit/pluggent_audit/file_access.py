@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from pluggent_hookspecs import ConfigError, private_folder
 
 from pluggent_audit.settings import AuditSettings
 
+NOT_REGULAR = "is not a regular file"
 MOST_LOGS = 64
 """Processes that may write into one folder at a time."""
-FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
+FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Without waiting: a pipe in the place of a file would have no other end."""
 
 
 def folder_of(settings: AuditSettings, environ: Mapping[str, str]) -> Path:
@@ -62,6 +66,34 @@ def opened(path: Path, flags: int) -> int:
         os.close(fd)
         raise ConfigError(str(path), ["is not a regular file of mode 0600 of the current user; move it away"])
     return fd
+
+
+def opened_to_read(path: Path) -> BinaryIO:
+    """Open the regular file *path*, a link to one included. Raises OSError, and does not wait for a pipe."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, NOT_REGULAR, str(path))
+    return os.fdopen(fd, "rb")
+
+
+def is_still(fd: int, path: Path) -> bool:
+    """Say whether *path* is still the file that was opened as *fd*."""
+    try:
+        there = path.lstat()
+    except OSError:
+        return False
+    here = os.fstat(fd)
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names of the files in *folder* to the disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def claim(folder: Path, name: str, *, shared: bool) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from pluggent_hookspecs import ConfigError
 
 from pluggent_audit.chain import (
     FILE_BEGUN,
+    HEAD,
     LOG_CLOSED,
     LOG_OPENED,
     Head,
@@ -26,10 +27,12 @@ from pluggent_audit.chain import (
     read_head,
     read_line,
 )
-from pluggent_audit.file_access import claim, opened, prepare
+from pluggent_audit.file_access import claim, is_still, opened, prepare, sync_folder
 from pluggent_audit.settings import AuditSettings, Fsync
 
 FORMAT = 1
+FIRST_LINES = 1
+"""How many lines a writer that is killed may leave without any head: the one that begins its first file."""
 _CHUNK = 1 << 16
 _KEPT = ("operation", "operation_id", "digest", "verdict", "by", "capability", "call_id", "why", "model")
 """What is kept of a record that is too long."""
@@ -72,6 +75,10 @@ class Log:
         """The file that is written now."""
         return self._folder / file_name(self.name, self._number)
 
+    @property
+    def _head_path(self) -> Path:
+        return self._folder / f"{self.name}.head"
+
     def append(self, event: str, record: dict[str, Any], *, decision: bool = False) -> None:
         """Write one line. Raises OSError if it could not be written; the log is then as it was."""
         with self._lock:
@@ -89,6 +96,7 @@ class Log:
                 self._append(LOG_CLOSED, {})
                 self._keep_head()
                 os.fsync(self._fd)
+                os.fsync(self._head_fd)
             finally:
                 self._let_go()
 
@@ -138,9 +146,12 @@ class Log:
             raise OSError(f"{self.path} belongs to process {self._pid}; a forked one has to open a log of its own")
         if self._torn:
             self._mend()
+        for fd, path in ((self._fd, self.path), (self._head_fd, self._head_path)):
+            if not is_still(fd, path):
+                raise OSError(f"{path} was moved away, replaced or removed while it was written; put it back")
         found = os.fstat(self._fd)
         if found.st_nlink != 1 or found.st_size != self._size:
-            raise OSError(f"{self.path} was removed or changed by another process; run: pluggent audit verify")
+            raise OSError(f"{self.path} was changed by another process; run: pluggent audit verify")
 
     def _keep_head(self) -> None:
         os.pwrite(self._head_fd, self._head.encoded(), 0)
@@ -149,16 +160,19 @@ class Log:
 
     def _next_file(self, now: str) -> None:
         """Begin the next file. If anything fails, the log stays where it was."""
-        before = (self._fd, self._size, self._number, self._day)
+        before, head = (self._fd, self._size, self._number, self._day), self._head
         number = self._number + 1
         path = self._folder / file_name(self.name, number)
         self._fd, self._size = opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL), 0
         self._number, self._day = number, now[:10]
         try:
             self._put(self._line(now, FILE_BEGUN, {"log": self.name, "file": number, "format": FORMAT}))
+            if self._settings.fsync is not Fsync.OFF:
+                sync_folder(self._folder)
+            self._keep_head()
         except BaseException:
             os.close(self._fd)
-            self._fd, self._size, self._number, self._day = before
+            (self._fd, self._size, self._number, self._day), self._head = before, head
             self._torn = False
             path.unlink()
             raise
@@ -174,7 +188,9 @@ class Log:
             if self._take_up(path, notes):
                 break
         if promised is None:
-            notes["head"] = "damaged"
+            notes[HEAD] = "damaged"
+        elif not promised.n and self._head.n > FIRST_LINES:
+            notes[HEAD] = "missing"
         elif promised.n > self._head.n or (promised.n == self._head.n and promised.hash != self._head.hash):
             notes["missing"] = {"promised": str(promised), "found": str(self._head)}
         now = _iso(self._clock())
@@ -182,6 +198,8 @@ class Log:
             self._next_file(now)
         self._append(LOG_OPENED, notes)
         self._keep_head()
+        if self._settings.fsync is not Fsync.OFF:
+            os.fsync(self._head_fd)  # a head that is lost would look like one that was removed
 
     def _take_up(self, path: Path, notes: dict[str, Any]) -> bool:
         """Go on in *path*, if there is a whole line in it; an empty file is removed."""

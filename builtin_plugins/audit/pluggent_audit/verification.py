@@ -9,10 +9,24 @@ from typing import TypeAlias
 
 import attrs
 
-from pluggent_audit.chain import FILE_BEGUN, GENESIS, LOG_OPENED, Head, Line, file_name, hash_of, number_of, read_line
+from pluggent_audit.chain import (
+    FILE_BEGUN,
+    GENESIS,
+    HEAD,
+    LOG_OPENED,
+    Head,
+    Line,
+    file_name,
+    hash_of,
+    number_of,
+    read_head,
+    read_line,
+)
+from pluggent_audit.file_access import NOT_REGULAR, opened_to_read
 
 LONGEST_LINE = 1 << 26
 """Bytes of a line that are read; no writer of ours makes one as long."""
+LONGEST_HEAD = 4_096
 REMEMBERED = 100_000
 """Lines whose hashes are known at a time, so that a line may be found that was moved that far."""
 
@@ -44,8 +58,11 @@ class Report:
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """Return the lines of a file with their newlines; a longer one than any of ours comes in pieces."""
-    with path.open("rb") as file:
+    """Return the lines of a file with their newlines; a longer one than any of ours comes in pieces.
+
+    Raises OSError if it is not a regular file, or cannot be read.
+    """
+    with opened_to_read(path) as file:
         while line := file.readline(LONGEST_LINE):
             yield line
 
@@ -74,6 +91,19 @@ def compare(report: Report, head: Head | None, where: str, *, slack: int = 0) ->
         yield Problem(where, 0, f"{_lines(head.n + 1, report.head.n)} newer than the head")
 
 
+def compare_kept(report: Report, kept: Path) -> Iterator[Problem]:
+    """Yield how the end of a log differs from the head that its writer keeps in the file *kept*."""
+    try:
+        with opened_to_read(kept) as file:
+            head = read_head(file.read(LONGEST_HEAD))
+    except FileNotFoundError:
+        yield Problem(kept.name, 0, "the head is missing: lines may be too, at the end")
+    except OSError as error:
+        yield Problem(kept.name, 0, f"{_unread(error)}: whether lines are missing at the end cannot be said")
+    else:
+        yield from compare(report, head, kept.name, slack=1)
+
+
 @attrs.define
 class _Check:
     key: bytes | None
@@ -89,6 +119,12 @@ class _Check:
     problems: list[Problem] = attrs.field(factory=list[Problem])
 
     def file(self, path: Path) -> None:
+        try:
+            self._file(path)
+        except OSError as error:
+            self.problems.append(Problem(path.name, 0, _unread(error)))
+
+    def _file(self, path: Path) -> None:
         number = 0
         for number, raw in enumerate(raw_lines(path), 1):
             place = (path.name, number)
@@ -174,6 +210,12 @@ class _Check:
         if line.event == LOG_OPENED and "missing" in line.record:
             promised = str(line.record["missing"]).replace("'", "")
             self._tell(place, f"reports that lines were missing or changed when the log was opened: {promised}")
+        if line.event == LOG_OPENED and HEAD in line.record:
+            self._tell(
+                place,
+                f"reports that the head was {line.record[HEAD]} when the log was opened:"
+                " whether lines were missing then cannot be said",
+            )
 
     def _unreadable(self, place: Place) -> None:
         self._tell(place, "was changed: it is not a record")
@@ -189,6 +231,10 @@ class _Check:
             self.problems[-1] = attrs.evolve(last, last=line)
         else:
             self.problems.append(Problem(file, line, what))
+
+
+def _unread(error: OSError) -> str:
+    return NOT_REGULAR if error.strerror == NOT_REGULAR else f"cannot be read: {error.strerror or error}"
 
 
 def in_order(files: Iterable[Path]) -> dict[str, list[Path]]:

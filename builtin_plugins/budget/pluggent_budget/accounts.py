@@ -160,6 +160,11 @@ class Standing(NamedTuple):
 
 
 @attrs.frozen
+class PeriodOver:
+    """The period of an account is over for the ledger, which knows a later moment than the caller."""
+
+
+@attrs.frozen
 class Shortage:
     """An account has not enough of ``unit`` left for ``wanted``."""
 

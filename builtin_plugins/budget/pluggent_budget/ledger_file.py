@@ -20,14 +20,17 @@ from pathlib import Path
 import attrs
 from pluggent_hookspecs import ConfigError, private_folder
 
-from pluggent_budget.accounts import Account, Shortage, Standing, lacking
+from pluggent_budget.accounts import Account, PeriodOver, Shortage, Standing, lacking
 from pluggent_budget.amounts import WALL, Amount
 from pluggent_budget.owners import Owner
+from pluggent_budget.periods import HighWater
 
 LOOK_S = 1.0
 """How often a shortage looks for dead processes again; without a shortage there is no need."""
 KEEP_LOST_S = 7 * 86400.0
 """How long a lost reservation is remembered: a late settlement corrects what was booked."""
+KEEP_TIME_MS = 1000
+"""How far the latest moment in the file may be behind."""
 KEEP_ACCOUNTS_S = 400 * 86400.0
 """How long days and months that are over stay in the file. Long: a clock that is put forward deletes too."""
 OPEN, BOOKED, RELEASED = range(3)
@@ -70,13 +73,16 @@ class _Row:
 class LedgerFile:
     """Accounts in the file at *path*. ``now`` returns seconds since 1970.
 
+    The file keeps the latest moment that any process has seen: a clock that is put back does not count.
+    One that was put forward does, until a person accepts the clock again.
+
     Raises ConfigError if the file cannot be used at all, sqlite3.Error and LedgerMovedError
     from any method if it cannot be used now: then nothing was written.
     """
 
     def __init__(self, path: Path, now: Callable[[], float], rules: FileRules = FileRules()) -> None:
         self.path = path
-        self._now = now
+        self._now = now if isinstance(now, HighWater) else HighWater(now)
         self._rules = rules
         self._connection = connected(path, rules.busy_s)
         self._file = _identity(path)
@@ -100,12 +106,26 @@ class LedgerFile:
             raise LedgerMovedError(f"{self.path} was moved, replaced or deleted while it was in use")
         self._connection.execute("BEGIN IMMEDIATE")
         try:
+            self._keep_time()
             yield
             self._connection.execute("COMMIT")
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+
+    @property
+    def behind_s(self) -> float:
+        """By how much the clock here is behind the latest moment that the file knows."""
+        return self._now.behind_s
+
+    def _keep_time(self) -> None:
+        known_ms = latest_ms(self._connection)
+        if known_ms is not None:
+            self._now.raised(known_ms / 1000)
+        now_ms = int(self._now() * 1000)
+        if known_ms is None or now_ms >= known_ms + KEEP_TIME_MS:
+            accept_clock(self._connection, now_ms)
 
     def close(self) -> None:
         """Count what this process still holds as lost, and close the file."""
@@ -121,9 +141,11 @@ class LedgerFile:
 
     # ---- inside a transaction ------------------------------------------------------------
 
-    def reserve(self, accounts: Sequence[Account], amount: Amount) -> int | Shortage:
+    def reserve(self, accounts: Sequence[Account], amount: Amount) -> int | Shortage | PeriodOver:
         """Hold *amount* in each of *accounts* and return the reservation's number, or say what is too little."""
         now = self._now()
+        if any(account.ends is not None and account.ends <= now for account in accounts):
+            return PeriodOver()
         rows = self._enough(accounts, amount, now)
         if isinstance(rows, Shortage) and abs(now - self._looked) >= LOOK_S:
             self.recover()
@@ -219,6 +241,17 @@ class LedgerFile:
         return made
 
 
+def latest_ms(connection: sqlite3.Connection) -> int | None:
+    """Return the latest moment that any process has seen, None if none was kept."""
+    row = connection.execute("SELECT latest_ms FROM clock").fetchone()
+    return None if row is None else int(row[0])
+
+
+def accept_clock(connection: sqlite3.Connection, now_ms: int) -> None:
+    """Keep *now_ms* as the latest moment, whatever was kept before."""
+    connection.execute("INSERT OR REPLACE INTO clock (id, latest_ms) VALUES (1, ?)", (now_ms,))
+
+
 def standing_of(counts: Sequence[int], now: float) -> Standing:
     """Return the standing in the columns of an account from ``tokens`` on."""
     open, began_ms = counts[9:]
@@ -236,8 +269,11 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 APPLICATION = 0x70624744
 """What stands in the head of our files (PRAGMA application_id)."""
-VERSION = 1
-_SCHEMA = """
+VERSION = 2
+_CLOCK = "CREATE TABLE clock (id INTEGER PRIMARY KEY CHECK (id = 1), latest_ms INTEGER NOT NULL)"
+_WITHOUT_CLOCK = 1
+_SCHEMA = (
+    """
 CREATE TABLE account (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, ends_ms INTEGER,
     tokens INTEGER NOT NULL DEFAULT 0, nanos INTEGER NOT NULL DEFAULT 0, tool_calls INTEGER NOT NULL DEFAULT 0,
@@ -253,6 +289,8 @@ CREATE TABLE reservation (
     began_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, state INTEGER NOT NULL DEFAULT 0
 );
 """
+    + _CLOCK
+)
 
 
 def connected(path: Path, busy_s: float, *, create: bool = True) -> sqlite3.Connection:
@@ -296,6 +334,10 @@ def _make(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables unless another process just did; refuse another kind of database."""
     application, version = _marks(connection)
     if application == APPLICATION and version == VERSION:
+        return
+    if application == APPLICATION and version == _WITHOUT_CLOCK:
+        connection.execute(_CLOCK)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
         return
     if application == APPLICATION:
         advice = "update pluggent-budget, or name another path" if version > VERSION else "name another path"

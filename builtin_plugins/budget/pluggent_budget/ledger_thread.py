@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import attrs
 
-from pluggent_budget.accounts import Account, Shortage, Standing
+from pluggent_budget.accounts import Account, PeriodOver, Shortage, Standing
 from pluggent_budget.amounts import Amount
 from pluggent_budget.ledger_file import LedgerFile, LedgerMovedError
+from pluggent_budget.messages import BEHIND_S, behind
 
 log = logging.getLogger("pluggent.budget")
 
@@ -51,9 +52,9 @@ class _Job:
         return not self.keep and self.future is not None and self.future.cancelled()
 
 
-def _released(answer: int | Shortage) -> Work[None]:
+def _released(answer: int | Shortage | PeriodOver) -> Work[None]:
     """Return the operation that releases a reservation whose caller was cancelled: the call was not made."""
-    if isinstance(answer, Shortage):
+    if not isinstance(answer, int):
         return lambda _: None
     return lambda file: file.settle(answer, Amount())
 
@@ -100,14 +101,14 @@ class LedgerThread:
         if thread.is_alive():
             log.warning("the ledger file was not closed within %g s", LEAVE_S)
 
-    async def reserve(self, accounts: Sequence[Account], amount: Amount) -> int | Shortage:
+    async def reserve(self, accounts: Sequence[Account], amount: Amount) -> int | Shortage | PeriodOver:
         """Hold *amount*, and return the number of the reservation or what there is too little of.
 
         A cancelled caller holds nothing. Raises LedgerError.
         """
         future = self._put(_Job(lambda file: file.reserve(accounts, amount), self._waiter(), _released))
         try:
-            answer: int | Shortage = await future
+            answer: int | Shortage | PeriodOver = await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._post(_released(future.result()))  # it came at the same time as the cancellation
@@ -147,6 +148,8 @@ class LedgerThread:
         except BaseException as error:  # noqa: BLE001 (it is raised in ``open``)
             self._deliver([_Result(job, error=error)])
             return
+        if ledger.behind_s >= BEHIND_S:
+            log.warning("%s", behind(ledger.behind_s, ledger.path))
         self._deliver([_Result(job)])
         try:
             goes_on = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pluggent_hookspecs import Deny, ReserveEvent
 
 from pluggent_budget.accounts import Account, Shortage, Standing
@@ -12,6 +14,9 @@ from pluggent_budget.settings import DIMENSIONS
 SECTION = "[plugins.pluggent-budget]"
 NOTE = "Note of the host, not of the person:"
 """How a warning to the model begins."""
+BEHIND_S = 3600.0
+"""From when on it is reported that a clock was put back."""
+DAY_S = 86_400.0
 SHOWN = 80
 """Characters of one value in a sentence."""
 
@@ -64,6 +69,20 @@ def warning(account: Account, unit: int, standing: Standing, calendar: Calendar)
     return (
         f"{figure(taken)} of {of} {account.rule.about} are used up, {figure(max(0, cap - taken))} left."
         f" {_resets(account, calendar)}"
+    )
+
+
+def behind(seconds: float, path: Path) -> str:
+    """Return what is said of a clock that is behind the latest moment in the ledger at *path*.
+
+    >>> behind(7200, Path("l.db"))[:83]
+    'the clock is 2 hours behind the latest moment that the ledger l.db knows: it counts'
+    """
+    count, unit = (seconds / DAY_S, "day") if seconds >= DAY_S else (seconds / 3600, "hour")
+    return (
+        f"the clock is {count:,.0f} {unit}{'s' * (round(count) != 1)} behind the latest moment that the ledger"
+        f" {plain(str(path))} knows: it counts in that moment's day and month until the clock has come to it."
+        " If the clock was wrong before and is right now: pluggent budget --accept-clock"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time as time_of_day, timedelta, tzinfo
@@ -70,6 +72,35 @@ class Calendar:
     def _midnight(self, day: date) -> float:
         # Where the clocks skip midnight, this is the moment at which they do.
         return datetime.combine(day, time_of_day(), self._tz).timestamp()
+
+
+class HighWater:
+    """A clock that never goes back: *now*, or the latest moment that was seen. Safe to use from several threads.
+
+    >>> times = iter([10.0, 5.0])
+    >>> clock = HighWater(lambda: next(times))
+    >>> clock(), clock()
+    (10.0, 10.0)
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._highest = -math.inf
+        self._lock = threading.Lock()
+
+    def __call__(self) -> float:
+        return self.raised(self._now())
+
+    def raised(self, seen: float) -> float:
+        """Return the latest of all moments that were seen, *seen* among them."""
+        with self._lock:
+            self._highest = max(self._highest, seen)
+            return self._highest
+
+    @property
+    def behind_s(self) -> float:
+        """By how much the clock is behind the latest moment that was seen."""
+        return max(0.0, self._highest - self._now())
 
 
 @attrs.frozen(eq=False)

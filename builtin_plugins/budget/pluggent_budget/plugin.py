@@ -19,16 +19,19 @@ from pluggent_hookspecs import (
     hookimpl,
 )
 
-from pluggent_budget.accounts import Account, Facts, Rule, Shortage, Standing, rule_of
+from pluggent_budget.accounts import Account, Facts, PeriodOver, Rule, Shortage, Standing, rule_of
 from pluggent_budget.amounts import Amount
 from pluggent_budget.costs import Estimate, expected, price_of, spent
 from pluggent_budget.ledger_file import FileRules, LedgerFile
 from pluggent_budget.ledger_thread import LedgerError, LedgerThread
 from pluggent_budget.memory_ledger import HeldReservation, MemoryLedger, PendingReservations, Reservation
 from pluggent_budget.messages import NOTE, no_ledger, no_price, too_little, warning
-from pluggent_budget.periods import Calendar, Clock
+from pluggent_budget.periods import Calendar, Clock, HighWater
 from pluggent_budget.prices import Price, Prices, read_prices, shipped
 from pluggent_budget.settings import BudgetSettings
+
+MOST_PERIODS = 3
+"""How often a call is counted in the next day because the one before was over."""
 
 log = logging.getLogger("pluggent.budget")
 
@@ -41,6 +44,7 @@ class Budget:
     def __init__(self, settings: BudgetSettings = BudgetSettings(), *, clock: Clock = Clock()) -> None:  # noqa: B008 (frozen)
         self._settings = settings
         self._clock = clock
+        self._now = HighWater(clock.now)
         self._calendar = Calendar(settings.zone)
         self._rules = tuple(rule_of(limit, settings) for limit in settings.limits)
         self._prices = _prices(settings, self._rules)
@@ -51,7 +55,7 @@ class Budget:
             rules = FileRules(busy_s=settings.busy_s, expires_s=settings.expires_s, book_lost=settings.lost == "booked")
             file = settings.file
             assert file is not None
-            self._ledger_thread = LedgerThread(lambda: LedgerFile(file, clock.now, rules))
+            self._ledger_thread = LedgerThread(lambda: LedgerFile(file, self._now, rules))
 
     @asynccontextmanager
     async def open(self, context: PluginContext) -> AsyncGenerator[None]:
@@ -82,20 +86,29 @@ class Budget:
                 if account.rule.has_money:
                     return no_price(event, account)
         estimate = expected(event, price, self._settings)
-        if self._ledger_thread is not None:
-            in_file = [account for account in accounts if account.rule.in_file]
-            if in_file:
-                return self._reserve_in_file(self._ledger_thread, accounts, in_file, estimate)
+        if self._ledger_thread is not None and any(account.rule.in_file for account in accounts):
+            return self._reserve_in_file(self._ledger_thread, Facts.of(event), accounts, estimate)
         held = self._reserve_in_memory(accounts, estimate)
         return too_little(held, self._calendar) if isinstance(held, Shortage) else self._held(estimate, held)
 
     async def _reserve_in_file(
-        self, ledger_thread: LedgerThread, accounts: Sequence[Account], in_file: Sequence[Account], estimate: Estimate
+        self, ledger_thread: LedgerThread, facts: Facts, accounts: Sequence[Account], estimate: Estimate
     ) -> Deny | int:
+        for _ in range(MOST_PERIODS):
+            answer = await self._tried_in_file(ledger_thread, accounts, estimate)
+            if not isinstance(answer, PeriodOver):
+                return answer
+            accounts = self._accounts(facts)  # the ledger knows a later moment: now it is known here, too
+        return no_ledger("days end faster than they can be counted")
+
+    async def _tried_in_file(
+        self, ledger_thread: LedgerThread, accounts: Sequence[Account], estimate: Estimate
+    ) -> Deny | int | PeriodOver:
+        in_file = [account for account in accounts if account.rule.in_file]
         held = self._reserve_in_memory([one for one in accounts if not one.rule.in_file], estimate)
         if isinstance(held, Shortage):
             return too_little(held, self._calendar)
-        answer: int | Shortage | LedgerError | None = None
+        answer: int | Shortage | PeriodOver | LedgerError | None = None
         try:
             answer = await ledger_thread.reserve(in_file, estimate.amount)
         except LedgerError as error:
@@ -107,6 +120,8 @@ class Budget:
             case Shortage():
                 self._lose_expired()
                 return too_little(answer, self._calendar)
+            case PeriodOver():
+                return answer
             case LedgerError():
                 log.warning("%s", answer)
                 return no_ledger(answer)
@@ -146,7 +161,7 @@ class Budget:
     def _accounts(self, facts: Facts) -> list[Account]:
         if not self._rules:
             return []
-        now, calendar = self._clock.now(), self._calendar
+        now, calendar = self._now(), self._calendar
         found = [rule.account(facts, calendar, now) for rule in self._rules]
         return [account for account in found if account is not None]
 

@@ -37,8 +37,9 @@ _RANGES = {
     ),
     "reserved": (
         "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-        "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
-        "3fff::/20", "5f00::/16", "::/96", "::ffff:0:0/96",
+        "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+        # All but 2000::/3, the global addresses, and what stands above (RFC 4291, 2.4): NAT64 is in the first.
+        "::/3", "4000::/2", "8000::/2", "c000::/3", "e000::/4", "f000::/5", "f800::/6", "fe00::/9",
     ),
 }  # fmt: skip
 
@@ -138,7 +139,13 @@ _NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _PLAIN_V4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
 _V4_PARTS = 4
-_NAT64 = ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")
+_V4_AT_THE_END = ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")
+"""NAT64 (RFC 6052, 8215), IPv4-compatible (RFC 4291), IPv4-translated (RFC 2765)."""
+_LOCAL_NAT64 = "64:ff9b:1::/48"
+_SHORTER_PREFIXES = (48, 56, 64)
+"""Lengths that a prefix of local NAT64 may have besides 96: the octet behind bit 64 is left out (RFC 6052, 2.2)."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""The upper bits of an interface that has an IPv4 address (RFC 5214, 6.1)."""
 
 
 def _numbers(text: str) -> Iterator[int]:
@@ -177,8 +184,13 @@ def _inside(address: IPv6Address) -> Iterator[Address]:
         yield address.sixtofour
     if address.teredo is not None:
         yield from address.teredo
-    if any(address in network(each) for each in _NAT64):
-        yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    number = int(address)
+    if any(address in network(each) for each in _V4_AT_THE_END) or number >> 32 & 0xFFFFFFFF in _ISATAP:
+        yield ipaddress.IPv4Address(number & 0xFFFFFFFF)
+    if address in network(_LOCAL_NAT64):
+        bits = number >> 64 << 56 | number & (1 << 56) - 1
+        found = (bits >> (120 - 32 - length) & 0xFFFFFFFF for length in _SHORTER_PREFIXES)
+        yield from (ipaddress.IPv4Address(each) for each in found if each)
 
 
 @cache

@@ -124,9 +124,9 @@ def _value_test(wanted: ArgumentTest, reading: Reading) -> ValueTest:
     """Return a test that holds if every test that *wanted* asks for does."""
     tests: list[ValueTest] = []
     if wanted.glob:
-        tests.append(_of_text(texts.glob(wanted.glob, reading)))
+        tests.append(_of_text(texts.glob(wanted.glob, reading), reading))
     if wanted.regex:
-        tests.append(_of_text(texts.regex(wanted.regex, reading)))
+        tests.append(_of_text(texts.regex(wanted.regex, reading), reading))
     if wanted.equals:
         equal = texts.equal(wanted.equals, reading)
         tests.append(lambda value, _: equal(value))
@@ -141,8 +141,8 @@ def _value_test(wanted: ArgumentTest, reading: Reading) -> ValueTest:
     return tests[0] if len(tests) == 1 else lambda value, workspace: all(test(value, workspace) for test in tests)
 
 
-def _of_text(fits: texts.TextTest) -> ValueTest:
-    return lambda value, _: fits(texts.text_of(value))
+def _of_text(fits: texts.TextTest, reading: Reading) -> ValueTest:
+    return lambda value, _: any(map(fits, texts.texts_of(value, reading)))
 
 
 def _of_address(fits: texts.TextTest) -> ValueTest:

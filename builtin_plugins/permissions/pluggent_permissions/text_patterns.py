@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from typing import TypeAlias
@@ -18,8 +20,17 @@ LONGEST_RUN = 30
 
 _SHORT = 1000
 _MANY = 512
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb]")
-"""Control, formatting, bidirectional and zero-width characters: where they stand, texts are not what they seem."""
+_IGNORABLE = (
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    r"\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""All of Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties): what is not assigned yet is part of it."""
+_UNSEEN = re.compile(
+    rf"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202f\u2800\ufff9-\ufffb\U00013430-\U0001343f\U00016fe4\U0001d159{_IGNORABLE}]"
+)
+"""With control characters, line ends, blanks and marks of layout: where they stand, texts are not what they seem."""
+_BLANKS = frozenset("\x1c\x1d\x1e\x1f\u115f\u1160\u2800\u3164\uffa0")
+"""A space to some, nothing to others: separators, and what is as wide as a letter without a mark."""
 
 
 def has_unseen(text: str) -> bool:
@@ -35,8 +46,10 @@ def folded(text: str) -> str:
     >>> folded("\uff21tlan\u200btis")
     'atlantis'
     """
-    if _UNSEEN.search(text):
-        text = _UNSEEN.sub(_kept_white, text)
+    return _folded(_UNSEEN.sub(_kept_white, text)) if _UNSEEN.search(text) else _folded(text)
+
+
+def _folded(text: str) -> str:
     if text.isascii():
         return text.casefold()
     if len(text) > _SHORT:
@@ -45,7 +58,10 @@ def folded(text: str) -> str:
 
 
 def _forms(text: str) -> tuple[str, ...]:
-    """Return *text* as it is, folded, and folded with single spaces: a pattern that forbids may fit any of them."""
+    """Return the forms of *text* of which a pattern that forbids may fit any.
+
+    As it is, folded, and folded with single spaces; the last two also with invisible blanks as spaces.
+    """
     return _known_forms(text) if len(text) <= _SHORT else _made_forms(text)
 
 
@@ -56,8 +72,17 @@ def _known_forms(text: str) -> tuple[str, ...]:
 
 def _made_forms(text: str) -> tuple[str, ...]:
     plain = folded(text)
-    squeezed = " ".join(plain.split())
-    return (text,) if squeezed == text else tuple(dict.fromkeys((text, plain, squeezed)))
+    squeezed = _squeezed(plain)
+    if squeezed == text:
+        return (text,)
+    if not has_unseen(text):
+        return tuple(dict.fromkeys((text, plain, squeezed)))
+    spaced = _folded(_UNSEEN.sub(_kept_blank, text))
+    return tuple(dict.fromkeys((text, plain, squeezed, spaced, _squeezed(spaced))))
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
 
 
 def glob(patterns: Iterable[str], reading: Reading) -> TextTest:
@@ -88,13 +113,45 @@ def regex(patterns: Iterable[str], reading: Reading) -> TextTest:
 
 
 def equal(values: Iterable[str | float], reading: Reading) -> Callable[[object], bool]:
-    """Return a test for a text, number or boolean that is one of *values*."""
+    """Return a test for a text, number or boolean that is one of *values*.
+
+    Read WIDE, a number is also every text that a program may read as that number.
+    """
     given = tuple(values)
     if reading is Reading.EXACT:
         pairs = frozenset((isinstance(value, bool), value) for value in given)
         return lambda value: (isinstance(value, bool), value) in pairs
     wide = frozenset(form for value in given for form in _forms(text_of(value)))
-    return lambda value: not wide.isdisjoint(_forms(text_of(value)))
+    numbers = frozenset(number for value in given if _is_number(value) for number in _numbers(value))
+    every = frozenset(number for value in given for number in _numbers(value))
+
+    def test(value: object) -> bool:
+        if not wide.isdisjoint(_forms(text_of(value))):
+            return True
+        wanted = every if _is_number(value) else numbers
+        return bool(wanted) and not wanted.isdisjoint(_numbers(value))
+
+    return test
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _numbers(value: object) -> Iterator[Decimal | float | int]:
+    """Yield the numbers that programs may take *value* for: as it is written, as a float, with a prefix as in 0x5."""
+    if isinstance(value, bool):
+        return
+    text = value.strip() if isinstance(value, str) else repr(value)
+    for read in (Decimal, float, _with_prefix):
+        with contextlib.suppress(ArithmeticError, ValueError):
+            number = read(text)
+            if number == number:  # noqa: PLR0124 (NaN; one that signals raises)
+                yield number
+
+
+def _with_prefix(text: str) -> int:
+    return int(text, 0)
 
 
 def check_regex(pattern: str) -> None:
@@ -120,6 +177,15 @@ def text_of(value: object) -> str:
             raise TypeError(f"no pattern is held against a value of type {type(value).__name__}")
 
 
+def texts_of(value: object, reading: Reading) -> tuple[str, ...]:
+    """Return what a pattern is held against, in this *reading*: 5.0 may be written as it is, too.
+
+    Raises as ``text_of``.
+    """
+    text = text_of(value)
+    return (text, repr(value)) if isinstance(value, float) and reading is Reading.WIDE else (text,)
+
+
 def _any_of(patterns: Iterable[str]) -> TextTest:
     match = re.compile("|".join(f"(?:{fnmatch.translate(pattern)})" for pattern in patterns)).match
     return lambda text: match(text) is not None
@@ -140,7 +206,11 @@ def _linear(pattern: str) -> TextTest:
 
 
 def _kept_white(found: re.Match[str]) -> str:
-    return " " if found[0].isspace() else ""
+    return " " if found[0].isspace() and found[0] not in _BLANKS else ""
+
+
+def _kept_blank(found: re.Match[str]) -> str:
+    return " " if found[0].isspace() or found[0] in _BLANKS else ""
 
 
 def _refuse_long_runs(text: str) -> None:

@@ -74,7 +74,7 @@ async def test_what_cannot_be_kept_is_not_done(tmp_path):
         result = await session.say("go")
 
     assert result.why is Why.DENIED
-    assert "was removed or changed by another process" in result.detail
+    assert "was moved away, replaced or removed" in result.detail
 
 
 @pytest.mark.parametrize("fsync", ["off", "decisions", "all"])
@@ -302,4 +302,72 @@ def test_a_writer_killed_while_it_began_a_file_leaves_nothing_in_the_way(tmp_pat
     written(tmp_path / "audit", 1)
 
     assert [path.name for path in logs(tmp_path / "audit")] == ["audit.000001.jsonl"]
+    assert problems(tmp_path / "audit") == []
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def replaced(path: Path) -> None:
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.rename(path)
+
+
+@pytest.mark.parametrize("change", [moved, replaced, Path.unlink])
+@pytest.mark.parametrize("name", ["audit.000001.jsonl", "audit.head"])
+def test_nothing_is_written_into_a_log_that_was_moved_away_or_replaced_while_open(change, name, tmp_path):
+    audit = Audit(AuditSettings(folder=str(tmp_path / "audit")))
+    audit.write_record(decision(0))
+    change(tmp_path / "audit" / name)
+
+    with pytest.raises(OSError, match=f"{name} was moved away, replaced or removed"):
+        audit.write_record(decision(1))
+    with pytest.raises(OSError, match=name):
+        audit.close()
+
+
+def test_nothing_is_written_into_a_log_whose_folder_was_moved_away_while_open(tmp_path):
+    audit = Audit(AuditSettings(folder=str(tmp_path / "audit")))
+    audit.write_record(decision(0))
+    (tmp_path / "audit").rename(tmp_path / "gone")
+
+    with pytest.raises(OSError, match="was moved away, replaced or removed"):
+        audit.write_record(decision(1))
+    with pytest.raises(OSError, match="was moved away, replaced or removed"):
+        audit.close()
+
+
+def test_a_pipe_in_the_place_of_a_torn_line_stops_no_start(tmp_path):
+    written(tmp_path / "audit", 1)
+    log = logs(tmp_path / "audit")[0]
+    log.write_bytes(log.read_bytes() + b"{torn")
+    os.mkfifo(log.with_name(f"{log.name}.torn"), 0o600)
+
+    with pytest.raises(ConfigError, match=r"\.torn"):
+        written(tmp_path / "audit", 1)
+
+
+def test_the_head_knows_a_new_file_before_its_second_line_is_written(tmp_path):
+    now = [0.0]
+    audit = Audit(AuditSettings(folder=str(tmp_path / "audit")), clock=lambda: now[0])
+    audit.write_record(decision(0))
+    now[0] += 86_400
+    _, hard = limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
+    try:
+        with pytest.raises(
+            OSError, match=r"disk full|too large"
+        ):  # the first line of the new file fits, the second not
+            audit.write_record(decision(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+    last = read_line(logs(tmp_path / "audit")[1].read_bytes().splitlines()[-1])
+    head = read_head((tmp_path / "audit" / "audit.head").read_bytes())
+    assert last is not None
+    assert head is not None
+    assert (last.event, last.n) == ("FileBegun", head.n)
+    audit.close()
     assert problems(tmp_path / "audit") == []

@@ -1,6 +1,7 @@
 """Verifying a log: whatever is done to its files is found, and where."""
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -201,3 +202,68 @@ def test_mistakes_of_the_user_are_told(tmp_path):
     written(tmp_path / "audit", 1)
     with pytest.raises(ConfigError, match="a head is a number"):
         command("verify", "--head", "x", folder=str(tmp_path / "audit"))
+
+
+def test_a_deleted_log_whose_head_remains_is_found(folder, capsys):
+    one, two = (Audit(AuditSettings(folder=str(folder))) for _ in range(2))
+    for audit in (one, two):
+        audit.write_record(decision(1))
+    for audit in (one, two):
+        audit.close()
+    (folder / "audit-2.000001.jsonl").unlink()
+
+    assert command("verify", folder=str(folder)) == 3
+    assert "audit-2.head: lines 1 to 4 are missing at the end" in capsys.readouterr().out
+
+
+def test_a_folder_of_which_only_heads_remain_is_not_an_empty_record(folder, capsys):
+    for path in logs(folder):
+        path.unlink()
+
+    assert command("verify", folder=str(folder)) == 3
+    assert "audit.head: lines 1 to 23 are missing at the end" in capsys.readouterr().out
+
+
+def test_a_deleted_log_and_head_are_found_by_the_logs_begun_after_them(folder, capsys):
+    audits = [Audit(AuditSettings(folder=str(folder))) for _ in range(3)]
+    for audit in audits:
+        audit.write_record(decision(1))
+    for audit in audits:
+        audit.close()
+    for path in folder.glob("audit-2.*"):
+        path.unlink()
+
+    assert command("verify", folder=str(folder)) == 3
+    assert "audit-2.head: is missing, and later logs are not" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("head", [b"", b"x" * 100, None], ids=["empty", "damaged", "removed"])
+def test_a_cut_tail_with_a_damaged_head_is_told_after_the_log_was_opened_again(head: bytes | None, folder, capsys):
+    edited(logs(folder)[2], lambda lines: lines[:-4])
+    (folder / "audit.head").unlink() if head is None else (folder / "audit.head").write_bytes(head)
+
+    written(folder, 1)
+
+    assert command("verify", folder=str(folder)) == 3
+    assert "whether lines were missing then cannot be said" in capsys.readouterr().out
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path, 0o600)
+
+
+@pytest.mark.parametrize("make", [make_fifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("name", ["audit.000004.jsonl", "audit.head", "audit.000003.jsonl"])
+def test_what_is_not_a_file_in_the_place_of_one_is_a_problem_and_nothing_waits_for_it(make, name, folder, capsys):
+    (folder / name).unlink(missing_ok=True)
+    make(folder / name)
+
+    assert command("verify", folder=str(folder)) == 3
+    assert f"{name}: is not a regular file" in capsys.readouterr().out
+
+
+def test_reading_what_is_not_a_file_is_refused_and_does_not_wait(folder):
+    os.mkfifo(folder / "audit.000004.jsonl", 0o600)
+
+    with pytest.raises(ConfigError, match="is not a regular file"):
+        command("show", folder=str(folder))

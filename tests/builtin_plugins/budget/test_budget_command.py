@@ -34,7 +34,7 @@ def run(given: BudgetSettings, *arguments: str) -> int:
 async def spent(tmp_path: Path) -> BudgetSettings:
     """Return the settings of a ledger in which something was spent today and the day before."""
     given = settings(*LIMITS, path=str(tmp_path / "l.db"))
-    time = Time(TIME.now)
+    time = Time(TIME.now - 86400.0)
     budget = Budget(given, clock=time.clock)
     async with budget.open(Lent()):
         for days, name in ((-1, "ann"), (0, "ann\x1b[2J"), (0, "bob")):

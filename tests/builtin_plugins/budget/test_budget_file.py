@@ -133,7 +133,7 @@ def test_one_that_died_meanwhile_is_found_when_something_is_short(path: Path) ->
         running.stdout.readline()
         time = Time()
         with opened(path, time, book_lost=False) as ledger:
-            other = account(Limit(per=("principal", "day"), tokens=500), now=time.now)
+            other = account(Limit(per=("agent",), tokens=500))
             running.kill()
             running.wait(WAIT_S)
             time.now += 5.0
@@ -332,9 +332,9 @@ def test_a_ledger_of_a_later_version_is_refused(path: Path) -> None:
     with opened(path):
         pass
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
 
-    with pytest.raises(ConfigError, match="version 2, and this one writes version 1: update pluggent-budget"):
+    with pytest.raises(ConfigError, match="version 3, and this one writes version 2: update pluggent-budget"):
         LedgerFile(path, lambda: 0.0)
 
 

@@ -12,7 +12,7 @@ import pytest
 from budgets import account, tokens
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
-from pluggent_budget.accounts import Account, Shortage, Standing
+from pluggent_budget.accounts import Account, PeriodOver, Shortage, Standing
 from pluggent_budget.amounts import Amount
 from pluggent_budget.ledger_file import FileRules, LedgerFile
 from pluggent_budget.memory_ledger import MemoryLedger, Reservation
@@ -68,7 +68,9 @@ class InFile:
 
     def reserve(self, accounts: Sequence[Account], amount: Amount) -> int | Shortage:
         with self._ledger.transaction():
-            return self._ledger.reserve(accounts, amount)
+            answer = self._ledger.reserve(accounts, amount)
+        assert not isinstance(answer, PeriodOver)
+        return answer
 
     def settle(self, held: int, spent: Amount) -> None:
         with self._ledger.transaction():

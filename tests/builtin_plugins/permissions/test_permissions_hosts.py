@@ -49,6 +49,20 @@ def test_this_machine_is_forbidden_in_every_spelling(spelling: str):
         ("metadata", "100.100.100.200"), ("multicast", "224.0.0.1"), ("multicast", "[ff02::1]"),
         ("reserved", "240.0.0.1"), ("reserved", "255.255.255.255"), ("reserved", "198.18.0.1"),
         ("10.0.0.0/8", "10.9.9.9"), ("10.0.0.0/8", "[::ffff:10.9.9.9]"),
+        # An IPv4 address in an IPv6 one: translated (RFC 2765), NAT64 at every prefix length (RFC 6052), 6to4,
+        # Teredo (the server and, inverted, the client), ISATAP.
+        ("private", "[::ffff:0:10.0.0.1]"), ("private", "[::ffff:0:a00:1]"), ("metadata", "[::ffff:0:169.254.169.254]"),
+        ("private", "[64:ff9b::10.0.0.1]"), ("metadata", "[64:ff9b:1::a9fe:a9fe]"),
+        ("private", "[64:ff9b:1:a00:0:100::]"), ("private", "[64:ff9b:1:a:0:1:0:0]"),
+        ("metadata", "[64:ff9b:1:a9fe:a9:fe00::]"), ("metadata", "[64:ff9b:1:a9:fe:a9fe::]"),
+        ("metadata", "[64:ff9b:1:0:a9:fea9:fe00:0]"),
+        ("private", "[2002:a00:1::]"), ("metadata", "[2002:a9fe:a9fe::]"),
+        ("private", "[2001:0:a00:1::]"), ("private", "[2001::f5ff:fffe]"),
+        ("private", "[2606:4700::5efe:10.0.0.1]"), ("private", "[2606:4700::200:5efe:10.0.0.1]"),
+        ("metadata", "168.63.129.16"), ("metadata", "[::ffff:0:168.63.129.16]"),
+        # No network is there: all that is global is in 2000::/3 (RFC 4291).
+        ("reserved", "[200::1]"), ("reserved", "[4000::1]"), ("reserved", "[e000::1]"), ("reserved", "[fe00::1]"),
+        ("multicast", "[::ffff:0:224.0.0.1]"), ("multicast", "[64:ff9b::224.0.0.1]"),
         ("fd00::/8", "[fd12::1]"), ("name", "example.org"),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ from each_of import each_of
 from hypothesis import given, strategies as st
 from permitting import both, fits, settings
 from pluggent_hookspecs import ConfigError
-from pluggent_permissions.text_patterns import LONGEST_RUN, Reading, folded, glob, regex
+from pluggent_permissions.text_patterns import LONGEST_RUN, Reading, folded, glob, has_unseen, regex
 
 FORBIDDEN_AND_PERMITTED = (True, True)
 FORBIDDEN_ONLY = (True, False)
@@ -17,6 +17,8 @@ NEITHER = (False, False)
 WIDTH = "\uff52\uff4d -rf"  # full-width letters
 HIDDEN = "r\u200bm -rf"
 SOFT = "r\u00adm -rf"
+VISIBLE_FORMATS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+"""Cf, but seen: marks before numbers (Prepended_Concatenation_Mark)."""
 
 
 @each_of(
@@ -57,6 +59,26 @@ SOFT = "r\u00adm -rf"
         ({"equals": True}, True, FORBIDDEN_AND_PERMITTED),
         ({"equals": True}, "true", FORBIDDEN_ONLY),
         ({"equals": 1}, "1", FORBIDDEN_ONLY),
+        ({"equals": 5}, "5.0", FORBIDDEN_ONLY),
+        ({"equals": 5}, " +5e0\n", FORBIDDEN_ONLY),
+        ({"equals": 5}, "005", FORBIDDEN_ONLY),
+        ({"equals": 5}, "0x5", FORBIDDEN_ONLY),
+        ({"equals": 5}, "\uff15", FORBIDDEN_ONLY),
+        ({"equals": 5}, "\u0665", FORBIDDEN_ONLY),
+        ({"equals": 1000}, "1_000", FORBIDDEN_ONLY),
+        ({"equals": 0}, "-0", FORBIDDEN_ONLY),
+        ({"equals": 0.1}, "0.10", FORBIDDEN_ONLY),
+        ({"equals": 0.1}, ".1000000000000000055", FORBIDDEN_ONLY),
+        ({"equals": 9007199254740993}, "9007199254740993.0", FORBIDDEN_ONLY),
+        ({"equals": "5.0"}, 5, FORBIDDEN_ONLY),
+        ({"equals": "5.0"}, "5", NEITHER),
+        ({"equals": 5}, "5 euros", NEITHER),
+        ({"equals": 5}, "nan", NEITHER),
+        ({"equals": 5}, "snan", NEITHER),
+        ({"equals": 5}, "1e999999999", NEITHER),
+        ({"equals": 1}, "true", NEITHER),
+        ({"glob": "5.0"}, 5.0, FORBIDDEN_ONLY),
+        ({"regex": "5\\.0"}, 5.0, FORBIDDEN_ONLY),
         ({"equals": 1}, 2, NEITHER),
         ({"gt": 100}, 101, FORBIDDEN_AND_PERMITTED),
         ({"gt": 100}, 100, NEITHER),
@@ -85,6 +107,36 @@ SOFT = "r\u00adm -rf"
 )
 def test_patterns_forbid_generously_and_permit_exactly(wanted: dict[str, Any], value: Any, expected: tuple[bool, bool]):
     assert both(wanted, value) == expected
+
+
+# Default_Ignorable_Code_Point and what else leaves no mark: a joiner, fillers, selectors, tags, a blank, reserved ones.
+INVISIBLE = (
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2065\u2800\u3164\ufe00\ufe0f\uffa0\ufff0\U00016fe4\U0001bca0"
+    "\U0001d159\U0001d173\U000e0001\U000e0020\U000e0041\U000e0100\U000e01ef\U000e0fff\u00ad\u061c\u2061\ufeff\x7f"
+)
+
+
+@pytest.mark.parametrize("hidden", INVISIBLE, ids=ascii)
+def test_no_invisible_character_defeats_a_pattern_that_forbids(hidden: str):
+    inside, between, ends = f"r{hidden}m -rf", f"rm{hidden} {hidden}-rf", f"{hidden}rm -rf{hidden}"
+
+    for value in (inside, between, ends):
+        assert both({"glob": "rm *"}, value) == FORBIDDEN_ONLY
+        assert both({"regex": "rm .*"}, value) == FORBIDDEN_ONLY
+        assert both({"equals": "rm -rf"}, value) == FORBIDDEN_ONLY
+
+
+@pytest.mark.parametrize("blank", "\u2800\u3164\u115f\u1160\uffa0\u2000\u1680\u00a0\u2028\x1f", ids=ascii)
+def test_a_blank_that_is_no_space_defeats_no_pattern_that_forbids(blank: str):
+    assert both({"glob": "rm -rf"}, f"rm{blank}-rf")[0]
+    if has_unseen(blank) and blank != "\u2028":
+        assert both({"glob": "rm -rf"}, f"r{blank}m -rf")[0]
+
+
+@given(st.characters())
+def test_what_has_no_visible_form_by_its_category_is_known_as_unseen(letter: str):
+    if unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp"):
+        assert has_unseen(letter) or letter in VISIBLE_FORMATS
 
 
 @given(st.text(max_size=20), st.text(alphabet="ab*?[]x", max_size=8))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from mcp_types import Tool, ToolAnnotations
 from pluggent_hookspecs import EMPTY, Effect
 
 from pluggent_mcp.client.status import ServerStatus
+from pluggent_mcp.invisible import is_invisible
 from pluggent_mcp.schemas import validator
 from pluggent_mcp.settings import Server
 
@@ -31,7 +31,7 @@ OTHER_WRITING = "x:mcp-write"
 
 NOTHING: Mapping[str, dict[str, Any]] = MappingProxyType({})
 
-_KEPT = "\n\t\u200c\u200d"
+_KEPT = "\n\t\u200c\u200d\ufe0f"
 
 
 class ListingError(Exception):
@@ -110,10 +110,10 @@ def _hinted(hints: ToolAnnotations) -> tuple[str, ...] | None:
 def shown(text: str, limit: int = LONGEST_DESCRIPTION) -> str:
     r"""Return *text* without invisible characters, cut to *limit* with its size.
 
-    >>> shown("Reads a file.\u202e\U000e0041")
-    'Reads a file.'
+    >>> shown("Reads a file.\u202e\U000e0041"), shown("Re\ufe01\U000e0101ads\u3164")
+    ('Reads a file.', 'Reads')
     """
-    seen = "".join(char for char in text[: limit * 2] if char in _KEPT or unicodedata.category(char)[0] != "C")
+    seen = "".join(char for char in text[: limit * 2] if char in _KEPT or not is_invisible(char))
     return seen if len(text) <= limit else f"{seen[:limit]} [... cut: {len(text):,} characters]"
 
 

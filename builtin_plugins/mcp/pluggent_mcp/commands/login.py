@@ -17,7 +17,16 @@ from pluggent_mcp.oauth.challenges import WANTS_LOGIN, LoginError
 from pluggent_mcp.oauth.http import EXCHANGE_S
 from pluggent_mcp.oauth.listener import KNOWN_PATH, Listener
 from pluggent_mcp.oauth.login_flow import LoginRequest, log_in
-from pluggent_mcp.oauth.login_store import Login, delete_login, load_login, login_lock, logins_of, origin, save_login
+from pluggent_mcp.oauth.login_store import (
+    Login,
+    address,
+    delete_login,
+    load_login,
+    login_lock,
+    logins_of,
+    origin,
+    save_login,
+)
 from pluggent_mcp.oauth.settings import OAuth, is_scope
 from pluggent_mcp.oauth.tokens import revoke
 from pluggent_mcp.references import resolved
@@ -61,13 +70,12 @@ async def login(options: argparse.Namespace, settings: Settings) -> int:
 async def logout(options: argparse.Namespace, settings: Settings) -> int:
     """Delete the logins to a server, and revoke the tokens if the authorization server supports it."""
     name: str = options.name
-    oauth = _oauth(name, settings)
     count = 0
     try:
         for file, kept_login in list(logins_of(name, os.environ)):
             async with login_lock(name, kept_login.url, os.environ, EXCHANGE_S):
                 delete_login(file)
-            told = await _revoked(kept_login, oauth)
+            told = await _revoked(kept_login, _oauth_for(kept_login, settings))
             line(f"logged out of {name} at {kept_login.url}{told}")
             count += 1
     except LoginError as error:
@@ -106,9 +114,16 @@ def _check(options: argparse.Namespace) -> None:
             raise ConfigError(LOGIN, [f"--scope: {scope!r} is not a scope"])
 
 
-def _oauth(name: str, settings: Settings) -> OAuth:
-    server = servers_of(settings).get(name)
-    return (server.login if server is not None else None) or OAuth()
+def _oauth_for(login: Login, settings: Settings) -> OAuth:
+    """Return the settings of the server that *login* is for; the secret of another client, or server, goes nowhere."""
+    server = servers_of(settings).get(login.name)
+    if server is None or server.login is None or not login.fits(server.login):
+        return OAuth()
+    try:
+        same = address(resolved(login.name, server, os.environ).url) == login.url
+    except ConfigError:
+        same = False
+    return server.login if same else OAuth()
 
 
 def _before(name: str, server: Server) -> Login | None:

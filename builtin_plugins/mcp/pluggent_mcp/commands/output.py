@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Sequence
+
+from pluggent_mcp.invisible import is_invisible
 
 GAP = "  "
 NARROWEST = 20
@@ -18,10 +19,10 @@ WIDEST = 300
 def escape_controls(text: str) -> str:
     r"""Return *text* with control and invisible characters escaped; tabs and line ends stay.
 
-    >>> escape_controls("red\x1b[31m\u202e")
-    'red\\x1b[31m\\u202e'
+    >>> escape_controls("red\x1b[31m\u202e\u3164")
+    'red\\x1b[31m\\u202e\\u3164'
     """
-    return "".join(char if char in "\n\t" or unicodedata.category(char)[0] != "C" else _escaped(char) for char in text)
+    return "".join(char if char in "\n\t" or not is_invisible(char) else _escaped(char) for char in text)
 
 
 def _escaped(char: str) -> str:

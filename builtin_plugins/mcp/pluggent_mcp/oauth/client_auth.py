@@ -44,9 +44,18 @@ class MemoryTokenStorage(TokenStorage):
         self._client = client_info
 
 
-def metadata(redirect: str) -> OAuthClientMetadata:
-    """Return the client metadata for dynamic registration."""
-    return OAuthClientMetadata(client_name="pluggent", redirect_uris=[AnyUrl(redirect)])
+class FixedScopes(OAuthClientMetadata):
+    """Client metadata whose scopes stay as they were given: the SDK takes those of a challenge, and adds more."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "scope":
+            super().__setattr__(name, value)
+
+
+def metadata(redirect: str, scopes: tuple[str, ...] = ()) -> OAuthClientMetadata:
+    """Return the client metadata for dynamic registration; with *scopes*, these and no others are asked for."""
+    kind = FixedScopes if scopes else OAuthClientMetadata
+    return kind(client_name="pluggent", redirect_uris=[AnyUrl(redirect)], scope=" ".join(scopes) or None)
 
 
 def known(oauth: OAuth) -> OAuthClientInformationFull | None:

@@ -40,14 +40,19 @@ class Answer:
 
 
 class Listener:
-    """Listens while it is entered; accepts the first request to its address, and no second one."""
+    """Listens while it is entered; accepts the first request to its address with the state of the login, and no second.
+
+    Whatever else comes, to that address too, is answered and ends nothing: anything on this machine may send it.
+    """
 
     def __init__(self, path: str = "") -> None:
         self._path = path or f"{KNOWN_PATH}/{secrets.token_urlsafe(24)}"
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._port = 0
+        self._state = b""
+        self._others = False
 
     @property
     def address(self) -> str:
@@ -70,13 +75,15 @@ class Listener:
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=HEAD_S)
 
-    async def answer(self, within_s: float) -> Answer:
-        """Wait for the answer. Raises LoginError if there is none in time, or it is not to be understood."""
+    async def answer(self, state: str, within_s: float) -> Answer:
+        """Wait for the answer with this *state*. Raises LoginError if none comes in time, or it is not understood."""
+        self._state = state.encode()
         try:
             async with asyncio.timeout(within_s):
                 return await self._answer
         except TimeoutError:
-            raise LoginError(f"no login within {within_s:g} s (--timeout)") from None
+            others = "; an answer came that is not that of this login (its state is another)" if self._others else ""
+            raise LoginError(f"no login within {within_s:g} s (--timeout){others}") from None
 
     def _close(self) -> None:
         if self._server is not None:
@@ -86,9 +93,9 @@ class Listener:
         task = asyncio.current_task()
         assert task is not None
         if len(self._tasks) >= MOST_CONNECTIONS:
-            writer.close()
-            return
-        self._tasks.add(task)
+            # The oldest has said nothing for the longest time; a browser speaks at once.
+            next(iter(self._tasks)).cancel()
+        self._tasks[task] = None
         try:
             async with asyncio.timeout(HEAD_S):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii")
@@ -97,7 +104,7 @@ class Listener:
         except (OSError, TimeoutError, UnicodeDecodeError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return  # no browser, or one that has gone: nothing was said that matters
         finally:
-            self._tasks.discard(task)
+            self._tasks.pop(task, None)
             writer.close()
 
     def _answered(self, head: str) -> bytes:
@@ -108,6 +115,9 @@ class Listener:
         ours = method == "GET" and hosts == [f"{HOST}:{self._port}"]
         if not (ours and secrets.compare_digest(target.partition("?")[0], self._path)) or self._answer.done():
             return b"HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        if not self._is_ours(target):
+            self._others = True
+            return b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
         self._close()
         try:
             self._answer.set_result(_read(target))
@@ -116,12 +126,21 @@ class Listener:
         start = b"HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\n" + _HEADERS
         return start + b"content-length: %d\r\n\r\n" % len(_PAGE) + _PAGE
 
+    def _is_ours(self, target: str) -> bool:
+        """Say whether a request carries the state of this login, once."""
+        states = _given(target).get("state", [])
+        return bool(self._state) and len(states) == 1 and secrets.compare_digest(states[0].encode(), self._state)
+
+
+def _given(target: str) -> dict[str, list[str]]:
+    try:
+        return parse_qs(urlsplit(target).query, keep_blank_values=True, max_num_fields=32)
+    except ValueError:
+        return {}
+
 
 def _read(target: str) -> Answer:
-    try:
-        given = parse_qs(urlsplit(target).query, keep_blank_values=True, max_num_fields=32)
-    except ValueError:
-        given = {"": ["", ""]}
+    given = _given(target)
     if any(len(values) != 1 for values in given.values()):
         raise LoginError("the answer of the authorization server says one thing twice")
     said = {name: values[0] for name, values in given.items()}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
-from collections.abc import Callable, Generator, Iterable, Iterator
+import re
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -42,6 +42,7 @@ from pluggent_mcp.oauth.settings import OAuth
 from pluggent_mcp.settings import Server
 
 S256 = "S256"
+_URL = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 LONGEST = 300
 
 _SILENT: ContextVar[bool] = ContextVar("pluggent_mcp_oauth_silent", default=False)
@@ -111,14 +112,21 @@ def _describe(error: Exception, last: httpx2.Response | None) -> str:
 def _challenge(wanted: LoginRequest, said: str) -> dict[str, str]:
     """Return the server's challenge with the scopes that are to be asked for, in the SDK's way of reading it."""
     parts: list[str] = []
-    if where := challenges.part(said, "resource_metadata"):
+    # Not with a quotation mark in it: what follows would be read as another parameter.
+    if (where := challenges.part(said, "resource_metadata")) and _URL.fullmatch(where):
         parts.append(f'resource_metadata="{where}"')
-    scopes: Iterable[str] = wanted.oauth.scopes or challenges.scopes_in(said)
-    if wanted.scopes:
-        scopes = (*scopes, *(wanted.before.scope.split() if wanted.before is not None else ()), *wanted.scopes)
-    if scopes:
-        parts.append(f'scope="{" ".join(dict.fromkeys(scopes))}"')
+    if scopes := _scopes(wanted, challenges.scopes_in(said)):
+        parts.append(f'scope="{" ".join(scopes)}"')
     return {"WWW-Authenticate": ", ".join(("Bearer realm=mcp", *parts))}
+
+
+def _scopes(wanted: LoginRequest, challenged: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the scopes of the settings, or else of the server, and those that the person wants besides."""
+    scopes = wanted.oauth.scopes or challenged
+    if not wanted.scopes:
+        return tuple(dict.fromkeys(scopes))
+    before = wanted.before.scope.split() if wanted.before is not None else ()
+    return tuple(dict.fromkeys((*scopes, *before, *wanted.scopes)))
 
 
 class _Provider(OAuthClientProvider):
@@ -131,7 +139,7 @@ class _Provider(OAuthClientProvider):
         self._state = ""
         super().__init__(
             wanted.server.url,
-            metadata(listener.address),
+            metadata(listener.address, _scopes(wanted, ()) if wanted.oauth.scopes else ()),
             MemoryTokenStorage(known(wanted.oauth)),
             self._show,
             self._wait,
@@ -171,10 +179,16 @@ class _Provider(OAuthClientProvider):
             raise LoginError(f"{origin(named)} does not say, in a way that can be used, how to log in there")
 
     def _select_authorization_server(self, advertised: list[str]) -> str:
-        wanted = self._wanted.oauth.issuer
+        wanted, before = self._wanted.oauth.issuer, self._wanted.before
         for each in advertised if wanted else advertised[:1]:
-            if not wanted or issuers_match(each, wanted):
-                return each
+            if wanted and not issuers_match(each, wanted):
+                continue
+            if not wanted and self._wanted.oauth.client_secret and before and not issuers_match(each, before.issuer):
+                raise LoginError(
+                    f"it names {origin(each)} as its authorization server, and the client_secret went to"
+                    f" {origin(before.issuer)} before; if that is right, set issuer = … for it"
+                )
+            return each
         raise LoginError(f"it does not name {wanted} (issuer) as an authorization server of its own")
 
     async def _perform_authorization_code_grant(self) -> tuple[str, str]:
@@ -198,9 +212,7 @@ class _Provider(OAuthClientProvider):
         self._wanted.show(url)
 
     async def _wait(self) -> AuthorizationCodeResult:
-        answer = await self._listener.answer(self._wanted.timeout_s)
-        if not (self._state and secrets.compare_digest(answer.state.encode(), self._state.encode())):
-            raise LoginError("the answer that came is not that of this login (its state is another)")
+        answer = await self._listener.answer(self._state, self._wanted.timeout_s)
         if not answer.code:
             why = f" ({error})" if (error := name_of_error(answer.error)) else ""
             raise LoginError(f"the authorization server said no{why}")

@@ -34,7 +34,7 @@ MAX_BYTES = 1 << 18
 AGAIN_S = 0.05
 """How often a lock is tried."""
 
-_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PRINTED = re.compile(r"[\x21-\x7e]*")
 _PORTS = {"https": 443, "http": 80}
 

@@ -104,7 +104,7 @@ async def renewed(login: Login, oauth: OAuth, environ: Mapping[str, str]) -> Log
     asked = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "resource": login.resource}
     request = form(login, oauth, login.token_endpoint, asked)
     try:
-        response = await exchange(request, Guard(login.url, login.issuer))
+        response = await exchange(request, Guard(login.url, oauth.issuer))
         if response.status_code == OK:
             tokens = tokens_in(response)
             new = attrs.evolve(
@@ -142,7 +142,7 @@ async def revoke(login: Login, oauth: OAuth) -> bool:
             request = form(login, oauth, login.revocation_endpoint, {"token": token, "token_type_hint": kind})
             try:
                 async with asyncio.timeout(REVOKING_S):
-                    response = await exchange(request, Guard(login.url, login.issuer))
+                    response = await exchange(request, Guard(login.url, oauth.issuer))
                 done = done and response.status_code == OK
             except (LoginError, TimeoutError):
                 done = False

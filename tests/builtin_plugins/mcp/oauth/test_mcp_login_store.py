@@ -224,3 +224,13 @@ def test_what_a_server_says_of_scopes_is_no_command():
     assert wants_more("web", 'Bearer error="invalid_token"') == ""
     assert len(part('scope="' + "x" * 9_000 + '"', "scope")) == 9_000
     assert scopes_in('scope="' + "é " * 300 + '"') == ()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_in_the_place_of_a_login_is_refused_and_not_waited_for(environ):
+    file = save_login(LOGIN, environ)
+    file.unlink()
+    os.mkfifo(file, 0o600)
+
+    with pytest.raises(LoginError, match="is not a regular file"):
+        load_login(LOGIN.name, LOGIN.url, environ)

@@ -1,6 +1,7 @@
 """``pluggent mcp login``, ``logout``, and what other commands say of a login."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -16,7 +17,9 @@ import pytest
 from cli_support import started, usual_environ
 from mcp_oauth import browsed, logged_in, served
 from mcp_using import McpCommand, Said
+from pluggent_hookspecs import Secret
 from pluggent_mcp.oauth.login_store import load_login, save_login
+from pluggent_mcp.oauth.settings import OAuth
 
 pytestmark = pytest.mark.usefixtures("patience")
 
@@ -143,6 +146,25 @@ async def test_who_logs_out_is_forgotten_here_and_there(mcp):
         assert [asked["token"] for asked in authority.asked("/revoke")] == [login.refresh_token, login.access_token]
         assert (authority.valid, load_login("web", resource.url, os.environ)) == (set(), None)
         assert (await run("logout", "web")).out == "no login to web is stored\n"
+
+
+async def test_logging_out_sends_the_secret_of_the_settings_to_no_other_server(mcp):
+    async with served() as (authority, resource), served() as (other, elsewhere):
+        mcp.settings(table(resource.url, '{client_id = "app-1", client_secret = "env:APP_SECRET"}'))
+        login = await logged_in(resource, OAuth(client_id="app-1", client_secret=Secret.of("hunter2-hunter2")))
+        save_login(login, os.environ)
+        save_login(
+            attrs.evolve(login, url=elsewhere.url, issuer=other.issuer, revocation_endpoint=f"{other.issuer}/revoke"),
+            os.environ,
+        )
+
+        said = await run("logout", "web", APP_SECRET="hunter2-hunter2")
+
+        assert said.code == 0
+        basic = "Basic " + base64.b64encode(b"app-1:hunter2-hunter2").decode()
+        assert {asked["authorization"] for asked in authority.asked("/revoke")} == {basic}
+        assert len(other.asked("/revoke")) == 2
+        assert not any("hunter2" in str(asked) or asked["authorization"] for asked in other.asked("/revoke"))
 
 
 async def test_a_login_is_forgotten_whatever_its_authorization_server_does(mcp):

@@ -3,15 +3,23 @@
 import asyncio
 import logging
 import traceback
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from urllib.error import HTTPError
 
 import httpx2
 import pytest
+from hypothesis import given, strategies as st
 from mcp_oauth import browsed, logged_in, served
+from mcp_sdk import listening
 from pluggent_mcp.oauth import http as oauth_http
+from pluggent_mcp.oauth.addresses import Place, place
 from pluggent_mcp.oauth.challenges import LoginError
-from pluggent_mcp.oauth.http import Guard
+from pluggent_mcp.oauth.http import Guard, exchange
 from pluggent_mcp.oauth.settings import OAuth
+from pluggent_permissions.addresses import in_set, readings
+from starlette.applications import Starlette
 from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 pytestmark = pytest.mark.usefixtures("patience")
 
@@ -20,12 +28,14 @@ pytestmark = pytest.mark.usefixtures("patience")
 def looked_up(monkeypatch):
     """Look names up without a network."""
 
-    async def places(host):
-        return [oauth_http.Place.MACHINE] if host == "localhost" else [oauth_http.place(host)]
+    async def addresses_of(host):
+        return ("127.0.0.1",) if host == "localhost" else () if host.endswith(".invalid") else (host,)
 
-    monkeypatch.setattr(oauth_http, "places", places)
+    monkeypatch.setattr(oauth_http, "addresses_of", addresses_of)
 
 
+TRANSLATED = IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0/96")
+"""Where only the IPv4 address inside counts."""
 METADATA = "/.well-known/oauth-authorization-server"
 
 
@@ -46,14 +56,26 @@ async def test_an_answer_that_is_not_the_one_asked_for_is_no_login(answers, why)
     async with served() as (authority, resource):
         authority.answers = answers
         with pytest.raises(LoginError, match=why):
-            await logged_in(resource)
+            await logged_in(resource, timeout_s=1.0)
         assert authority.asked("/token") == []
+
+
+async def test_an_answer_with_another_state_ends_no_login():
+    async def browse(url):
+        back = httpx2.URL(url).params["redirect_uri"]
+        for query in ("code=a&state=b", "error=access_denied", "state=b&state=c"):
+            with pytest.raises(HTTPError, match="400"):
+                await browsed(f"{back}?{query}")
+        return await browsed(url)
+
+    async with served() as (authority, resource):
+        assert (await logged_in(resource, browse=browse)).access_token in authority.valid
 
 
 async def test_an_answer_that_says_a_thing_twice_is_no_login():
     async def browse(url):
         back = httpx2.URL(url).params["redirect_uri"]
-        return await browsed(f"{back}?code=a&code=b&state=c")
+        return await browsed(f"{back}?code=a&code=b&state={httpx2.URL(url).params['state']}")
 
     async with served() as (_, resource):
         with pytest.raises(LoginError, match="says one thing twice"):
@@ -193,6 +215,26 @@ async def test_what_is_no_token_is_told_without_being_repeated(answer, why, capl
         ("http://127.0.0.1:1/mcp", "http://8.8.8.8/token", False),
         ("https://8.8.8.8/mcp", "https://8.8.8.8/" + "x" * 9_000, False),
         ("https://8.8.8.8/mcp", "javascript:alert(1)", False),
+        ("https://8.8.8.8/mcp", "https://168.63.129.16/token", False),
+        ("https://8.8.8.8/mcp", "https://224.0.0.1/token", False),
+        ("https://8.8.8.8/mcp", "https://[ff02::1]/token", False),
+        ("https://8.8.8.8/mcp", "https://[ff0e::1]/token", False),
+        ("https://8.8.8.8/mcp", "https://[64:ff9b::10.0.0.1]/token", False),
+        ("https://8.8.8.8/mcp", "https://[64:ff9b::8.8.8.8]/token", True),
+        ("https://8.8.8.8/mcp", "https://[64:ff9b:1::8.8.8.8]/token", False),
+        ("https://8.8.8.8/mcp", "https://[::ffff:0:10.0.0.1]/token", False),
+        ("https://8.8.8.8/mcp", "https://[::10.0.0.1]/token", False),
+        ("https://8.8.8.8/mcp", "https://[2002:a00:1::]/token", False),
+        ("https://8.8.8.8/mcp", "https://[2001:0:a00:1::]/token", False),
+        ("https://8.8.8.8/mcp", "https://[2606:4700::5efe:10.0.0.1]/token", False),
+        ("https://8.8.8.8/mcp", "https://[2606:4700::1]/token", True),
+        ("https://8.8.8.8/mcp", "https://[fec0::1]/token", False),
+        ("https://8.8.8.8/mcp", "https://9.9.9.9:0/token", False),
+        ("https://8.8.8.8/mcp", "https://9.9.9.9:x/token", False),
+        ("https://8.8.8.8/mcp", "https://@9.9.9.9/token", False),
+        ("https://8.8.8.8/mcp", "https://:pw@9.9.9.9/token", False),
+        ("https://8.8.8.8/mcp", "https://nowhere.invalid/token", False),
+        ("http://127.0.0.1:1/mcp", "http://@127.0.0.1:2/token", False),
     ],
 )
 async def test_a_server_of_the_outside_leads_to_nothing_inside(server, to, allowed, looked_up):
@@ -202,6 +244,85 @@ async def test_a_server_of_the_outside_leads_to_nothing_inside(server, to, allow
         assert not allowed
     else:
         assert allowed
+
+
+EMBEDDING = ("{}", "::ffff:{}", "::ffff:0:{}", "::{}", "64:ff9b::{}", "64:ff9b:1::{}", "2606:4700::5efe:{}")
+
+
+@given(st.ip_addresses() | st.builds(lambda way, inner: ip_address(way.format(inner)),
+                                     st.sampled_from(EMBEDDING), st.ip_addresses(v=4)))  # fmt: skip
+def test_what_a_policy_calls_internal_is_not_outside(address):
+    inner = [
+        each
+        for each in readings(str(address))
+        if not isinstance(each, IPv6Address) or not any(each in network for network in TRANSLATED)
+    ]
+
+    if any(in_set(each, "internal") for each in inner):
+        assert place(str(address)) is not Place.OUTSIDE
+
+
+class Names:
+    """A name service that says something else each time."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    async def __call__(self, host):
+        self.asked.append(host)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+async def test_a_name_is_looked_up_once_and_what_was_checked_is_connected_to(monkeypatch):
+    names = Names(("127.0.0.1",), ("127.0.0.2",))
+    monkeypatch.setattr(oauth_http, "addresses_of", names)
+    async with served() as (authority, _):
+        url = authority.issuer.replace("127.0.0.1", "localhost")
+        guard = Guard(url)
+        for _ in range(3):
+            response = await exchange(httpx2.Request("GET", f"{url}{METADATA}"), guard)
+            assert response.json()["issuer"] == authority.issuer
+
+    assert names.asked == ["localhost"]
+
+
+async def test_a_name_that_leads_inside_only_later_is_not_followed_there(monkeypatch):
+    monkeypatch.setattr(oauth_http, "addresses_of", Names(("8.8.8.8",), ("9.9.9.9",), ("10.0.0.1",)))
+    guard = Guard("https://mcp.example.com/mcp")
+
+    assert await guard.check("https://login.example.com/a") == ("8.8.8.8",)
+    assert await guard.check("https://login.example.com/token") == ("8.8.8.8",)
+
+
+async def test_a_server_whose_own_name_leads_inside_as_well_is_of_the_outside(monkeypatch):
+    monkeypatch.setattr(oauth_http, "addresses_of", Names(("10.0.0.1",), ("8.8.8.8", "10.0.0.2")))
+
+    with pytest.raises(LoginError, match="leads inside"):
+        await Guard("https://mcp.example.com/mcp").check("https://login.example.com/token")
+
+
+async def test_an_address_that_cannot_be_connected_to_gives_way_to_the_next(monkeypatch):
+    monkeypatch.setattr(oauth_http, "addresses_of", Names(("127.0.0.2", "::1", "127.0.0.1")))
+    async with served() as (authority, _):
+        url = authority.issuer.replace("127.0.0.1", "localhost")
+
+        assert (await exchange(httpx2.Request("GET", f"{url}{METADATA}"), Guard(url))).status_code == 200
+
+
+async def test_the_host_that_was_named_is_the_one_that_is_asked_for(monkeypatch):
+    monkeypatch.setattr(oauth_http, "addresses_of", Names(("127.0.0.1",)))
+    heard = []
+
+    async def heard_by(request):
+        heard.append(request.headers["host"])
+        return Response(status_code=200)
+
+    async with listening(Starlette(routes=[Route("/token", heard_by, methods=["POST"])])) as url:
+        there = url.replace("127.0.0.1", "localhost")
+        await exchange(httpx2.Request("POST", f"{there}/token", content=b"x=1"), Guard(there))
+
+    assert heard == [there.removeprefix("http://")]
 
 
 async def test_a_pinned_authorization_server_may_be_inside(looked_up):

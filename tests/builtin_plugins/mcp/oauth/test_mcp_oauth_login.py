@@ -8,7 +8,7 @@ import pytest
 from mcp_oauth import Page, browsed, logged_in, served
 from pluggent_hookspecs import Secret
 from pluggent_mcp.oauth.challenges import LoginError
-from pluggent_mcp.oauth.listener import Listener
+from pluggent_mcp.oauth.listener import MOST_CONNECTIONS, Listener
 from pluggent_mcp.oauth.settings import OAuth
 
 NOTHING = b"HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -119,11 +119,61 @@ async def test_nobody_who_comes_to_the_listener_learns_anything():
         ):
             assert await _said(port, head) == NOTHING
         assert await _said(port, "GET /" + "x" * 70_000) == b""
+        answering = asyncio.create_task(listener.answer("b", 10))
+        await asyncio.sleep(0)
+        for query in ("code=a", "code=a&state=c", "code=a&state=b&state=b", "code=a&state=b&state=c", "code=a&state="):
+            said = await _said(port, f"GET {path}?{query} HTTP/1.1\r\n{own}\r\n")
+            assert said.startswith(b"HTTP/1.1 400")
         assert (await _said(port, f"GET {path}?code=a&state=b HTTP/1.1\r\n{own}\r\n")).startswith(b"HTTP/1.1 200")
 
-        answer = await listener.answer(1)
+        answer = await answering
         assert (answer.code, answer.state) == ("a", "b")
         assert "'a'" not in repr(answer)
+
+
+async def test_connections_that_say_nothing_do_not_keep_the_browser_out():
+    async with Listener() as listener:
+        there = urlsplit(listener.address)
+        answering = asyncio.create_task(listener.answer("b", 10))
+        silent = [await asyncio.open_connection("127.0.0.1", there.port) for _ in range(3 * MOST_CONNECTIONS)]
+
+        said = await _said(there.port, f"GET {there.path}?code=a&state=b HTTP/1.1\r\nHost: {there.netloc}\r\n\r\n")
+
+        assert said.startswith(b"HTTP/1.1 200")
+        assert (await answering).code == "a"
+        for _, writer in silent:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("challenge", "supported"),
+    [
+        ('scope="all"', ["offline_access"]),
+        ('resource_metadata=http://127.0.0.1/"scope="all"', []),
+        ('scope="all", scope=all', ["offline_access", "c"]),
+        ('error="insufficient_scope", scope="all"', ["offline_access"]),
+    ],
+)
+async def test_a_server_asks_for_no_scopes_but_those_of_the_settings(challenge, supported):
+    async with served() as (authority, resource):
+        resource.challenge, resource.prm = challenge, {"scopes_supported": ["x"]}
+        authority.says = {"scopes_supported": supported, "grant_types_supported": ["refresh_token"]}
+
+        await logged_in(resource, OAuth(scopes=("c", "d")))
+
+        assert authority.asked("/authorize")[0]["scope"] == "c d"
+
+
+async def test_the_secret_goes_to_no_other_authorization_server_than_before():
+    oauth = OAuth(client_id="app-1", client_secret=Secret.of("hunter2-hunter2"))
+    async with served() as (authority, resource), served() as (other, _):
+        before = await logged_in(resource, oauth)
+        resource.prm = {"authorization_servers": [other.issuer]}
+
+        with pytest.raises(LoginError, match=f"the client_secret went to {authority.issuer} before"):
+            await logged_in(resource, oauth, before=before)
+
+        assert other.seen == []
 
 
 async def _said(port, head):
