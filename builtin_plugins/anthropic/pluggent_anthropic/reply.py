@@ -299,9 +299,13 @@ class Ending:
         said = {name: value for name, value in self._usage.items() if name not in _USAGE}
         if said:
             extra["usage"] = said
-        reason = FinishReason.STOP if self.reason is None else _REASONS.get(str(self.reason), FinishReason.OTHER)
-        if reason is FinishReason.OTHER:
+        reason = self._meant(calls=blocks.calls)
+        if reason is FinishReason.OTHER and self.reason is not None:
             extra["stop_reason"] = str(self.reason)
-        if reason is FinishReason.STOP and blocks.calls:
-            reason = FinishReason.TOOL_CALLS  # other servers end every reply alike
         return Finished(reason, self.usage(), self.model, self.id, extra, blocks.message_extra(self.model))
+
+    def _meant(self, *, calls: bool) -> FinishReason:
+        reason = _REASONS.get(str(self.reason), FinishReason.OTHER)
+        if calls and (reason is FinishReason.STOP or self.reason is None):
+            return FinishReason.TOOL_CALLS  # other servers end every reply alike
+        return FinishReason.OTHER if reason is FinishReason.TOOL_CALLS and not calls else reason

@@ -68,8 +68,9 @@ class Events:
         self._begun = True
         self._ending.take(answer)
         batch.add_all(self._blocks.whole(answer.get("content") or []))
-        if self._ending.reason is None:
+        if self._ending.reason is None and self._blocks.empty:
             raise MalformedError("it has no stop_reason")
+        self.done = True
         self.finish(batch)
 
     def _take_text(self, payload: bytes, batch: Batch) -> bool:
