@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from pluggent_hookspecs import ModelRequest, TextDelta, UsageDelta
 from pluggent_provider_http.delta_batch import Batch
-from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, decode
+from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, decode, decode_whole
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_anthropic.reply import Blocks, Ending
@@ -61,7 +61,7 @@ class Events:
 
     def take_whole(self, body: bytes, batch: Batch) -> None:
         """Read an answer that came at once. Raises as ``take`` and ``finish``."""
-        answer = as_object(decode(body), "the answer")
+        answer = as_object(decode_whole(body), "the answer")
         _raise_error(answer, self._faults)
         if answer.get("content") is None and answer.get("stop_reason") is None:
             raise MalformedError("it has neither content nor a stop_reason")

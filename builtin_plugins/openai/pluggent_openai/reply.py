@@ -26,8 +26,9 @@ from pluggent_hookspecs import (
     Usage,
     VendorPart,
 )
-from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
+from pluggent_provider_http.payload import MalformedError, Object, as_object, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.token_counts import as_tokens, as_usd, plausible
 
 from pluggent_openai.content import NEVER_SENT, SIGNED, VENDOR, call_extra, custom_arguments
 from pluggent_openai.dialects import Dialect
@@ -61,7 +62,7 @@ MESSAGE = frozenset(
 def read_reply(data: bytes, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
     """Return the reply in *data*. Raises ProviderError: the error it holds, or ``protocol``."""
     try:
-        answer = as_object(decode(data), "the answer")
+        answer = as_object(decode_whole(data), "the answer")
         if says_error(answer):
             raise faults.from_payload(answer)
         return _response(answer, request, dialect, faults)
@@ -344,7 +345,7 @@ DETAILS: Mapping[str, Mapping[str, str]] = {
 def read_usage(said: object, dialect: Dialect) -> tuple[Usage, dict[str, Json]]:
     """Return the counts that the contract has, and every other one that is not 0, as the server wrote it.
 
-    What the server did not say stays None.
+    What the server did not say stays None, and so does what is no count: that is among the others.
     """
     if not isinstance(said, dict):
         return Usage(), {}
@@ -354,24 +355,27 @@ def read_usage(said: object, dialect: Dialect) -> tuple[Usage, dict[str, Json]]:
         if isinstance(value, dict):
             if more := _details(cast("Object", value), DETAILS.get(name, {}), found):
                 rest[name] = more
-        elif name in COUNTERS:
-            if (count := as_count(value)) is not None:
-                found.setdefault(COUNTERS[name], count)
+        elif name in COUNTERS and (count := as_tokens(value)) is not None:
+            found.setdefault(COUNTERS[name], count)
         elif value:
             rest[name] = value
-    if rest.get("total_tokens") == found.get("input", 0) + found.get("output", 0):
+    both = found.get("input", 0) + found.get("output", 0)
+    if "output" in found and rest.get("total_tokens") == both + found.get("reasoning", 0):
+        found["output"] += rest.pop("total_tokens") - both  # xAI counts thinking beside the rest
+    elif rest.get("total_tokens") == both:
         del rest["total_tokens"]
-    if dialect.cost and isinstance(rest.get("cost"), int | float):
-        found["cost_usd"] = float(cast("float", rest.pop("cost")))
-    return Usage(**found), rest
+    if dialect.cost and (cost := as_usd(rest.get("cost"))) is not None:
+        found["cost_usd"] = cost
+        del rest["cost"]
+    usage, wrong = plausible(Usage(**found))
+    return usage, rest | some(impossible=wrong)
 
 
 def _details(details: Object, known: Mapping[str, str], found: dict[str, Any]) -> dict[str, Json]:
     rest: dict[str, Json] = {}
     for name, value in details.items():
-        if name not in known:
-            if value:
-                rest[name] = value
-        elif (count := as_count(value)) is not None:
+        if name in known and (count := as_tokens(value)) is not None:
             found[known[name]] = count
+        elif value:
+            rest[name] = value
     return rest

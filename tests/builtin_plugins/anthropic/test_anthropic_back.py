@@ -135,6 +135,10 @@ BACK_CASES: dict[str, Callable[[], None]] = {
     "`usage.output_tokens_details.thinking_tokens`": same(
         lambda: usage(output_tokens_details={"thinking_tokens": 4}).reasoning, 4
     ),
+    "a count that is negative, not finite or not a number": same(
+        lambda: (usage(input_tokens=-1), whole_reply(usage={"output_tokens": -1}).extra["usage"]),
+        (Usage(output=7), {"output_tokens": -1}),
+    ),
     "`usage.server_tool_use`, `service_tier`, `cache_creation` and any other": check_usage_extra,
     "block `text`": same(
         lambda: [ask(text("a", citations=CITED)).message for ask in (whole_reply, streamed_reply)],

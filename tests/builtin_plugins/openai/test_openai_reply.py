@@ -159,6 +159,31 @@ def test_usage_that_is_missing_is_unknown_and_not_zero():
     )
 
 
+def test_usage_that_is_not_possible_is_unknown_and_kept_as_the_server_wrote_it():
+    negative = read(completion({"content": "a"}, usage={"prompt_tokens": -5, "completion_tokens": 7, "cost": -1}))
+    more_than_all = {"prompt_tokens": 5, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 6}}
+    shares = read(completion({"content": "a"}, usage=more_than_all))
+
+    assert (negative.usage, negative.extra) == (Usage(output=7), {"usage": {"prompt_tokens": -5, "cost": -1}})
+    assert (shares.usage, shares.extra) == (Usage(input=5, output=7), {"usage": {"impossible": {"cached": 6}}})
+
+
+@pytest.mark.parametrize("cost", [-0.5, True, "1"])
+def test_a_cost_that_is_no_amount_is_unknown(cost):
+    reply = read(completion({"content": "a"}, usage={"cost": cost}), dialect=dialect_for("https://openrouter.ai/api"))
+
+    assert (reply.usage, reply.extra) == (Usage(), {"usage": {"cost": cost}})
+
+
+def test_thinking_that_is_counted_beside_the_output_belongs_to_it():
+    details = {"completion_tokens_details": {"reasoning_tokens": 40}}
+    reply = read(
+        completion({"content": "a"}, usage={"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 52} | details)
+    )
+
+    assert reply.usage == Usage(input=5, output=47, reasoning=40)
+
+
 @each_of("said", [None, "", "null"])
 def test_a_reply_that_does_not_say_why_it_ended_has_not_simply_stopped(said):
     calling = read(completion({"tool_calls": [{"function": {"name": "f"}}]}, said))
