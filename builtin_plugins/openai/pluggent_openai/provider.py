@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
-from pluggent_provider_http.credentials import hidden, read_key
+from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
 
@@ -90,7 +90,7 @@ class ChatCompletions(HttpProvider[Server]):
         """Return the headers of a request, and its Faults, which know what is secret in them."""
         server = self.server
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        headers |= {name.lower(): value for name, value in server.headers.items()}
+        headers |= (own := read_headers(server, Faults(self.name, self.target)))
         if server.organization is not None:
             headers["openai-organization"] = server.organization
         if server.project is not None:
@@ -100,7 +100,7 @@ class ChatCompletions(HttpProvider[Server]):
             key = read_key(server.api_key, Faults(self.name, self.target))
             named, value = ("api-key", key) if server.auth == "api-key" else ("authorization", f"Bearer {key}")
             headers[named] = value
-        return headers, Faults(self.name, self.target, model, hidden(server, key), path)
+        return headers, Faults(self.name, self.target, model, hidden(server, key, *own.values()), path)
 
 
 def _around_model(base_url: str) -> tuple[str, str]:
