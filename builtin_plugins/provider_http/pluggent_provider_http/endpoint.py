@@ -97,9 +97,10 @@ class Endpoint:
 
     Requests go below ``base_url``, whose query is kept. ``api_key`` None sends no key.
     ``headers`` are sent with each request and shown nowhere; a value such as ``env:NAME`` refers to
-    a secret as ``api_key`` does, and is read at each request. ``connect_s`` is for the connection, ``first_byte_s`` counts from the start of a call to the first byte of its
-    answer's body, ``silence_s`` between two pieces of it. An answer of more than
-    ``max_response_bytes`` is an error. Subclass it to add what a vendor's servers know.
+    a secret as ``api_key`` does, and is read at each request. ``connect_s`` is for the connection,
+    ``first_byte_s`` counts from the start of a call to the first byte of its answer's body,
+    ``silence_s`` between two pieces of it. An answer of more than ``max_response_bytes`` is an
+    error. Subclass it to add what a vendor's servers know.
 
     >>> Endpoint(base_url="http://127.0.0.1:8000/v1").silence_s
     60.0

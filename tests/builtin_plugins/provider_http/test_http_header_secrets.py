@@ -65,7 +65,7 @@ def test_neither_the_settings_nor_a_mistake_in_them_shows_a_value():
 
     assert endpoint.headers["X-Gateway"] == Secret("env:GATEWAY_TOKEN")
     assert VALUE not in repr(endpoint)
-    with pytest.raises(ValueError, match="X-Gateway.*whole path"):
+    with pytest.raises(ValueError, match=r"X-Gateway.*whole path"):
         Endpoint(base_url="http://x", headers={"X-Gateway": "file:token"})
 
 
