@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+import attrs
 from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
-from pluggent_provider_http.provider import Asked, HttpProvider
+from pluggent_provider_http.provider import Asked, HttpProvider, headers_kept
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.chunks import Chunks
@@ -51,7 +52,9 @@ class ChatCompletions(HttpProvider[Server]):
         async with self.http().post(path, body, headers, faults) as answer:
             await answer.check()
             data = await answer.read()
-        return read_reply(data, request, self.dialect, faults)
+        reply = read_reply(data, request, self.dialect, faults)
+        kept = headers_kept(answer.headers, faults)
+        return attrs.evolve(reply, extra={**reply.extra, **kept}) if kept else reply
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
