@@ -110,8 +110,9 @@ class ProviderError(PluggentError):
 
     ``retry_after`` is in seconds, None if the server gave none. ``status`` is the HTTP
     status where there was one. ``actual`` and ``limit`` are token counts of a
-    ``context_length`` error, None where unknown. ``retryable`` is decided here and nowhere
-    else: rate limits, unavailability, time-outs and broken streams are worth another try.
+    ``context_length`` error, None where unknown. ``retryable``: rate limits, unavailability, time-outs
+    and broken streams are worth another try, unless the provider gives ``retryable`` because it knows
+    better: the server said so, or what failed cannot pass, such as a certificate that is not trusted.
 
     >>> ProviderError(ProviderErrorKind.RATE_LIMITED, "slow down", retry_after=2.0).retryable
     True
@@ -127,6 +128,7 @@ class ProviderError(PluggentError):
         retry_after: float | None = None,
         actual: int | None = None,
         limit: int | None = None,
+        retryable: bool | None = None,
     ) -> None:
         self.kind = kind
         self.message = message
@@ -135,7 +137,7 @@ class ProviderError(PluggentError):
         self.retry_after = retry_after
         self.actual = actual
         self.limit = limit
-        self.retryable = kind in _RETRYABLE
+        self.retryable = kind in _RETRYABLE if retryable is None else retryable
         super().__init__(f"{provider}: {message}" if provider else message)
 
 

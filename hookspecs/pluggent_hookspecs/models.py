@@ -206,7 +206,8 @@ class Provider(Protocol):
 
     ``target`` says where requests go (a base URL without secrets); approvals are bound to
     it. Both calls raise ProviderError and nothing else on purpose, close what they opened
-    when they are cancelled, and have time limits of their own on every wait.
+    when they are cancelled, and have time limits of their own on every wait. A count in a
+    Usage is None where the server gave none that is possible.
     """
 
     @property

@@ -91,7 +91,8 @@ from pluggent_hookspecs import TextDelta, ToolCallDelta, Finished, Usage, hookim
 class Speaker:
     """``speaker/x``: ``say TEXT`` is said word by word, ``read FILE`` says what is in a file or comes out of a pipe.
 
-    ``fail`` raises; ``hang`` says two words and nothing more; ``call NAME JSON`` makes a call,
+    ``fail`` raises; ``break TEXT`` says that and breaks off, ``break once TEXT`` the first time only;
+    ``hang`` says two words and nothing more; ``call NAME JSON`` makes a call,
     after some words if ``then call`` stands in front of it, and before those of ``words`` if it is ``read call``.
     Everything else is echoed.
     """
@@ -135,6 +136,11 @@ class Speaker:
             yield ToolCall(f"c{len(request.messages)}", name, arguments or "{}")
         elif verb == "fail":
             raise ProviderError(ProviderErrorKind.BAD_REQUEST, "the model is \\x1b[2Jout of order", provider="speaker")
+        elif verb == "break":
+            yield rest
+            if not (rest.startswith("once") and pathlib.Path("broken.txt").exists()):
+                pathlib.Path("broken.txt").touch()
+                raise ProviderError(ProviderErrorKind.STREAM_BROKEN, "the reply broke off", provider="speaker")
         elif verb == "hang":
             yield "One moment please"  # a policy may hold the end of it back
             await asyncio.Event().wait()

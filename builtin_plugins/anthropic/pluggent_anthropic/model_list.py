@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from pluggent_hookspecs import ModelInfo
-from pluggent_provider_http.payload import MalformedError, as_count, as_list, as_object, as_text, decode
+from pluggent_provider_http.payload import MalformedError, as_count, as_list, as_object, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
 
 PAGE = 1_000
@@ -28,7 +28,7 @@ class Pages:
     def take(self, data: bytes) -> None:
         """Read one page. Raises ProviderError ``protocol`` if it is not a page."""
         try:
-            page = as_object(decode(data), "the answer")
+            page = as_object(decode_whole(data), "the answer")
             models = [_model(entry) for entry in as_list(page.get("data"), "data")]
         except MalformedError as error:
             problem = f"answered with what is not a list of models: {error}: {self._faults.shown(data)}"

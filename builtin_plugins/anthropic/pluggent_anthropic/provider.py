@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pluggent_hookspecs import ModelInfo, ModelRequest
-from pluggent_provider_http.credentials import hidden, read_key
+from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
 
@@ -49,7 +49,7 @@ class Messages(HttpProvider[Server]):
         server = self.server
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         headers["anthropic-version"] = server.version
-        headers |= {name.lower(): value for name, value in server.headers.items()}
+        headers |= (own := read_headers(server, Faults(self.name, self.target)))
         wanted = dict.fromkeys((*filter(None, (headers.get("anthropic-beta"),)), *server.betas, *betas))
         if wanted:
             headers["anthropic-beta"] = ",".join(wanted)
@@ -57,4 +57,4 @@ class Messages(HttpProvider[Server]):
         if server.api_key is not None:
             key = read_key(server.api_key, Faults(self.name, self.target))
             headers |= {"x-api-key": key} if server.auth == "x-api-key" else {"authorization": f"Bearer {key}"}
-        return headers, Faults(self.name, self.target, model, hidden(server, key), path)
+        return headers, Faults(self.name, self.target, model, hidden(server, key, *own.values()), path)

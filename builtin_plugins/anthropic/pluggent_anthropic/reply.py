@@ -24,7 +24,8 @@ from pluggent_hookspecs import (
     Usage,
     VendorPart,
 )
-from pluggent_provider_http.payload import MalformedError, Object, as_count, as_list, as_object, as_text
+from pluggent_provider_http.payload import MalformedError, Object, as_list, as_object, as_text
+from pluggent_provider_http.token_counts import as_tokens, plausible
 
 from pluggent_anthropic.block_order import Entry, needed
 from pluggent_anthropic.blocks import WIRE
@@ -275,16 +276,21 @@ class Ending:
 
     def usage(self) -> Usage:
         """Return the counts in the contract's terms, whose input holds what the cache gave and took."""
-        counts = {name: as_count(self._usage.get(name)) for name in _USAGE}
+        return self._counted()[0]
+
+    def _counted(self) -> tuple[Usage, dict[str, int]]:
+        counts = {name: as_tokens(self._usage.get(name)) for name in _USAGE}
         plain, read, wrote = (counts[f"{name}input_tokens"] for name in ("", "cache_read_", "cache_creation_"))
         details = self._usage.get("output_tokens_details")
         thought = cast("Object", details).get("thinking_tokens") if isinstance(details, Mapping) else None
-        return Usage(
-            input=None if plain is None else plain + (read or 0) + (wrote or 0),
-            output=counts["output_tokens"],
-            cached=read,
-            reasoning=as_count(thought),
-            cache_write=wrote,
+        return plausible(
+            Usage(
+                input=None if plain is None else plain + (read or 0) + (wrote or 0),
+                output=counts["output_tokens"],
+                cached=read,
+                reasoning=as_tokens(thought),
+                cache_write=wrote,
+            )
         )
 
     def refusal(self) -> list[Delta]:
@@ -296,12 +302,21 @@ class Ending:
     def finished(self, blocks: Blocks) -> Finished:
         """Return the end of the reply that *blocks* make."""
         extra = dict(self._extra)
-        said = {name: value for name, value in self._usage.items() if name not in _USAGE}
-        if said:
-            extra["usage"] = said
-        reason = FinishReason.STOP if self.reason is None else _REASONS.get(str(self.reason), FinishReason.OTHER)
-        if reason is FinishReason.OTHER:
+        usage, wrong = self._counted()
+        said = {name: value for name, value in self._usage.items() if name not in _USAGE or _is_no_count(value)}
+        if said or wrong:
+            extra["usage"] = said | ({"impossible": wrong} if wrong else {})
+        reason = self._meant(calls=blocks.calls)
+        if reason is FinishReason.OTHER and self.reason is not None:
             extra["stop_reason"] = str(self.reason)
-        if reason is FinishReason.STOP and blocks.calls:
-            reason = FinishReason.TOOL_CALLS  # other servers end every reply alike
-        return Finished(reason, self.usage(), self.model, self.id, extra, blocks.message_extra(self.model))
+        return Finished(reason, usage, self.model, self.id, extra, blocks.message_extra(self.model))
+
+    def _meant(self, *, calls: bool) -> FinishReason:
+        reason = _REASONS.get(str(self.reason), FinishReason.OTHER)
+        if calls and (reason is FinishReason.STOP or self.reason is None):
+            return FinishReason.TOOL_CALLS  # other servers end every reply alike
+        return FinishReason.OTHER if reason is FinishReason.TOOL_CALLS and not calls else reason
+
+
+def _is_no_count(value: object) -> bool:
+    return not isinstance(value, Mapping) and as_tokens(value) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from pluggent_hookspecs import ModelRequest, TextDelta, UsageDelta
 from pluggent_provider_http.delta_batch import Batch
-from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, decode
+from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, decode, decode_whole
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_anthropic.reply import Blocks, Ending
@@ -61,15 +61,16 @@ class Events:
 
     def take_whole(self, body: bytes, batch: Batch) -> None:
         """Read an answer that came at once. Raises as ``take`` and ``finish``."""
-        answer = as_object(decode(body), "the answer")
+        answer = as_object(decode_whole(body), "the answer")
         _raise_error(answer, self._faults)
         if answer.get("content") is None and answer.get("stop_reason") is None:
             raise MalformedError("it has neither content nor a stop_reason")
         self._begun = True
         self._ending.take(answer)
         batch.add_all(self._blocks.whole(answer.get("content") or []))
-        if self._ending.reason is None:
+        if self._ending.reason is None and self._blocks.empty:
             raise MalformedError("it has no stop_reason")
+        self.done = True
         self.finish(batch)
 
     def _take_text(self, payload: bytes, batch: Batch) -> bool:

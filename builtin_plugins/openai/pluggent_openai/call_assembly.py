@@ -6,7 +6,7 @@ every piece, leave out index or id, use one index for two calls, or send a call 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import attrs
@@ -16,7 +16,7 @@ from pluggent_provider_http.payload import MalformedError, Object, as_count, as_
 
 from pluggent_openai.content import VENDOR, call_extra
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.reply import CallIds, arguments_text
+from pluggent_openai.reply import NAMELESS, CallIds, arguments_text
 
 _NO_EXTRA: Mapping[str, Json] = {}
 _PLAIN = frozenset({"index", "id", "function"})
@@ -70,12 +70,10 @@ class CallAssembly:
         """Whether there is a call."""
         return bool(self._calls)
 
-    def take(self, pieces: object) -> list[ToolCallDelta]:
+    def take(self, pieces: Sequence[object]) -> list[ToolCallDelta]:
         """Return what one ``tool_calls`` list brings. Raises MalformedError."""
-        if not isinstance(pieces, list):
-            raise MalformedError("tool_calls is not a list")
         touched: set[int] = set()
-        return [delta for piece in cast("list[object]", pieces) for delta in self._piece(piece, touched)]
+        return [delta for piece in pieces for delta in self._piece(piece, touched)]
 
     def more(self, index: int, text: str) -> ToolCallDelta | None:
         """Return what more arguments bring that are surely those of call *index*; None if ``take`` has to decide."""
@@ -90,7 +88,7 @@ class CallAssembly:
     def finish(self) -> list[ToolCallDelta]:
         """Return what closes the calls. Raises MalformedError if one never got a name."""
         if not all(call.shown for call in self._calls):
-            raise MalformedError("a tool call names no function")
+            raise MalformedError(NAMELESS)
         return [ToolCallDelta(call.number, arguments='"}') for call in self._calls if call.custom]
 
     def said(self) -> dict[str, Json]:

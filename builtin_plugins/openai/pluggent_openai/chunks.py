@@ -34,13 +34,17 @@ from pluggent_openai.reply import (
     ANSWER,
     CHOICE,
     MESSAGE,
+    NAMELESS,
     audio_format,
+    call_entries,
     finish_reason,
+    names_calls,
     read_audio,
     read_content,
     read_images,
     read_reply,
     read_usage,
+    said_reason,
     says_error,
     some,
     split_fields,
@@ -120,8 +124,8 @@ class Chunks:
         self._dialect = dialect
         self._faults = faults
         self._calls = CallAssembly(request, dialect)
-        self._seen = self._content = False
-        self._reason: object = None
+        self._seen = self._content = self._nameless = False
+        self._reason = ""
         self._usage = Usage()
         self._counters: dict[str, Json] = {}
         self._model = self._id = ""
@@ -170,7 +174,7 @@ class Chunks:
     @property
     def complete(self) -> bool:
         """Whether the server has said that the reply is at its end."""
-        return self.done or self._reason is not None
+        return self.done or bool(self._reason)
 
     def finish(self, batch: Batch) -> None:
         """Add the end of the reply. Raises ProviderError if there is none."""
@@ -178,10 +182,13 @@ class Chunks:
             raise self._faults.protocol("answered with an empty stream")
         if not self.complete:
             raise self._faults.broken("broke off: neither a finish_reason nor [DONE] came")
-        if self._reason is None and not self._content:
+        if not self._reason and not self._content:
             raise self._faults.protocol("ended its stream without any content or finish_reason")
+        if self._nameless and not self._content:
+            raise MalformedError(NAMELESS)
         batch.add_all(self._calls.finish())
-        extra = self._said.whole() | unknown_reason(self._reason)
+        reason = finish_reason(self._reason, calls=self._calls.any)
+        extra = self._said.whole() | unknown_reason(self._reason, reason)
         own, rest = split_fields(self._message.whole(), self._dialect)
         if self._sound:
             format_ = audio_format(self._request, "pcm16")
@@ -192,7 +199,6 @@ class Chunks:
             logprobs=self._logprobs.whole(), usage=self._counters, choices=others,
             message=rest, tool_calls=self._calls.said(),
         )  # fmt: skip
-        reason = finish_reason(self._reason, calls=self._calls.any)
         message_extra: dict[str, Json] = {VENDOR: own} if own else {}
         batch.add(Finished(reason, self._usage, self._model, self._id, extra, message_extra))
 
@@ -228,8 +234,7 @@ class Chunks:
         elif choice.get("message") is not None and not self._content:
             # The whole message in one event, where others send deltas.
             self._take_delta(as_object(choice["message"], "a message"), batch)
-        if choice.get("finish_reason") is not None:
-            self._reason = choice["finish_reason"]
+        self._reason = said_reason(choice.get("finish_reason")) or self._reason
         if said := unknown(choice, CHOICE):
             logprobs: object = said.pop("logprobs", None)
             if isinstance(logprobs, dict):
@@ -250,8 +255,9 @@ class Chunks:
 
     def _take_delta(self, delta: Object, batch: Batch) -> None:
         found = list(_content_deltas(delta))
-        if calls := _call_pieces(delta):
+        if calls := call_entries(delta):
             found += self._calls.take(calls)
+        self._nameless = self._nameless or (not calls and names_calls(delta))
         sound: object = delta.get("audio")
         if isinstance(sound, dict):
             self._sound.add(cast("Object", sound))
@@ -259,11 +265,6 @@ class Chunks:
         batch.add_all(found)
         if more := unknown(delta, MESSAGE):
             self._message.add(more)
-
-
-def _call_pieces(delta: Object) -> object:
-    old = delta.get("function_call")  # before tool_calls there was one call without index and id
-    return delta.get("tool_calls") or ([{"index": 0, "function": old}] if old else None)
 
 
 def _content_deltas(delta: Object) -> Iterator[Delta]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pluggent_hookspecs import ModelInfo
-from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
+from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
 
 _NAMES = ("display_name", "name")
@@ -18,7 +18,7 @@ _OUTPUTS = ("max_output_tokens", "max_completion_tokens")
 def read_models(data: bytes, faults: Faults) -> tuple[ModelInfo, ...]:
     """Return the models in *data*, in the server's order. Raises ProviderError: what it holds, or ``protocol``."""
     try:
-        answer: Any = decode(data)
+        answer: Any = decode_whole(data)
         if _says_error(answer):
             raise faults.from_payload(answer)
         return _listed(_entries(answer))

@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+import attrs
 from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
-from pluggent_provider_http.credentials import hidden, read_key
-from pluggent_provider_http.provider import Asked, HttpProvider
+from pluggent_provider_http.credentials import hidden, read_headers, read_key
+from pluggent_provider_http.provider import Asked, HttpProvider, headers_kept
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.chunks import Chunks
@@ -51,7 +52,9 @@ class ChatCompletions(HttpProvider[Server]):
         async with self.http().post(path, body, headers, faults) as answer:
             await answer.check()
             data = await answer.read()
-        return read_reply(data, request, self.dialect, faults)
+        reply = read_reply(data, request, self.dialect, faults)
+        kept = headers_kept(answer.headers, faults)
+        return attrs.evolve(reply, extra={**reply.extra, **kept}) if kept else reply
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
@@ -90,7 +93,7 @@ class ChatCompletions(HttpProvider[Server]):
         """Return the headers of a request, and its Faults, which know what is secret in them."""
         server = self.server
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        headers |= {name.lower(): value for name, value in server.headers.items()}
+        headers |= (own := read_headers(server, Faults(self.name, self.target)))
         if server.organization is not None:
             headers["openai-organization"] = server.organization
         if server.project is not None:
@@ -100,7 +103,7 @@ class ChatCompletions(HttpProvider[Server]):
             key = read_key(server.api_key, Faults(self.name, self.target))
             named, value = ("api-key", key) if server.auth == "api-key" else ("authorization", f"Bearer {key}")
             headers[named] = value
-        return headers, Faults(self.name, self.target, model, hidden(server, key), path)
+        return headers, Faults(self.name, self.target, model, hidden(server, key, *own.values()), path)
 
 
 def _around_model(base_url: str) -> tuple[str, str]:

@@ -26,26 +26,31 @@ from pluggent_hookspecs import (
     Usage,
     VendorPart,
 )
-from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
+from pluggent_provider_http.payload import MalformedError, Object, as_object, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.token_counts import as_tokens, as_usd, plausible
 
 from pluggent_openai.content import NEVER_SENT, SIGNED, VENDOR, call_extra, custom_arguments
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fragments import NOTHING
 
-_REASONS = {
-    "stop": FinishReason.STOP,
-    "length": FinishReason.LENGTH,
-    "tool_calls": FinishReason.TOOL_CALLS,
-    "content_filter": FinishReason.CONTENT_FILTER,
-    # other servers' words
-    "function_call": FinishReason.TOOL_CALLS,
-    "end_turn": FinishReason.STOP,
-    "eos": FinishReason.STOP,
-    "eos_token": FinishReason.STOP,
-    "stop_sequence": FinishReason.STOP,
-    "max_tokens": FinishReason.LENGTH,
+_STOPS = ("stop", "end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed")
+_LENGTHS = ("length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded")
+_CALLS = ("tool_calls", "function_call", "tool_use", "tool_call")
+_FILTERS = (
+    "content_filter", "content_filtered", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii",
+    "language", "model_armor", "guardrail_intervened", "sensitive", "error_toxic",
+)  # fmt: skip
+_REASONS: Mapping[str, FinishReason] = {
+    **dict.fromkeys(_STOPS, FinishReason.STOP),
+    **dict.fromkeys(_LENGTHS, FinishReason.LENGTH),
+    **dict.fromkeys(_CALLS, FinishReason.TOOL_CALLS),
+    **dict.fromkeys(_FILTERS, FinishReason.CONTENT_FILTER),
 }
+"""Words of OpenAI, Mistral, TGI, Cohere, Gemini, Bedrock, Zhipu, Anthropic; gateways pass them on. See README.md."""
+_NO_REASON = ("", "null")
+"""What servers write in place of null while a reply is under way (Snowflake Cortex; DashScope)."""
+NAMELESS = "a tool call names no function"
 ANSWER = frozenset({"id", "object", "model", "choices", "usage", "obfuscation"})
 """Fields of an answer, and of a piece of a streamed one, that have a place of their own or mean nothing."""
 CHOICE = frozenset({"index", "message", "delta", "finish_reason"})
@@ -57,7 +62,7 @@ MESSAGE = frozenset(
 def read_reply(data: bytes, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
     """Return the reply in *data*. Raises ProviderError: the error it holds, or ``protocol``."""
     try:
-        answer = as_object(decode(data), "the answer")
+        answer = as_object(decode_whole(data), "the answer")
         if says_error(answer):
             raise faults.from_payload(answer)
         return _response(answer, request, dialect, faults)
@@ -82,13 +87,17 @@ def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: F
     if says_error(choice):
         raise faults.from_payload(choice)
     extra = unknown(answer, ANSWER) | unknown(choice, CHOICE)
-    message = _message(as_object(choice.get("message"), "choices[0].message"), request, dialect, extra)
-    said = choice.get("finish_reason")
-    if said is None and not message.content and not message.tool_calls:
-        raise MalformedError("it holds neither text, refusal nor calls, and no finish_reason")
+    told = as_object(choice.get("message"), "choices[0].message")
+    message = _message(told, request, dialect, extra)
+    said = said_reason(choice.get("finish_reason"))
+    if not message.content and not message.tool_calls:
+        if names_calls(told):
+            raise MalformedError(NAMELESS)
+        if not said:
+            raise MalformedError("it holds neither text, refusal nor calls, and no finish_reason")
     usage, counters = read_usage(answer.get("usage"), dialect)
-    extra |= unknown_reason(said) | some(usage=counters, choices=others)
     reason = finish_reason(said, calls=bool(message.tool_calls))
+    extra |= unknown_reason(said, reason) | some(usage=counters, choices=others)
     return ModelResponse(message, reason, usage, as_text(answer.get("model")), as_text(answer.get("id")), extra)
 
 
@@ -122,14 +131,9 @@ def thinking_of(message: Object) -> str:
 
 def _calls(message: Object, request: ModelRequest, dialect: Dialect) -> tuple[tuple[ToolCall, ...], dict[str, Json]]:
     ids = CallIds(request)
-    given = message.get("tool_calls")
-    if given is None and message.get("function_call"):
-        given = [{"function": message["function_call"]}]
-    if given is not None and not isinstance(given, list):
-        raise MalformedError("tool_calls is not a list")
     calls: list[ToolCall] = []
     said: dict[str, Json] = {}
-    for entry in cast("list[object]", given or []):
+    for entry in call_entries(message):
         fields = as_object(entry, "a tool call")
         name, arguments = _called(fields)
         extra, rest = call_extra(fields, dialect)
@@ -137,6 +141,38 @@ def _calls(message: Object, request: ModelRequest, dialect: Dialect) -> tuple[tu
         if rest:
             said[calls[-1].id] = rest
     return tuple(calls), said
+
+
+def call_entries(message: Object) -> list[object]:
+    """Return the calls that a message, or a piece of one, has, without those that say nothing.
+
+    Some servers send an empty ``function_call`` or an empty entry of ``tool_calls`` beside a text.
+    """
+    given: object = message.get("tool_calls") or []
+    if not isinstance(given, list):
+        raise MalformedError("tool_calls is not a list")
+    entries = [entry for entry in cast("list[object]", given) if not _says_nothing(entry)]
+    if entries or not message.get("function_call"):
+        return entries
+    old = {"index": 0, "function": message["function_call"]}  # before tool_calls there was one call without id
+    return [] if _says_nothing(old) else [old]
+
+
+def names_calls(message: Object) -> bool:
+    """Whether a message, or a piece of one, has a field for calls that is not empty."""
+    return bool(message.get("tool_calls") or message.get("function_call"))
+
+
+def _says_nothing(entry: object) -> bool:
+    """Whether an entry of ``tool_calls`` has neither id, name nor arguments."""
+    if not isinstance(entry, Mapping):
+        return entry is None
+    fields = cast("Object", entry)
+    inner = [fields.get("function"), fields.get("custom")]
+    if not all(each is None or isinstance(each, Mapping) for each in inner):
+        return False
+    called = [cast("Object", each) for each in inner if each is not None]
+    return not fields.get("id") and not any(value for each in called for value in each.values())
 
 
 def _called(fields: Object) -> tuple[str, str]:
@@ -147,7 +183,7 @@ def _called(fields: Object) -> tuple[str, str]:
         function = as_object(fields.get("function"), "a tool call's function")
         name, arguments = function.get("name"), arguments_text(function.get("arguments")) or "{}"
     if not isinstance(name, str) or not name:
-        raise MalformedError("a tool call names no function")
+        raise MalformedError(NAMELESS)
     return name, arguments
 
 
@@ -220,15 +256,27 @@ def read_audio(sound: Object, format_: str, own: dict[str, Json], extra: dict[st
     return [Audio(data, format_, transcript or None)] if data or transcript else []
 
 
-def finish_reason(said: object, *, calls: bool) -> FinishReason:
+def said_reason(value: object) -> str:
+    """Return why a server says that a reply has ended, empty if it does not say it.
+
+    >>> said_reason("Stop"), said_reason(""), said_reason(None)
+    ('Stop', '', '')
+    """
+    said = "" if value is None else str(value)
+    return "" if said.lower() in _NO_REASON else said
+
+
+def finish_reason(said: str, *, calls: bool) -> FinishReason:
     """Return why a reply ended. Calls decide where the server said nothing or just ``stop``."""
-    reason = FinishReason.STOP if said is None else _REASONS.get(str(said).lower(), FinishReason.OTHER)
-    return FinishReason.TOOL_CALLS if calls and reason is FinishReason.STOP else reason
+    reason = _REASONS.get(said.lower(), FinishReason.OTHER)
+    if calls and (reason is FinishReason.STOP or not said):
+        return FinishReason.TOOL_CALLS
+    return FinishReason.OTHER if reason is FinishReason.TOOL_CALLS and not calls else reason
 
 
-def unknown_reason(said: object) -> dict[str, Json]:
-    """Return a reason that the contract has no word for, to be kept."""
-    return {} if said is None or str(said).lower() in _REASONS else {"finish_reason": str(said)}
+def unknown_reason(said: str, reason: FinishReason) -> dict[str, Json]:
+    """Return what the server said where the contract has no word for it, to be kept."""
+    return {"finish_reason": said} if said and reason is FinishReason.OTHER else {}
 
 
 def unknown(fields: Object, known: frozenset[str]) -> dict[str, Json]:
@@ -297,7 +345,7 @@ DETAILS: Mapping[str, Mapping[str, str]] = {
 def read_usage(said: object, dialect: Dialect) -> tuple[Usage, dict[str, Json]]:
     """Return the counts that the contract has, and every other one that is not 0, as the server wrote it.
 
-    What the server did not say stays None.
+    What the server did not say stays None, and so does what is no count: that is among the others.
     """
     if not isinstance(said, dict):
         return Usage(), {}
@@ -307,24 +355,27 @@ def read_usage(said: object, dialect: Dialect) -> tuple[Usage, dict[str, Json]]:
         if isinstance(value, dict):
             if more := _details(cast("Object", value), DETAILS.get(name, {}), found):
                 rest[name] = more
-        elif name in COUNTERS:
-            if (count := as_count(value)) is not None:
-                found.setdefault(COUNTERS[name], count)
+        elif name in COUNTERS and (count := as_tokens(value)) is not None:
+            found.setdefault(COUNTERS[name], count)
         elif value:
             rest[name] = value
-    if rest.get("total_tokens") == found.get("input", 0) + found.get("output", 0):
+    both = found.get("input", 0) + found.get("output", 0)
+    if "output" in found and rest.get("total_tokens") == both + found.get("reasoning", 0):
+        found["output"] += rest.pop("total_tokens") - both  # xAI counts thinking beside the rest
+    elif rest.get("total_tokens") == both:
         del rest["total_tokens"]
-    if dialect.cost and isinstance(rest.get("cost"), int | float):
-        found["cost_usd"] = float(cast("float", rest.pop("cost")))
-    return Usage(**found), rest
+    if dialect.cost and (cost := as_usd(rest.get("cost"))) is not None:
+        found["cost_usd"] = cost
+        del rest["cost"]
+    usage, wrong = plausible(Usage(**found))
+    return usage, rest | some(impossible=wrong)
 
 
 def _details(details: Object, known: Mapping[str, str], found: dict[str, Any]) -> dict[str, Json]:
     rest: dict[str, Json] = {}
     for name, value in details.items():
-        if name not in known:
-            if value:
-                rest[name] = value
-        elif (count := as_count(value)) is not None:
+        if name in known and (count := as_tokens(value)) is not None:
             found[known[name]] = count
+        elif value:
+            rest[name] = value
     return rest

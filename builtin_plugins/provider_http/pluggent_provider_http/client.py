@@ -189,13 +189,17 @@ class Client:
             raise _too_slow(faults, "connect_s", self._endpoint.connect_s) from error
         except httpx.ProxyError as error:
             problem = f"the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names did not reach {self._target}"
-            raise faults.error(Kind.UNAVAILABLE, f"{problem}: {_cause(error)}") from error
+            passes = None if _may_pass(error) and "407" not in str(error) else False
+            raise faults.error(Kind.UNAVAILABLE, f"{problem}: {_cause(error)}", retryable=passes) from error
         except httpx.RemoteProtocolError as error:
             if "disconnected" in str(error):
                 raise faults.error(Kind.UNAVAILABLE, f"{self._target} hung up without an answer") from error
-            raise faults.protocol(f"does not speak HTTP: {error}") from error
+            # Not from error, whose words repeat what the server sent.
+            raise faults.protocol(f"does not speak HTTP: {error}") from None
         except (httpx.TransportError, httpx.InvalidURL, OSError) as error:
-            raise faults.error(Kind.UNAVAILABLE, f"{self._target} cannot be reached: {_cause(error)}") from error
+            problem = f"{self._target} cannot be reached: {_cause(error)}"
+            passes = None if _may_pass(error) else False
+            raise faults.error(Kind.UNAVAILABLE, problem, retryable=passes) from error
 
     def _url(self, path: str) -> httpx.URL:
         url = self._urls.get(path)
@@ -249,13 +253,25 @@ def _too_slow(faults: Faults, setting: str, seconds: float) -> ProviderError:
     return faults.error(Kind.TIMEOUT, f"{what} from {faults.target} within {seconds:g} s (setting {setting})")
 
 
+def _may_pass(error: BaseException) -> bool:
+    """Whether another try may succeed: no certificate is trusted for being shown again, and no URL becomes one."""
+    innermost = _innermost(error)
+    lost = isinstance(innermost, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError)
+    return lost or not isinstance(innermost, ssl.SSLError | httpx.InvalidURL)
+
+
 def _cause(error: BaseException) -> str:
     """Return the words of the innermost cause: libraries wrap it in less telling ones."""
-    while inner := _inner(error):
-        error = inner
+    error = _innermost(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{error} (SSL_CERT_FILE names the file of a certificate authority of your own)"
     return str(error) or type(error).__name__
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while inner := _inner(error):
+        error = inner
+    return error
 
 
 def _inner(error: BaseException) -> BaseException | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from urllib.parse import parse_qsl, urlsplit
 
 from pluggent_hookspecs import ConfigError, ProviderErrorKind, Secret
@@ -20,21 +21,46 @@ def read_key(secret: Secret, faults: Faults, setting: str = "api_key") -> str:
     try:
         key = secret.reveal().strip()
     except ConfigError as error:
-        problem = f"there is no API key: {error} (setting {setting})"
+        problem = f"there is no {_what(setting)}: {error} (setting {setting})"
         raise faults.error(ProviderErrorKind.AUTHENTICATION, problem) from error
     if not key or not is_sendable(key):
-        problem = f"{secret!r} holds no API key: it is empty or has characters that no header can carry"
+        problem = f"{secret!r} holds no {_what(setting)}: it is empty or has characters that no header can carry"
         raise faults.error(ProviderErrorKind.AUTHENTICATION, problem)
     return key
+
+
+def _what(setting: str) -> str:
+    return "API key" if setting == "api_key" else f"value for {setting}"
+
+
+def read_headers(endpoint: Endpoint, faults: Faults) -> dict[str, str]:
+    """Return the headers of the settings, names in lower case, with the secrets that they refer to.
+
+    Raises ProviderError ``authentication``, naming the header, for a secret that is not there or cannot be sent.
+    """
+    return {
+        name.lower(): read_key(value, faults, f"headers.{name}") if isinstance(value, Secret) else value
+        for name, value in endpoint.headers.items()
+    }
 
 
 def hidden(endpoint: Endpoint, *keys: str) -> tuple[str, ...]:
     """Return the secrets, for ``Faults.secrets``, the longest first.
 
-    These are *keys*, the values of the settings' headers and their words, and the query of the URL.
+    These are *keys*, the values of the settings' headers and their words, and the query of the URL. Give what
+    ``read_headers`` returned among the *keys*: a secret that was read twice may have changed between.
     """
-    words = [word for value in endpoint.headers.values() for word in (value, *value.split())]
+    values = (*keys, *(shown for value in endpoint.headers.values() if (shown := _readable(value))))
+    words = [word for value in values for word in (value, *value.split())]
     query = urlsplit(endpoint.base_url).query
     asked = (*(value for _, value in parse_qsl(query)), *(part.partition("=")[2] for part in query.split("&")))
-    found = {word for word in (*keys, *words, *asked) if len(word) >= _SECRET_CHARS}
+    found = {word for word in (*words, *asked) if len(word) >= _SECRET_CHARS}
     return tuple(sorted(found, key=len, reverse=True))
+
+
+def _readable(value: str | Secret) -> str:
+    if not isinstance(value, Secret):
+        return value
+    with suppress(ConfigError):
+        return value.reveal().strip()
+    return ""

@@ -5,7 +5,9 @@ Light on purpose: a plugin names its settings before anything is asked of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -45,10 +47,11 @@ def check_header(_: object, attribute: attrs.Attribute[Any], value: str | None) 
         raise ValueError(f"{attribute.name}: only printable ASCII characters can be sent in a header")
 
 
-def check_headers(_: object, attribute: attrs.Attribute[Any], headers: Mapping[str, str]) -> None:
-    """Refuse, as a validator of attrs, names and values that cannot be sent."""
+def check_headers(_: object, attribute: attrs.Attribute[Any], headers: Mapping[str, str | Secret]) -> None:
+    """Refuse, as a validator of attrs, names and values that cannot be sent. A Secret is read when it is sent."""
     for name, value in headers.items():
-        if not name or not all(is_sendable(text) for text in (name, value)):
+        shown = "" if isinstance(value, Secret) else value
+        if not name or not all(is_sendable(text) for text in (name, shown)):
             # The value is not shown: it may be a secret.
             problem = f"{name!r} or its value cannot be sent; both are printable ASCII characters"
             raise ValueError(f"{attribute.name}: {problem}")
@@ -59,8 +62,21 @@ def is_sendable(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
-def _read_only(headers: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(headers))
+_REFERENCE = re.compile(r"(env|file|keyring):\S")
+
+
+def _headers(headers: Mapping[str, str | Secret]) -> Mapping[str, str | Secret]:
+    return MappingProxyType({name: _header(name, value) for name, value in headers.items()})
+
+
+def _header(name: str, value: str | Secret) -> str | Secret:
+    """Return the value of a header; what refers to a secret as an ``api_key`` does is one."""
+    if isinstance(value, Secret) or not _REFERENCE.match(value):
+        return value
+    place = value.removeprefix("file:")
+    if place != value and not place.startswith("~") and not Path(place).is_absolute():
+        raise ValueError(f"headers: {name!r}: expected the whole path behind file:, or one from ~/ on")
+    return Secret(value)
 
 
 def check_names(*taken: str) -> Callable[[object, attrs.Attribute[Any], Mapping[str, Any]], None]:
@@ -80,10 +96,11 @@ class Endpoint:
     """One server: the base of a provider's settings. Times are seconds.
 
     Requests go below ``base_url``, whose query is kept. ``api_key`` None sends no key.
-    ``headers`` are sent with each request and shown nowhere. ``connect_s`` is for the
-    connection, ``first_byte_s`` counts from the start of a call to the first byte of its
-    answer's body, ``silence_s`` between two pieces of it. An answer of more than
-    ``max_response_bytes`` is an error. Subclass it to add what a vendor's servers know.
+    ``headers`` are sent with each request and shown nowhere; a value such as ``env:NAME`` refers to
+    a secret as ``api_key`` does, and is read at each request. ``connect_s`` is for the connection,
+    ``first_byte_s`` counts from the start of a call to the first byte of its answer's body,
+    ``silence_s`` between two pieces of it. An answer of more than ``max_response_bytes`` is an
+    error. Subclass it to add what a vendor's servers know.
 
     >>> Endpoint(base_url="http://127.0.0.1:8000/v1").silence_s
     60.0
@@ -91,8 +108,8 @@ class Endpoint:
 
     base_url: str = attrs.field(validator=check_url)
     api_key: Secret | None = None
-    headers: Mapping[str, str] = attrs.field(
-        factory=dict[str, str], converter=_read_only, validator=check_headers, repr=False
+    headers: Mapping[str, str | Secret] = attrs.field(
+        factory=dict[str, "str | Secret"], converter=_headers, validator=check_headers, repr=False
     )
     connect_s: float = attrs.field(default=10.0, validator=check_positive)
     first_byte_s: float = attrs.field(default=120.0, validator=check_positive)

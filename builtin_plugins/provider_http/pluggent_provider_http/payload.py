@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 import msgspec
+
+from pluggent_provider_http.surrogates import replaced
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -15,17 +19,78 @@ class MalformedError(Exception):
 
 
 def decode(data: bytes) -> Any:
-    """Return the JSON value of *data*. Raises MalformedError, also for endless nesting.
+    """Return the JSON value of *data*. Raises MalformedError, also for endless nesting and lone surrogates.
 
-    >>> decode(b'{"a": [1]}')
-    {'a': [1]}
+    A number that is not finite (NaN, 1e999), which some servers write although JSON has none, is null.
+    In the arguments of a tool it is refused: they would be other arguments.
+
+    >>> decode(b'{"a": [1]}'), decode(b'{"logprob": NaN}')
+    ({'a': [1]}, {'logprob': None})
     """
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedError(f"is not JSON: {error}") from error
+        return _decoded_leniently(data, error)
     except RecursionError as error:
-        raise MalformedError("is nested too deeply") from error
+        raise MalformedError(_TOO_DEEP) from error
+
+
+def decode_whole(data: bytes) -> Any:
+    r"""Return the JSON value of a whole answer, in which a lone surrogate is U+FFFD. Otherwise as ``decode``.
+
+    In an event of a stream the other half may follow: see ReplyReader.
+
+    >>> decode_whole(rb'"a\ud83c"')
+    'a�'
+    """
+    try:
+        return decode(data)
+    except MalformedError:
+        if (mended := replaced(data)) == data:
+            raise
+        return decode(mended)
+
+
+_TOO_DEEP = "is nested too deeply"
+_ARGUMENTS = ("arguments", "input")
+
+
+class _Impossible(float):
+    """A number that is not finite, until it is known where it stands."""
+
+
+def _decoded_leniently(data: bytes, cause: Exception) -> Any:
+    try:
+        if replaced(data) != data:  # which this decoder would take
+            raise ValueError("a lone surrogate")  # noqa: TRY301 (one way out for all that is no JSON)
+        value = json.loads(data.decode(), parse_float=_number, parse_constant=_Impossible)
+        return _possible(value, in_arguments=False)
+    except RecursionError as error:
+        raise MalformedError(_TOO_DEEP) from error
+    except ValueError:  # no JSON all the same, or no UTF-8
+        raise MalformedError(f"is not JSON: {cause}") from cause
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _Impossible(number)
+
+
+def _possible(value: Any, *, in_arguments: bool) -> Any:
+    match value:
+        case _Impossible():
+            if in_arguments:
+                raise MalformedError("the arguments of a tool have a number that is not finite")
+            return None
+        case list():
+            return [_possible(item, in_arguments=in_arguments) for item in cast("list[Any]", value)]
+        case dict():
+            return {
+                name: _possible(item, in_arguments=in_arguments or name in _ARGUMENTS)
+                for name, item in cast("dict[str, Any]", value).items()
+            }
+        case _:
+            return value
 
 
 def as_object(value: object, what: str) -> Object:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
-from pluggent_hookspecs import Delta, ModelRequest, ModelResponse, collect
+from pluggent_hookspecs import Delta, Finished, Json, ModelRequest, ModelResponse, ProviderErrorKind, collect
 
 from pluggent_provider_http.endpoint import Endpoint, target_of
 from pluggent_provider_http.reply_reader import ReplyEvents, ReplyReader
@@ -22,6 +22,22 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
     from pluggent_provider_http.client import Client
 
 ServerT = TypeVar("ServerT", bound=Endpoint)
+
+_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
+_LIMITS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-")
+_MOST_HEADERS = 40
+_HEADER_CHARS = 200
+
+
+def headers_kept(headers: Mapping[str, str], faults: Faults) -> dict[str, Json]:
+    """Return ``{"http": …}`` for the ``extra`` of a reply: its request id and rate limits; empty without any.
+
+    >>> headers_kept({"x-request-id": "req_1", "date": "today"}, Faults("acme", "https://x"))
+    {'http': {'x-request-id': 'req_1'}}
+    """
+    names = [name.lower() for name in headers if name.lower() in _IDS or name.lower().startswith(_LIMITS)]
+    kept: dict[str, Json] = {name: faults.shown(headers[name], _HEADER_CHARS) for name in names[:_MOST_HEADERS]}
+    return {"http": kept} if kept else {}
 
 
 @attrs.frozen
@@ -89,24 +105,29 @@ class HttpProvider(ABC, Generic[ServerT]):
 
     @abstractmethod
     def asked(self, request: ModelRequest) -> Asked:
-        """Return what asks for a stream. Raises ProviderError."""
+        """Return what asks for a stream. Raises ProviderError, or ValueError naming what cannot be sent."""
 
     async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Ask for a stream and yield what it brings; what ``stream`` does."""
-        asked = self.asked(request)
+        try:
+            asked = self.asked(request)
+        except ValueError as error:  # UnicodeEncodeError is one: a lone surrogate
+            problem = f"the request cannot be sent: {error}"
+            raise Faults(self._name, self._target).error(ProviderErrorKind.BAD_REQUEST, problem) from error
         reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
         async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
             await answer.check()
+            kept = headers_kept(answer.headers, asked.faults)
             async for data in answer:
                 if batch := reader.feed(data):
-                    yield batch
+                    yield _with_extra(batch, kept)
                 if reader.failure is not None:
                     raise reader.failure
                 if reader.done:
                     await answer.drain()
                     return
             if batch := reader.end():
-                yield batch
+                yield _with_extra(batch, kept)
             if reader.failure is not None:
                 raise reader.failure
 
@@ -118,3 +139,11 @@ class HttpProvider(ABC, Generic[ServerT]):
 
             self._client = Client(self._endpoint, *self._given)
         return self._client
+
+
+def _with_extra(batch: list[Delta], more: Mapping[str, Json]) -> list[Delta]:
+    """Add *more* to the extra of the reply, if *batch* has its end."""
+    last = batch[-1]
+    if more and isinstance(last, Finished):
+        batch[-1] = attrs.evolve(last, extra={**last.extra, **more})
+    return batch

@@ -14,6 +14,7 @@ from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.payload import MalformedError
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.sse import MAX_EVENT_BYTES, EventFeed, EventTooLargeError
+from pluggent_provider_http.surrogates import ends_inside_a_pair, joined, replaced
 
 
 class ReplyEvents(Protocol):
@@ -56,6 +57,7 @@ class ReplyReader:
         self._reply = reply
         self._faults = faults
         self._feed = EventFeed(max_event_bytes)
+        self._half: bytes | None = None
 
     def feed(self, data: bytes) -> list[Delta]:
         """Return what one read brought. ``failure`` and ``done`` are set as it says."""
@@ -83,9 +85,11 @@ class ReplyReader:
         payload = b""
         try:
             for payload in payloads:
-                self._reply.take(payload, batch)
+                self._take(payload, batch)
                 if self._reply.done:
                     break
+            if last and self._half is not None:
+                self._take(None, batch)
         except ProviderError as error:
             self.failure = error
         except (MalformedError, RecursionError) as error:
@@ -96,6 +100,25 @@ class ReplyReader:
         if (last or self._reply.done) and self.failure is None:
             self._finish(batch, cut=cut)
         return batch.done()
+
+    def _take(self, payload: bytes | None, batch: Batch) -> None:
+        """Read one event, None at the end. One that ends inside a surrogate pair is kept until the next has come."""
+        half, self._half = self._half, None
+        if half is not None:
+            first, payload = joined(half, payload) if payload is not None else (replaced(half), None)
+            self._reply.take(first, batch)
+        if payload is None:
+            return
+        try:
+            self._reply.take(payload, batch)
+        except MalformedError:
+            # Half a pair is refused as JSON, so nothing of this event has been read yet.
+            if ends_inside_a_pair(payload):
+                self._half = payload
+            elif (mended := replaced(payload)) != payload:
+                self._reply.take(mended, batch)
+            else:
+                raise
 
     def _finish(self, batch: Batch, *, cut: bool) -> None:
         try:

@@ -6,19 +6,28 @@ The tables hold what the servers of many vendors say; a provider adds nothing of
 
 from __future__ import annotations
 
-import math
+import base64
+import html
+import json
 import re
-import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, cast
+from urllib.parse import quote, quote_plus
 
 import attrs
 import msgspec
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
 
+from pluggent_provider_http.retry_hints import limit_reset, retry_after, retry_delay, should_retry
+
 SHOWN_CHARS = 500
+"""How much of what a server says is shown."""
+MESSAGE_CHARS = 1500
+"""How long the sentence of an error may be."""
+_LOOKED_AT = 65_536
 _ID_CHARS = 100
+_START_CHARS = 16
+_MAX_DEPTH = 3
 
 _BY_STATUS = {
     401: Kind.AUTHENTICATION,
@@ -105,9 +114,12 @@ class Faults:
     secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
     path: str = ""
 
-    def error(self, kind: Kind, message: str, *, status: int | None = None) -> ProviderError:
-        """Return an error of *kind*, without secrets."""
-        return ProviderError(kind, self.redacted(message), provider=self.provider, status=status)
+    def error(
+        self, kind: Kind, message: str, *, status: int | None = None, retryable: bool | None = None
+    ) -> ProviderError:
+        """Return an error of *kind*: on one line that is not too long, without secrets."""
+        line = self.shown(message, MESSAGE_CHARS)
+        return ProviderError(kind, line, provider=self.provider, status=status, retryable=retryable)
 
     def protocol(self, problem: str, *, status: int | None = None) -> ProviderError:
         """Return the error of an answer that is none."""
@@ -118,44 +130,50 @@ class Faults:
         return self.error(Kind.STREAM_BROKEN, f"the reply of {self.target} {problem}")
 
     def redacted(self, text: str) -> str:
-        """Return *text* without this call's secrets."""
-        for secret in self.secrets:
-            text = text.replace(secret, "[secret]")
-        return text
+        """Return *text* without this call's secrets, however a server spells them: see ``spellings``."""
+        if not self.secrets:
+            return text
+        return re.sub("|".join(spelling for secret in self.secrets for spelling in spellings(secret)), "[secret]", text)
 
-    def shown(self, body: bytes | str) -> str:
+    def shown(self, body: bytes | str, most: int = SHOWN_CHARS) -> str:
         """Return the start of *body* for an error message, on one line, without secrets."""
-        text = body if isinstance(body, str) else body.decode("utf-8", "replace")
-        text = " ".join(self.redacted(text).split())
-        text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-        return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text):,} characters)"
+        text = body if isinstance(body, str) else body[: 4 * _LOOKED_AT].decode("utf-8", "replace")
+        looked_at = " ".join(self.redacted(text[:_LOOKED_AT]).split())
+        length = len(looked_at) if len(text) <= _LOOKED_AT else len(body)
+        line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in looked_at[: most + 1])
+        return line if len(line) <= most else f"{line[:most]}… ({length:,} characters)"
 
     def from_status(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """Return what an HTTP answer that is not a success means."""
         payload = _decoded(body)
         said = _Said.of(payload) if payload is not None else _Said(body.decode("utf-8", "replace"))
-        kind, actual, limit = _classified(status, said)
-        parts = [f"{self.target} answered {status}", self._words_on(status, kind, said), self._id_of(headers)]
+        parts = [f"{self.target} answered {status}", self._words_on(status, said), self._id_of(headers)]
         text = self.shown(said.message) or self.shown(body)
         message = ": ".join((" ".join(filter(None, parts)), text)) if text else " ".join(filter(None, parts))
-        return ProviderError(
-            kind, message, provider=self.provider, status=status,
-            retry_after=retry_after(headers), actual=actual, limit=limit,
-        )  # fmt: skip
+        return self._refusal(status, said, message, headers)
 
     def from_payload(self, payload: Mapping[str, Any]) -> ProviderError:
         """Return what an error object means that came in an answer with status 200."""
         said = _Said.of(payload)
-        status = said.status
-        kind, actual, limit = _classified(status, said)
         reason = self.shown(said.message) or "no reason given"
-        message = f"{self.target} sent an error: {reason}"
-        return ProviderError(kind, message, provider=self.provider, status=status, actual=actual, limit=limit)
+        return self._refusal(said.status, said, f"{self.target} sent an error: {reason}", {})
 
-    def _words_on(self, status: int, kind: Kind, said: _Said) -> str:
+    def _refusal(self, status: int | None, said: _Said, message: str, headers: Mapping[str, str]) -> ProviderError:
+        kind, actual, limit = _classified(status, said)
+        wait_s = retry_after(headers)
+        if wait_s is None:
+            wait_s = said.wait_s
+        if wait_s is None and kind is Kind.RATE_LIMITED:
+            wait_s = limit_reset({**said.headers, **headers})
+        return ProviderError(
+            kind, self.shown(message, MESSAGE_CHARS), provider=self.provider, status=status, retry_after=wait_s,
+            actual=actual, limit=limit, retryable=should_retry(headers),
+        )  # fmt: skip
+
+    def _words_on(self, status: int, said: _Said) -> str:
         if said.has(_NO_CREDIT) or status == 402:  # noqa: PLR2004
             return "(the account has no credit left; trying again does not help)"
-        if kind is Kind.AUTHENTICATION:
+        if _classified(status, said)[0] is Kind.AUTHENTICATION:
             return "(check api_key and what it may use)"
         if status == 404:  # noqa: PLR2004
             follows = f" where {self.path} follows" if self.path else " where it should"
@@ -170,6 +188,22 @@ class Faults:
         return f"(request {self.shown(given[:_ID_CHARS])})" if given else ""
 
 
+def spellings(secret: str) -> tuple[str, ...]:
+    """Return patterns of what shows *secret*: itself, as other texts write it, and the start that some servers show.
+
+    These are JSON, HTML, a URL (in both cases of its digits) and base64. A start is half of the secret at least.
+    """
+    ways = dict.fromkeys((
+        secret, json.dumps(secret)[1:-1], secret.replace("/", r"\/"), html.escape(secret),
+        *(quoted for safe in ("", "/") for quoted in (quote(secret, safe=safe), quote_plus(secret, safe=safe))),
+        base64.b64encode(secret.encode()).decode().rstrip("="),
+        base64.urlsafe_b64encode(secret.encode()).decode().rstrip("="),
+    ))  # fmt: skip
+    patterns = [re.sub("%[0-9A-F]{2}", lambda found: f"(?i:{found[0]})", re.escape(way)) for way in ways]
+    begun = secret[: max(_START_CHARS, len(secret) // 2)]
+    return (*patterns, rf"{re.escape(begun)}[^\s\"'<>,;)]*") if len(begun) < len(secret) else tuple(patterns)
+
+
 @attrs.frozen
 class _Said:
     """What an error object says, in the shapes that servers use."""
@@ -179,30 +213,59 @@ class _Said:
     status: int | None = None
     actual: int | None = None
     limit: int | None = None
+    wait_s: float | None = None
+    headers: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
     @classmethod
-    def of(cls, payload: object) -> _Said:
+    def of(cls, payload: object, depth: int = 0) -> _Said:
         """Read ``{"error": {...}}``, ``{"error": "text"}``, ``{"message": …}``, ``{"detail": …}``."""
         if isinstance(payload, list) and payload:
-            return cls.of(cast("list[object]", payload)[0])
-        if not isinstance(payload, Mapping):
+            return cls.of(cast("list[object]", payload)[0], depth)
+        if not isinstance(payload, Mapping) or depth > _MAX_DEPTH:
             return cls(payload if isinstance(payload, str) else "")
         outer = cast("Mapping[str, Any]", payload)
         inner = outer.get("error")
         found = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else outer
         message = found.get("message") or (inner if isinstance(inner, str) else None) or found.get("detail") or ""
+        text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
         code = str(found.get("code"))
         words = " ".join(str(found.get(key) or "") for key in ("code", "type", "status")).lower()
+        own: object = found.get("metadata")
+        metadata = cast("Mapping[str, Any]", own) if isinstance(own, Mapping) else {}
+        behind = cls._behind(metadata.get("raw"), depth)
+        more = (behind.message, _text(found.get("failed_generation"), "the model wrote: "))
         return cls(
-            message if isinstance(message, str) else msgspec.json.encode(message).decode(),
-            words,
+            ": ".join(dict.fromkeys(filter(None, (text, *(part for part in more if part not in text))))),
+            f"{words} {behind.words}",
             int(code) if code.isdecimal() and 100 <= int(code) <= 599 else None,  # noqa: PLR2004 (HTTP's range)
-            _count(found.get("n_prompt_tokens")),
-            _count(found.get("n_ctx")),
+            _count(found.get("n_prompt_tokens")) or behind.actual,
+            _count(found.get("n_ctx")) or behind.limit,
+            _first(retry_delay(found), behind.wait_s),
+            {**behind.headers, **_headers(metadata.get("headers"))},
         )
+
+    @classmethod
+    def _behind(cls, raw: object, depth: int) -> _Said:
+        """Read what the server behind a gateway said (OpenRouter's ``metadata.raw``): JSON or words."""
+        decoded = _decoded(raw.encode("utf-8", "replace")) if isinstance(raw, str) else raw
+        said = cls.of(decoded, depth + 1)
+        return attrs.evolve(said, message=raw) if isinstance(raw, str) and not said.message else said
 
     def has(self, names: tuple[str, ...]) -> bool:
         return any(name in self.words for name in names)
+
+
+def _text(value: object, before: str) -> str:
+    return f"{before}{value}" if isinstance(value, str) and value else ""
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _headers(value: object) -> dict[str, str]:
+    given = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+    return {name.lower(): text for name, text in given.items() if isinstance(text, str)}
 
 
 def _classified(status: int | None, said: _Said) -> tuple[Kind, int | None, int | None]:
@@ -230,39 +293,6 @@ def _length(status: int | None, said: _Said) -> tuple[int | None, int | None] | 
             numbers = match.groupdict()
             return said.actual or _count(numbers.get("actual")), said.limit or _count(numbers.get("limit"))
     return (said.actual, said.limit) if coded else None
-
-
-def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return the seconds after which the server wants to be asked again; None if it gave none.
-
-    Reads ``retry-after-ms`` (milliseconds), then ``retry-after`` (seconds, also with a
-    fraction, or an HTTP date, RFC 9110 10.2.3). What makes no sense counts as not given.
-
-    >>> retry_after({"retry-after-ms": "250"}), retry_after({"retry-after": "soon"})
-    (0.25, None)
-    """
-    milliseconds = _seconds(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    text = headers.get("retry-after")
-    seconds = _seconds(text)
-    return seconds if seconds is not None or not text else _until(text, time.time() if now is None else now)
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        seconds = float(text) if text else math.nan
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def _until(text: str, now: float) -> float | None:
-    try:
-        when = parsedate_to_datetime(text).timestamp()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return max(0.0, when - now)
 
 
 def _count(value: object) -> int | None:

@@ -118,7 +118,7 @@ def _told(error: ProviderError, why: str) -> ProviderError:
         return error
     told = ProviderError(
         error.kind, f"{error.message}; {why}", provider=error.provider, status=error.status,
-        retry_after=error.retry_after, actual=error.actual, limit=error.limit,
+        retry_after=error.retry_after, actual=error.actual, limit=error.limit, retryable=error.retryable,
     )  # fmt: skip
     told.__cause__ = error
     return told

@@ -64,6 +64,8 @@ class Feed(EventQueue[Observation]):
 
     def __init__(self) -> None:
         super().__init__(WAITING_EVENTS, expendable=(ToolProgressed, ToolLogged))
+        self.by_reply = False
+        """Whether a reply is shown when it is whole, not as it comes."""
 
     def after(self, emit: Callable[[Observation], None]) -> Callable[[Observation], None]:
         """Return what emits an event by *emit*, then takes it."""
@@ -85,6 +87,14 @@ class TurnStream(Generic[T]):
         self._feed = feed
         self._run = run
         self._task: asyncio.Task[TurnResult[T]] | None = None
+
+    def by_reply(self) -> Self:
+        """Show each reply when it is whole; call it before entering. For who shows nothing before the end.
+
+        A reply that breaks off may then be tried again, as nobody has seen any of it.
+        """
+        self._feed.by_reply = True
+        return self
 
     @property
     def result(self) -> TurnResult[T]:

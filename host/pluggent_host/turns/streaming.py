@@ -38,7 +38,7 @@ class Deltas:
         self._scope = scope
         self._feed = feed
         holding = [impl for hook in HOLDING for impl in chains[hook]]
-        self._whole = not provisional and any(impl.incremental is None for impl in holding)
+        self._whole = feed.by_reply or (not provisional and any(impl.incremental is None for impl in holding))
         windows: dict[str, int] = {}
         for impl in holding:
             windows[impl.plugin] = max(windows.get(impl.plugin, 0), impl.incremental or 0)

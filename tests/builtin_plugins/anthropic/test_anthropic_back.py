@@ -108,13 +108,20 @@ BACK_CASES: dict[str, Callable[[], None]] = {
     "`stop_reason` max_tokens, model_context_window_exceeded": same(
         lambda: reasons("max_tokens", "model_context_window_exceeded"), [FinishReason.LENGTH] * 2
     ),
-    "`stop_reason` tool_use": same(lambda: reason("tool_use"), FinishReason.TOOL_CALLS),
+    "`stop_reason` tool_use": same(
+        lambda: (whole_reply(call(), reason="tool_use").finish_reason, reason("tool_use")),
+        (FinishReason.TOOL_CALLS, FinishReason.OTHER),
+    ),
     "`stop_reason` refusal": same(lambda: reason("refusal"), FinishReason.CONTENT_FILTER),
     "`stop_reason` pause_turn, compaction": same(
         lambda: reasons("pause_turn", "compaction"), [FinishReason.PAUSED] * 2
     ),
     "`stop_reason` of any other name": same(
         lambda: (reason("new"), whole_reply(reason="new").extra), (FinishReason.OTHER, {"stop_reason": "new"})
+    ),
+    "no `stop_reason` at all": same(
+        lambda: [whole_reply(block, reason=None).finish_reason for block in (text("a"), call())],
+        [FinishReason.OTHER, FinishReason.TOOL_CALLS],
     ),
     "`stop_sequence`": same(lambda: whole_reply(stop_sequence="END").extra, {"stop_sequence": "END"}),
     "`stop_details`": check_details,
@@ -127,6 +134,10 @@ BACK_CASES: dict[str, Callable[[], None]] = {
     "`usage.output_tokens`": same(lambda: usage().output, 7),
     "`usage.output_tokens_details.thinking_tokens`": same(
         lambda: usage(output_tokens_details={"thinking_tokens": 4}).reasoning, 4
+    ),
+    "a count that is negative, not finite or not a number": same(
+        lambda: (usage(input_tokens=-1), whole_reply(usage={"output_tokens": -1}).extra["usage"]),
+        (Usage(output=7), {"output_tokens": -1}),
     ),
     "`usage.server_tool_use`, `service_tier`, `cache_creation` and any other": check_usage_extra,
     "block `text`": same(

@@ -253,8 +253,17 @@ def test_a_server_without_message_stop_or_stops_of_blocks_is_understood():
 
 def test_a_server_that_does_not_say_why_it_ended_is_understood_if_it_said_something():
     silent = sse(start(), BLOCK, said(0, "a"), {"type": "message_stop"})
+    whole = json.dumps(message(text("a"), stop=None)).encode()
 
-    assert reply_of(silent).finish_reason is FinishReason.STOP
+    for reply in (reply_of(silent), reply_of(whole)):
+        assert (reply.message.text, reply.finish_reason) == ("a", FinishReason.OTHER)
+        assert "stop_reason" not in reply.extra
+
+
+def test_a_reply_that_ended_for_calls_and_has_none_ended_for_another_reason():
+    reply = streamed_reply(text("a"), reason="tool_use")
+
+    assert (reply.finish_reason, reply.extra["stop_reason"]) == (FinishReason.OTHER, "tool_use")
 
 
 def test_a_server_that_answers_whole_to_a_request_for_a_stream_is_understood():

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from openai_server import completion, request
+from each_of import each_of
+from openai_server import STOP, chunk, completion, event, reply_of, request
 from pluggent_hookspecs import (
     Audio,
     FinishReason,
@@ -158,11 +159,60 @@ def test_usage_that_is_missing_is_unknown_and_not_zero():
     )
 
 
-def test_a_missing_finish_reason_is_inferred():
-    assert read(completion({"content": "a"}, None)).finish_reason is FinishReason.STOP
-    assert (
-        read(completion({"tool_calls": [{"function": {"name": "f"}}]}, None)).finish_reason is FinishReason.TOOL_CALLS
+def test_usage_that_is_not_possible_is_unknown_and_kept_as_the_server_wrote_it():
+    negative = read(completion({"content": "a"}, usage={"prompt_tokens": -5, "completion_tokens": 7, "cost": -1}))
+    more_than_all = {"prompt_tokens": 5, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 6}}
+    shares = read(completion({"content": "a"}, usage=more_than_all))
+
+    assert (negative.usage, negative.extra) == (Usage(output=7), {"usage": {"prompt_tokens": -5, "cost": -1}})
+    assert (shares.usage, shares.extra) == (Usage(input=5, output=7), {"usage": {"impossible": {"cached": 6}}})
+
+
+@pytest.mark.parametrize("cost", [-0.5, True, "1"])
+def test_a_cost_that_is_no_amount_is_unknown(cost):
+    reply = read(completion({"content": "a"}, usage={"cost": cost}), dialect=dialect_for("https://openrouter.ai/api"))
+
+    assert (reply.usage, reply.extra) == (Usage(), {"usage": {"cost": cost}})
+
+
+def test_thinking_that_is_counted_beside_the_output_belongs_to_it():
+    details = {"completion_tokens_details": {"reasoning_tokens": 40}}
+    reply = read(
+        completion({"content": "a"}, usage={"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 52} | details)
     )
+
+    assert reply.usage == Usage(input=5, output=47, reasoning=40)
+
+
+@each_of("said", [None, "", "null"])
+def test_a_reply_that_does_not_say_why_it_ended_has_not_simply_stopped(said):
+    calling = read(completion({"tool_calls": [{"function": {"name": "f"}}]}, said))
+
+    assert read(completion({"content": "a"}, said)).finish_reason is FinishReason.OTHER
+    assert calling.finish_reason is FinishReason.TOOL_CALLS
+
+
+EMPTY_CALLS = [
+    {"tool_calls": {}}, {"tool_calls": ""}, {"tool_calls": [{}]}, {"tool_calls": [None]},
+    {"tool_calls": [{"index": 0, "type": "function", "function": {"name": "", "arguments": ""}}]},
+    {"tool_calls": [{"id": "", "function": None}]}, {"function_call": {"name": "", "arguments": ""}},
+    {"function_call": {"name": None}}, {"function_call": {}},
+]  # fmt: skip
+
+
+@each_of("calls", EMPTY_CALLS)
+def test_an_empty_call_beside_a_text_refuses_no_reply(calls):
+    reply = read(completion({"content": "a", **calls}))
+    streamed = reply_of(*[event(chunk({"content": text, **calls})) for text in ("a", "")], STOP)
+
+    assert reply.message == streamed.message == Message.assistant("a")
+    assert reply.finish_reason is streamed.finish_reason is FinishReason.STOP
+
+
+def test_a_reply_that_ended_for_calls_and_has_none_ended_for_another_reason():
+    reply = read(completion({"content": "a", "tool_calls": []}, "tool_calls"))
+
+    assert (reply.finish_reason, reply.extra) == (FinishReason.OTHER, {"finish_reason": "tool_calls"})
 
 
 def test_an_unknown_finish_reason_is_kept():

@@ -77,11 +77,30 @@ def test_what_else_the_vendor_said_is_kept():
         ("length", FinishReason.LENGTH),
         ("content_filter", FinishReason.CONTENT_FILTER),
         ("eos", FinishReason.STOP),
-        ("function_call", FinishReason.TOOL_CALLS),
+        ("model_length", FinishReason.LENGTH),
+        ("MAX_TOKENS", FinishReason.LENGTH),
+        ("SAFETY", FinishReason.CONTENT_FILTER),
+        ("sensitive", FinishReason.CONTENT_FILTER),
+        ("refusal", FinishReason.CONTENT_FILTER),
+        ("insufficient_system_resource", FinishReason.OTHER),
+        ("abort", FinishReason.OTHER),
     ],
 )
 def test_finish_reasons_are_the_contracts(said, meant):
     assert reply_of(TEXT, event(chunk({}, said))).finish_reason is meant
+
+
+def test_the_older_word_for_calls_is_known():
+    assert reply_of(event(chunk(call(0, "x", "f"))), event(chunk({}, "function_call"))).extra == {}
+
+
+@pytest.mark.parametrize("said", ["", "null"])
+def test_an_empty_finish_reason_in_each_chunk_makes_no_cut_stream_whole(said):
+    pieces = [event(chunk({"content": text}, said)) for text in ("Hel", "lo")]
+
+    assert stream_failure(*pieces).kind is Kind.STREAM_BROKEN
+    assert reply_of(*pieces, STOP).finish_reason is FinishReason.STOP
+    assert reply_of(*pieces, event(chunk({}, said)), DONE).finish_reason is FinishReason.OTHER
 
 
 def test_only_the_first_choice_counts():
@@ -131,8 +150,8 @@ def test_an_end_without_done_is_accepted_after_a_finish_reason():
     assert reply_of(TEXT, STOP).finish_reason is FinishReason.STOP
 
 
-def test_an_end_without_a_finish_reason_is_accepted_after_done():
-    assert reply_of(TEXT, DONE).finish_reason is FinishReason.STOP
+def test_an_end_without_a_finish_reason_is_accepted_after_done_and_is_no_stop():
+    assert reply_of(TEXT, DONE).finish_reason is FinishReason.OTHER
 
 
 def test_a_last_event_without_its_blank_line_counts():

@@ -30,7 +30,7 @@ from pluggent_hookspecs import (
 from pluggent_openai.content import NEVER_SENT, SENT_BACK
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import KNOWN, OWNED
-from pluggent_openai.reply import ANSWER, CHOICE, COUNTERS, DETAILS, MESSAGE
+from pluggent_openai.reply import ANSWER, CHOICE, COUNTERS, DETAILS, MESSAGE, finish_reason
 
 README = Path(pluggent_openai.__path__[0]).parent / "README.md"
 WORDS = {each.__name__: each for each in (AllowedTools, Image, Reasoning, Refusal, Text, ToolCall)}
@@ -198,3 +198,12 @@ def test_every_field_of_compat_has_its_row():
 
     assert told == list(dict.fromkeys(told))
     assert set(told) == {"like", *(field.name for field in attrs.fields(Dialect) if field.init)}
+
+
+def test_the_table_of_reasons_is_what_is_read():
+    for words, meant in table("| `finish_reason` of the server")[:-1]:
+        for word in words.replace("`", "").split(", "):
+            calling, silent = (finish_reason(word.upper(), calls=calls) for calls in (True, False))
+            first, _, other = meant.replace("`", "").partition("; ")
+            expected = {first, *other.split()[:1]}
+            assert {calling, silent} == expected, word

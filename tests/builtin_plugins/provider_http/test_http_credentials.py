@@ -56,11 +56,20 @@ def test_keys_headers_their_words_and_the_query_are_hidden_the_longest_first():
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"{'a':1}", b'{"a":NaN}', b'{"a":"\xff"}', b"[" * 100_000, b'"\xed\xa0\x80"']
-)
+    "data",
+    [
+        b"", b"{", b"{'a':1}", b'{"a":Nan}', b'{"a":"\xff"}', b"[" * 100_000, b'"\xed\xa0\x80"', rb'"\ud83c"',
+        rb'{"a": NaN, "b": "\ud83c"}', b'{"function": {"arguments": {"a": NaN}}}', b'{"input": {"a": [1e999]}}',
+        b'{"a": NaN, "b": ' + b"[" * 100_000, b'\xef\xbb\xbf{"a": NaN}',
+    ],
+)  # fmt: skip
 def test_what_is_no_json_is_malformed(data):
     with pytest.raises(MalformedError):
         decode(data)
+
+
+def test_numbers_that_json_has_no_word_for_are_null():
+    assert decode(b'{"a": [NaN, 1, -Infinity], "b": 1e999, "c": -1e5}') == {"a": [None, 1, None], "b": None, "c": -1e5}
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", True])

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 
 import pytest
-from odd_server import Certificates, OddServer, Proxy, json_answer
+from odd_server import Certificates, Loopback, OddServer, Proxy, json_answer
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
 from pluggent_provider_http.client import Client
 from pluggent_provider_http.endpoint import Endpoint
@@ -159,3 +159,39 @@ async def test_authorities_that_cannot_be_read_are_named(content, monkeypatch, t
 
     assert error.kind is Kind.BAD_REQUEST
     assert "SSL_CERT_FILE" in str(error)
+
+
+async def test_a_certificate_that_is_not_trusted_is_not_worth_another_try(certificates):
+    async with OddServer(OK, tls=certificates.server()) as server:
+        error = await failure(server.url)
+
+    assert (error.kind, error.retryable) == (Kind.UNAVAILABLE, False)
+    assert "SSL_CERT_FILE" in str(error)
+
+
+class NoTls(Loopback):
+    """Answers the beginning of TLS with *words*, and closes."""
+
+    def __init__(self, words: bytes) -> None:
+        super().__init__()
+        self._words = words
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(self._words)
+
+
+@pytest.mark.parametrize(("words", "retryable"), [(b"HTTP/1.1 400 Bad Request\r\n\r\n", False), (b"", True)])
+async def test_tls_that_is_refused_does_not_pass_and_tls_that_is_lost_may(words, retryable):
+    async with NoTls(words) as server:
+        error = await failure(f"https://127.0.0.1:{server.port}")
+
+    assert (error.kind, error.retryable) == (Kind.UNAVAILABLE, retryable)
+
+
+async def test_a_proxy_that_wants_a_password_is_not_asked_again(monkeypatch):
+    async with Proxy(0, refusal=b"407 Proxy Authentication Required") as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
+        error = await failure("https://model.test")
+
+    assert (error.kind, error.retryable) == (Kind.UNAVAILABLE, False)

@@ -6,7 +6,8 @@ from email.utils import formatdate
 import pytest
 from each_of import each_of
 from pluggent_hookspecs import ProviderErrorKind as Kind
-from pluggent_provider_http.server_errors import Faults, retry_after
+from pluggent_provider_http.retry_hints import retry_after
+from pluggent_provider_http.server_errors import Faults
 
 KEY = "sk-secret-0123456789"
 FAULTS = Faults("openai", "https://api.x/v1", "gpt-9", (KEY,))

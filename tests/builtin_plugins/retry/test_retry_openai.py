@@ -101,6 +101,25 @@ async def test_a_date_is_waited_for() -> None:
     assert 20 < time.waits[0] <= 31
 
 
+async def test_a_busy_server_that_wants_no_other_try_is_left_alone() -> None:
+    time = Time()
+    wanted = busy(x_should_retry="false", retry_after="1")
+    async with OddServer(wanted) as server, session_at(server.url, time) as session:
+        with pytest.raises(ProviderError) as caught:
+            await session.say("hello")
+
+    assert (caught.value.kind, time.waits, len(server.requests)) == (Kind.RATE_LIMITED, [], 1)
+
+
+async def test_a_server_that_wants_another_try_gets_it() -> None:
+    time = Time()
+    scripted = busy(400, x_should_retry="true"), HELLO
+    async with OddServer(*scripted) as server, session_at(server.url, time) as session:
+        assert (await session.say("hello")).text == "Hello."
+
+    assert len(time.waits) == 1
+
+
 async def test_an_hour_is_told_and_not_waited_for() -> None:
     time = Time()
     async with OddServer(busy(retry_after="3600")) as server, session_at(server.url, time) as session:

@@ -27,7 +27,7 @@ from pluggent_cli.host_access import Setup, folder_option, open_host
 from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.live import Answer, Stage, answer_for
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
-from pluggent_cli.terminal.screen import Calls, Screen, Waiting, last_asked
+from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, Waiting, last_asked
 from pluggent_cli.terminal.tty import Keys
 
 Show = Callable[[Observation], None]
@@ -102,32 +102,52 @@ class Talk:
     async def _shown(self, work: Callable[[Show], Awaitable[TurnResult[Any]]]) -> TurnResult[Any]:
         console, session, options = self.console, self.session, self.options
         calls = self.calls = Calls(lambda call_id: last_asked(session.history, call_id))
-        live = not (options.no_stream or options.json) and console.out_is_terminal
+        live = self._live
         answer = answer_for(console, plain=options.plain)
         waiting = Waiting(session.model)
+        unwritten = Unwritten()
         self._screen = Screen(console, calls, answer=answer if live else None)
         self._stage = Stage(console, answer=answer, status=waiting, keys=self._keys)
 
         def show(event: Observation) -> None:
             waiting.read(event)
+            unwritten.read(event)
             self._screen.show(event)
             self._stage.changed()
 
         with self._stage, _written(answer):
-            result = await work(show)
-            if not live and not options.json:
-                answer.add(result.text)
+            text = ""
+            try:
+                result = await work(show)
+                text = result.text
+            except BaseException:
+                text = unwritten.text
+                raise
+            finally:
+                if not live and not options.json:
+                    answer.add(text)
         return result
 
     async def _watched(self, content: Sequence[str | Part], show: Show) -> TurnResult[Any]:
         if self.options.no_stream:
             return await self._followed(self.session.say(content, origin="cli"), show)
-        return await _streamed(self.session.stream(content, origin="cli"), show)
+        return await self._streamed(self.session.stream(content, origin="cli"), show)
 
     async def _resumed(self, show: Show) -> TurnResult[Any]:
         if self.options.no_stream:
             return await self._followed(self.session.resume(), show)
-        return await _streamed(self.session.stream_resume(), show)
+        return await self._streamed(self.session.stream_resume(), show)
+
+    @property
+    def _live(self) -> bool:
+        """Whether a person sees an answer as it comes."""
+        return not (self.options.no_stream or self.options.json) and self.console.out_is_terminal
+
+    async def _streamed(self, stream: TurnStream[Any], show: Show) -> TurnResult[Any]:
+        async with stream if self._live else stream.by_reply() as events:
+            async for event in events:
+                show(event)
+        return events.result
 
     async def _followed(self, turn: Coroutine[Any, Any, TurnResult[Any]], show: Show) -> TurnResult[Any]:
         async with self.session.events() as events:
@@ -266,13 +286,6 @@ async def _session(host: Host, options: argparse.Namespace, console: Console, id
             raise ConfigError("--session", [str(error)]) from error
         error.add_note("Or keep the session in memory: --no-save")
         raise
-
-
-async def _streamed(stream: TurnStream[Any], show: Show) -> TurnResult[Any]:
-    async with stream as events:
-        async for event in events:
-            show(event)
-    return events.result
 
 
 @contextlib.contextmanager

@@ -340,6 +340,28 @@ SAID_AFTER_S = 1.0
 """A shorter wait leaves no time to read."""
 
 
+class Unwritten:
+    """What came of a reply that broke off, where answers are written when they are whole."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """What came of it."""
+        return "".join(self._pieces)
+
+    def read(self, event: Observation) -> None:
+        """Take in *event*."""
+        match event:
+            case TextShown(text=text):
+                self._pieces.append(text)
+            case Discarded() | ModelCalled(error=""):
+                self._pieces.clear()
+            case _:
+                pass
+
+
 class Waiting:
     """Reads the events of one turn. Call it for the words; they are empty at first."""
 

@@ -108,6 +108,18 @@ ARGUMENTS: Mapping[str, str] = {
 }
 """Arguments that a provider neither parses nor repairs."""
 
+SPLIT: Mapping[str, str] = {
+    "a pair": "a\ud83c|\udf89b",
+    "two pairs": "\ud83c|\udf89\ud83d|\udc69",
+    "half a pair, and no other": "a\ud83c|b",
+    "the other half alone": "a|\udf89b",
+    "half a pair at the end": "a|b\ud83c",
+}
+"""Texts with escaped surrogates; the bar is where one event ends and the next begins."""
+
+NO_COUNTS = (b"-100", b"NaN", b"-Infinity", b"1e999", b'"100"', b"100.5", b"true", b"[]", b"1" + b"0" * 40)
+"""What stands in place of a count of tokens."""
+
 LISTED = {"text": TEXT, "calls": CALLING}
 
 
@@ -271,6 +283,46 @@ class WireReplies(WireSuite):
 
         told(story)
 
+    @pytest.mark.parametrize("text", SPLIT.values(), ids=SPLIT)
+    def test_an_escaped_character_in_two_events_is_one_character(
+        self, told: Tell, server: WireServer, text: str
+    ) -> None:
+        self.needs_streams()
+        if not self.wire.is_sse:
+            pytest.skip("for server-sent events alone")
+        events = self.wire.events(_reply("a"))
+        at = next(at for at, event in enumerate(events) if b'"a"' in event)
+        pieces = json.dumps(text)[1:-1].split("|")
+        halves = [events[at].replace(b'"a"', b'"%b"' % piece.encode()) for piece in pieces]
+        server.will(server.by_event([*events[:at], *halves, *events[at + 1 :]]))
+
+        async def story(provider: Provider) -> None:
+            reply = check_reply(await streamed(provider, self.request()))
+            check_written_down(reply, ModelResponse)
+            assert reply.message.text == _joined_pairs(text.replace("|", ""))
+
+        told(story)
+
+    @both
+    @pytest.mark.parametrize("count", NO_COUNTS, ids=lambda count: count.decode())
+    def test_what_is_no_count_is_unknown(self, told: Tell, server: WireServer, ask: Ask, count: bytes) -> None:
+        counted = _reply("Hello.")
+
+        def sent(asked: Received) -> Steps:
+            if self.wire.wants_stream(asked):
+                return server.by_event([event.replace(b": 100", b": " + count) for event in self.wire.events(counted)])
+            return answer(self.wire.whole(counted).replace(b": 100", b": " + count))
+
+        server.will(sent)
+
+        async def story(provider: Provider) -> None:
+            reply = check_reply(await ask(provider, self.request()))
+            check_written_down(reply, ModelResponse)
+            assert (reply.message.text, reply.usage.output) == (counted.message.text, counted.usage.output)
+            assert reply.usage.input is None
+
+        told(story)
+
     def test_many_calls_in_one_reply_are_not_mixed_up(self, told: Tell, server: WireServer) -> None:
         calls = tuple(ToolCall(f"call_{n}", "add", json.dumps({"a": n, "b": n * n})) for n in range(60))
         server.will(server.reply(_reply((), calls)))
@@ -312,3 +364,11 @@ class WireReplies(WireSuite):
 def _decoded(reply: ModelResponse) -> list[object]:
     parts, _, reason = content_of(reply)
     return [parts, reason, [(call.id, call.name, json.loads(call.arguments)) for call in reply.message.tool_calls]]
+
+
+def _joined_pairs(text: str) -> str:
+    """Return *text* with each pair of surrogates as the character that it means, and U+FFFD for one that stands alone.
+
+    A half that nothing goes on with stays in place.
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -46,6 +46,33 @@ def test_the_exit_code_is_that_of_the_first_turn_that_went_wrong(say):
     assert "error: speaker: the model is \\x1b[2Jout of order\n" in done.err
 
 
+@pytest.fixture
+def hasty(cli):
+    """Let the command try again without a wait."""
+    (cli.work / "hasty.toml").write_text("[plugins.pluggent-retry]\nbase_s = 0.0\n")
+    return ("run", "-m", "speaker/x", "--config", "hasty.toml")
+
+
+@each_of("option", [(), ("--json",)])
+def test_a_stream_that_breaks_off_before_anybody_has_seen_it_is_tried_again(cli, hasty, option):
+    done = cli(*hasty, *option, "break once more")
+
+    assert (done.code, "once more" in done.out, done.out.count("once")) == (0, True, 1)
+
+
+def test_what_came_of_a_stream_that_breaks_off_each_time_is_written_to_a_pipe_as_to_a_terminal(cli, hasty):
+    done = cli(*hasty, "break one two")
+
+    assert (done.code, done.out) == (1, "one two\n")
+    assert "error: speaker: the reply broke off; tried 4 times" in done.err
+
+
+def test_a_document_of_a_stream_that_breaks_off_is_the_error_alone(cli, hasty):
+    done = cli(*hasty, "--json", "break one two")
+
+    assert (done.code, list(json.loads(done.out))) == (1, ["error", "exit_code"])
+
+
 @each_of(
     ("stdin", "code", "says"),
     [

@@ -1,0 +1,54 @@
+"""Counts of tokens and amounts of money as a server reports them, without trusting them.
+
+What is not possible is unknown: the host then counts what it had reserved, or estimates.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import attrs
+from pluggent_hookspecs import Usage
+
+MOST_TOKENS = 2**53
+"""What is above cannot be a count, and is no whole number in most JSON."""
+
+_SHARES = (("cached", "input"), ("cache_write", "input"), ("input_audio", "input"), ("reasoning", "output"),
+           ("audio", "output"))  # fmt: skip
+
+
+def as_tokens(value: object) -> int | None:
+    """Return *value* if it is a count of tokens, otherwise None.
+
+    >>> as_tokens(3), as_tokens(3.0), as_tokens(-3), as_tokens(True), as_tokens("3")
+    (3, 3, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value <= MOST_TOKENS and value == int(value) else None
+
+
+def as_usd(value: object) -> float | None:
+    """Return *value* if it is an amount of money, otherwise None."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return float(value) if good else None
+
+
+def plausible(usage: Usage) -> tuple[Usage, dict[str, int]]:
+    """Return *usage* without the shares that are larger than their whole, and those shares.
+
+    >>> plausible(Usage(input=3, output=5, cached=4, reasoning=5))[1]
+    {'cached': 4}
+    """
+    wrong: dict[str, Any] = {
+        name: share
+        for name, whole in _SHARES
+        if (share := getattr(usage, name)) is not None
+        and (total := getattr(usage, whole)) is not None
+        and share > total
+    }
+    cache = {name: share for name in ("cached", "cache_write") if (share := getattr(usage, name)) is not None}
+    if usage.input is not None and not wrong and sum(cache.values()) > usage.input:
+        wrong = cache
+    return (attrs.evolve(usage, **dict.fromkeys(wrong)) if wrong else usage), wrong

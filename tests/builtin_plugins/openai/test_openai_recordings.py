@@ -1,0 +1,40 @@
+"""Streams that vendors have really sent, and the words with which they say why a reply ended."""
+
+import json
+
+from openai_server import reader
+from pluggent_hookspecs import FinishReason, Reply
+from pluggent_openai.reply import finish_reason, said_reason
+from pluggent_testing.providers.values import check_deltas, check_reply
+from recordings import needs_recordings, reasons, streams
+
+PATH = "/chat/completions"
+
+
+@needs_recordings
+def test_every_recorded_stream_is_read_as_its_server_ended_it():
+    read = 0
+    for name, body in streams(PATH):
+        events = [line[6:] for line in body.splitlines() if line.startswith(b"data: {")]
+        choices = [choice for event in events for choice in json.loads(event).get("choices") or ()]
+        said = [reason for choice in choices if (reason := choice.get("finish_reason"))]
+        reading = reader()
+        deltas = [*reading.feed(body), *reading.end()]
+        if any(b'"error":{' in event for event in events):
+            assert reading.failure is not None, name
+            continue
+        assert reading.failure is None, (name, reading.failure)
+        check_deltas(deltas)
+        reply = Reply()
+        reply.add(deltas)
+        assert check_reply(reply.response()).finish_reason is FinishReason(said[-1]), name
+        read += 1
+    assert read > 8
+
+
+@needs_recordings
+def test_every_recorded_reason_has_a_meaning():
+    words = reasons(PATH)
+
+    assert {"stop", "length", "tool_calls"} <= words
+    assert [word for word in words if said_reason(word) and finish_reason(word, calls=True) is FinishReason.OTHER] == []
