@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
+import sys
+from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
-from pluggent_mcp.client.process_tree import MARKS, ProcessTree, marks_with
+from pluggent_mcp.client import process_tree
+from pluggent_mcp.client.process_tree import LOOK_S, MARKS, ProcessTree, marks_with
 from pluggent_mcp.settings import Server
 
 INHERITED = (
@@ -18,16 +21,12 @@ INHERITED = (
     "TERM", "TMPDIR", "TZ", "USER",
 )  # fmt: skip
 """Environment variables that a server inherits. No keys, tokens or proxies."""
+LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Environment variables without which some interpreters do not start."""
 INSIDE = "PLUGGENT_INSIDE"
 """Set for all processes below a host."""
 KILLED_S = 0.5
 """How long to wait for killed processes to disappear; those that no parent reaps stay as zombies."""
-MOST_LOOKS = 5
-"""Rounds of killing, for processes that are started meanwhile."""
-LOOK_S = 0.02
-"""Poll interval for a process group that is ending: there is no event for grandchildren."""
-
-
 READ_BYTES = 65_536
 """Read-ahead of a pipe before the writer blocks; at most twice as much."""
 
@@ -48,12 +47,43 @@ class _ExitWatcher(SubprocessStreamProtocol):
         self.exited.set()
 
 
+class Guard:
+    """A process that ends the server with *mark* when this process dies without stopping it."""
+
+    def __init__(self, mark: str, grace_s: float, environ: Mapping[str, str]) -> None:
+        self._process: Popen[bytes] | None = None
+        if not sys.executable or getattr(sys, "frozen", False):
+            return  # there is no interpreter to run it
+        command = [sys.executable, "-I", "-S", process_tree.__file__, mark, str(os.getpid()), str(grace_s)]
+        needed = {name: environ[name] for name in LIBRARIES if name in environ}
+        with suppress(OSError):  # a server without its guard is better than none
+            self._process = Popen(  # noqa: S603 (this interpreter with a file of ours)
+                command, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, env=needed, cwd="/", start_new_session=True
+            )
+
+    def watch(self, pid: int) -> None:
+        """Give it the server's first process."""
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.write(f"{pid}\n".encode())
+                self._process.stdin.flush()
+
+    def end(self) -> None:
+        """End it, once the server has ended. Blocks for as long as a killed process takes to end."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        self._process.kill()
+        with suppress(OSError, TimeoutExpired):
+            self._process.communicate(timeout=KILLED_S)
+
+
 class Child(Process):
     """A child process. ``exited`` is set when it has exited, even if others hold its pipes open."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, watcher: _ExitWatcher) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, watcher: _ExitWatcher, guard: Guard) -> None:
         super().__init__(transport, watcher, asyncio.get_running_loop())
         self.exited = watcher.exited
+        self.guard = guard
         self._pipes = transport
 
     def close(self) -> None:
@@ -76,7 +106,7 @@ async def start_process(server: Server, environ: Mapping[str, str], mark: str) -
     """Start *server*'s command in a group of its own. Raises StartError saying what to do."""
     _check_folder(server.cwd)
     # In a task: asyncio loses a process if its start is cancelled.
-    starting = asyncio.create_task(_start(server, environment(server, environ, mark)), name="pluggent-mcp-start")
+    starting = asyncio.create_task(_start(server, environment(server, environ, mark), mark), name="pluggent-mcp-start")
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -90,12 +120,19 @@ async def start_process(server: Server, environ: Mapping[str, str], mark: str) -
         raise StartError(f"its command {server.command!r} cannot be run: {error}") from error
 
 
-async def _start(server: Server, environ: Mapping[str, str]) -> Child:
-    transport, watcher = await asyncio.get_running_loop().subprocess_exec(
-        _ExitWatcher, server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-        cwd=server.cwd or None, env=environ, start_new_session=True,
-    )  # fmt: skip
-    return Child(transport, watcher)
+async def _start(server: Server, environ: Mapping[str, str], mark: str) -> Child:
+    # The guard comes first: at no moment does a server run without it.
+    guard = Guard(mark, server.stop_timeout_s, os.environ)
+    try:
+        transport, watcher = await asyncio.get_running_loop().subprocess_exec(
+            _ExitWatcher, server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+            cwd=server.cwd or None, env=environ, start_new_session=True,
+        )  # fmt: skip
+    except BaseException:
+        guard.end()
+        raise
+    guard.watch(transport.get_pid())
+    return Child(transport, watcher, guard)
 
 
 def _check_folder(cwd: str) -> None:
@@ -117,30 +154,24 @@ async def stop(child: Child, grace_s: float, mark: str) -> None:
             child.stdin.close()
         await _wait_for_exit(child, grace_s)
         await asyncio.to_thread(tree.scan)
-        if _signal_all(child, tree, signal.SIGTERM):
+        if tree.signal_all(signal.SIGTERM):
             await _wait_until_gone(child, tree, grace_s)
             await asyncio.to_thread(tree.scan)
-            killed = _signal_all(child, tree, signal.SIGKILL)
+            killed = tree.signal_all(signal.SIGKILL)
         if killed:
             await _wait_until_gone(child, tree, min(grace_s, KILLED_S))
-        await asyncio.to_thread(_kill_what_is_left, child, tree)
+        await asyncio.to_thread(tree.kill)
+        await asyncio.to_thread(child.guard.end)
         over = True
     finally:
         if not over:  # also where the waits above are cancelled nothing stays behind
-            _kill_what_is_left(child, tree)
+            tree.kill()
         try:
             # asyncio itself has to see the end first: closing looks for it too, and would take it away.
             await _wait_for_exit(child, KILLED_S)
         finally:
             child.close()
-
-
-def _kill_what_is_left(child: Child, tree: ProcessTree) -> None:
-    """Kill and scan again: a killed process may have started another one just before."""
-    for _ in range(MOST_LOOKS):
-        tree.scan()
-        if not _signal_all(child, tree, signal.SIGKILL):
-            return
+            child.guard.end()
 
 
 async def _wait_for_exit(child: Child, limit_s: float) -> None:
@@ -154,15 +185,6 @@ async def _wait_for_exit(child: Child, limit_s: float) -> None:
 
 async def _wait_until_gone(child: Child, tree: ProcessTree, limit_s: float) -> None:
     for _ in range(max(1, round(limit_s / LOOK_S))):
-        if child.returncode is not None and not _signal_all(child, tree, 0):
+        if child.returncode is not None and not tree.signal_all(0):
             return
         await asyncio.sleep(LOOK_S)
-
-
-def _signal_all(child: Child, tree: ProcessTree, number: int) -> bool:
-    """Send *number* to the group and to processes that left it; return whether any exist."""
-    left = tree.signal_all(number)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, number)
-        left = True
-    return left
