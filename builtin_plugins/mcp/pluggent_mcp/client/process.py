@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from asyncio.subprocess import Process, SubprocessStreamProtocol
@@ -17,10 +18,18 @@ from pluggent_mcp.client.process_tree import LOOK_S, MARKS, ProcessTree, marks_w
 from pluggent_mcp.settings import Server
 
 INHERITED = (
-    "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE",
-    "TERM", "TMPDIR", "TZ", "USER",
+    "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
+    # Where trusted certificate authorities are, in the words of the usual programs and package managers.
+    "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "CURL_CA_BUNDLE", "DENO_CERT", "DENO_TLS_CA_STORE", "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH", "NIX_SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NPM_CONFIG_CAFILE", "PIP_CERT",
+    "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "npm_config_cafile",
 )  # fmt: skip
-"""Environment variables that a server inherits. No keys, tokens or proxies."""
+"""Environment variables that a server inherits. No keys, tokens or proxies: the URL of a proxy may hold a password."""
+_WITHHELD = re.compile(
+    r"(?i:(?:all|https?|no)_proxy|npm_config_(?:.*proxy|.*registry))|PIP_(?:INDEX_URL|PROXY|EXTRA_INDEX_URL)"
+    r"|UV_(?:DEFAULT_INDEX|INDEX|INDEX_URL)"
+)
+"""Variables that programs commonly need for the network, and that a server gets from its ``env`` alone."""
 LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Environment variables without which some interpreters do not start."""
 INSIDE = "PLUGGENT_INSIDE"
@@ -100,6 +109,15 @@ def environment(server: Server, environ: Mapping[str, str], mark: str) -> dict[s
     inherited = {name: environ[name] for name in INHERITED if name in environ}
     marks = marks_with(mark, environ.get(MARKS, ""))
     return {**inherited, **server.env, INSIDE: environ.get(INSIDE) or "1", MARKS: marks}
+
+
+def withheld(server: Server, environ: Mapping[str, str]) -> str:
+    """Return the names of variables in *environ* that *server* may need for the network and does not get.
+
+    >>> withheld(Server(command="npx"), {"HTTPS_PROXY": "http://ann:s3cret@proxy", "PATH": "/bin"})
+    'HTTPS_PROXY'
+    """
+    return ", ".join(sorted(name for name in environ if _WITHHELD.fullmatch(name) and name not in server.env))
 
 
 async def start_process(server: Server, environ: Mapping[str, str], mark: str) -> Child:
