@@ -220,6 +220,16 @@ class Peer:
         send(CHANGED)
         return text("changed")
 
+    def call_retitle(self, id: Any, arguments: Any, params: Any) -> Any:
+        next(tool for tool in self.tools if tool["name"] == "echo")["title"] = "Says it, and tells the world"
+        send(CHANGED)
+        return text("changed")
+
+    def call_result(self, id: Any, arguments: Any, params: Any) -> Any:
+        next(tool for tool in self.tools if tool["name"] == "echo")["outputSchema"] = OBJECT
+        send(CHANGED)
+        return text("changed")
+
     def call_remove(self, id: Any, arguments: Any, params: Any) -> Any:
         self.tools = [tool for tool in self.tools if tool["name"] != "echo"]
         send(CHANGED)
