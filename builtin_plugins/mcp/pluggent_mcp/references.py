@@ -1,4 +1,4 @@
-"""References to the environment in a server's settings: ``${NAME}``, ``${NAME:-default}``, VS Code's ``${env:NAME}``."""
+"""References to the environment in settings of a server: ``${NAME}``, ``${NAME:-default}``, VS Code's ``${env:NAME}``."""
 
 from __future__ import annotations
 
