@@ -1,4 +1,4 @@
-"""References to the environment in settings of a server: ``${NAME}``, ``${NAME:-default}``, VS Code's ``${env:NAME}``."""
+"""References to the environment: ``${NAME}``, ``${NAME:-default}``, and ``${env:NAME}`` as VS Code writes it."""
 
 from __future__ import annotations
 
