@@ -183,6 +183,10 @@ def _unknown_ids(settings: HostSettings, installed: Collection[str], first_party
         for name in names:
             if name in usual:
                 continue
+            if name.startswith("!"):
+                meant = did_you_mean(name[1:], usual | {*names})
+                yield f"{place} takes '{name[1:]}' away, which it does not have{meant}"
+                continue
             id = plugin_of(name)
             if not id.startswith(APP) and id not in installed:
                 yield f"{place} names '{name}', which is not installed{did_you_mean(id, installed)}"

@@ -112,12 +112,40 @@ class _OfFirstParty(tuple[str, ...]):
 OF_FIRST_PARTY: tuple[str, ...] = _OfFirstParty()
 
 
+class AddedToFirstParty(tuple[str, ...]):
+    """A grant to the first-party plugins of that role, changed by each name here in turn; see ``granted``."""
+
+    __slots__ = ()
+
+
+def granted(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the grant *old* with the names in *new* added, and without those after ``!``; none for an empty *new*.
+
+    A removal that found nothing stays, to be reported as unknown.
+
+    >>> granted(("a", "b"), ("c", "!a")), granted(("a",), ()), granted(OF_FIRST_PARTY, ("c",))
+    (('b', 'c'), (), ('c',))
+    """
+    if not new:
+        return ()
+    if isinstance(old, _OfFirstParty | AddedToFirstParty):
+        return AddedToFirstParty((*old, *new))
+    names = list(old)
+    for name in new:
+        if name.startswith("!") and name[1:] in names:
+            names.remove(name[1:])
+        elif name not in names:
+            names.append(name)
+    return tuple(names)
+
+
 class Grants(NamedTuple):
     """What the operator lets plugins do beyond the ordinary; each a tuple of plugin ids, but for two.
 
     ``handled`` names tools (capability ids) that may serve the person directly, ``sessions`` principals that may open
     the stored sessions of others. ``security`` and ``retriers`` default to the plugins for redaction and retries of
-    the distribution pluggent; they are empty if it is not installed.
+    the distribution pluggent; they are empty if it is not installed. A tuple given in code stands for itself; a list
+    in a file of settings adds to what it was before (see ``granted``).
     """
 
     security: tuple[str, ...] = OF_FIRST_PARTY
@@ -135,13 +163,16 @@ class Grants(NamedTuple):
         return {name: names for name, names in self._asdict().items() if name != "sessions"}
 
     def filled_in(self, first_party: Mapping[str, str]) -> "Grants":
-        """Return these with the plugins of each role in *first_party* for the grants that are not set.
+        """Return these with the plugins of each role in *first_party* for the grants that are not set, or add to it.
 
         >>> Grants(retriers=()).filled_in({"a-retry": "retriers", "a-mask": "security"})[:5]
         (('a-mask',), (), (), (), ())
         """
-        unset = [name for name, names in self._asdict().items() if isinstance(names, _OfFirstParty)]
-        roles = {name: tuple(id for id, role in first_party.items() if role == name) for name in unset}
+        roles: dict[str, tuple[str, ...]] = {}
+        for name, names in self._asdict().items():
+            if isinstance(names, _OfFirstParty | AddedToFirstParty):
+                of_role = tuple(id for id, role in first_party.items() if role == name)
+                roles[name] = granted(of_role, names) if names else of_role
         return self._replace(**roles)
 
 

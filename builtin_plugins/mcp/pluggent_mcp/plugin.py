@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pluggent_hookspecs import PluginContext, ProvideEvent, Tool, ToolError, hookimpl
 
-from pluggent_mcp.servers_file import servers_of
+from pluggent_mcp.servers_file import Broken, entries_of
 from pluggent_mcp.settings import Server, Settings as McpSettings
 from pluggent_mcp.tool_names import SEPARATOR, prefixes
 
@@ -34,11 +34,14 @@ class Mcp:
 
     def __init__(self, settings: McpSettings | None = None) -> None:
         self._settings = McpSettings() if settings is None else settings
-        self._sources: tuple[Source, ...] | None = None
+        self._sources: tuple[Source | BrokenSource, ...] | None = None
 
     @hookimpl
-    def provide_tools(self, event: ProvideEvent) -> Iterable[Source]:
-        """Return a source for each enabled server. Raises ConfigError for invalid settings."""
+    def provide_tools(self, event: ProvideEvent) -> Iterable[Source | BrokenSource]:
+        """Return a source for each enabled server, and one that fails for each broken entry of a file.
+
+        Raises ConfigError for invalid settings.
+        """
         return self._made()
 
     @asynccontextmanager
@@ -51,11 +54,13 @@ class Mcp:
             self._sources = None  # the next host starts its own servers
             await asyncio.gather(*(source.aclose() for source in sources), return_exceptions=True)
 
-    def _made(self) -> tuple[Source, ...]:
+    def _made(self) -> tuple[Source | BrokenSource, ...]:
         if self._sources is None:
-            servers = {name: server for name, server in servers_of(self._settings).items() if server.used}
-            self._sources = tuple(
-                Source(name, prefix, servers[name]) for name, prefix in sorted(prefixes(servers).items())
+            entries = entries_of(self._settings)
+            servers = {name: server for name, server in entries.servers.items() if server.used}
+            self._sources = (
+                *(Source(name, prefix, servers[name]) for name, prefix in sorted(prefixes(servers).items())),
+                *(BrokenSource(name, broken) for name, broken in sorted(entries.broken.items())),
             )
         return self._sources
 
@@ -94,6 +99,26 @@ class Source:
         self._closed = True
         if self._connection is not None:
             await self._connection.aclose()
+
+
+class BrokenSource:
+    """An entry of a file that is not a server: it fails, and the others go on. Implements ToolSource."""
+
+    prefix = ""
+    """What its tools would be called is unknown, so it fails whatever tools are wanted."""
+    revision = 0
+
+    def __init__(self, name: str, broken: Broken) -> None:
+        self.name = name
+        self.required = broken.required
+        self._error = broken.error
+
+    async def tools(self) -> Iterable[Tool]:
+        """Raise ConfigError."""
+        raise self._error
+
+    async def aclose(self) -> None:
+        """Do nothing: nothing runs."""
 
 
 def _tools() -> ModuleType:

@@ -1,4 +1,4 @@
-"""References to the environment in a server's settings: ``${NAME}`` and ``${NAME:-default}``."""
+"""References to the environment: ``${NAME}``, ``${NAME:-default}``, and ``${env:NAME}`` as VS Code writes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pluggent_hookspecs import ConfigError
 from pluggent_mcp.settings import Server
 
 _REFERENCE = re.compile(r"\$\{(?P<inside>[^}]*)\}")
-_NAME = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+_NAME = re.compile(r"(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 
 
 def resolved(name: str, server: Server, environ: Mapping[str, str]) -> Server:

@@ -1,4 +1,4 @@
-"""Servers in a JSON file of the shape that other MCP hosts use: ``{"mcpServers": {...}}``.
+"""Servers in a JSON file of the shape that other MCP hosts use: ``{"mcpServers": {...}}``, or ``"servers"`` in VS Code.
 
 A key of another host that is not known here never loosens anything: it is ignored where ignoring
 it allows nothing more, and is an error where it may be a misspelt key of ours, or may narrow
@@ -10,9 +10,9 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import attrs
 from pluggent_hookspecs import ConfigError
@@ -41,9 +41,31 @@ _LISTS = ("args", "allow", "block")
 _TABLES = ("env", "headers", "pins")
 
 
+class Broken(NamedTuple):
+    """An entry of a file that is not a server: why, and whether it is required."""
+
+    error: ConfigError
+    required: bool
+
+
+class Entries(NamedTuple):
+    """The servers in a file, the entries that are broken, and what is wrong with the file as a whole."""
+
+    servers: Mapping[str, Server]
+    broken: Mapping[str, Broken]
+    problems: Sequence[str]
+
+
+def entries_of(settings: Settings) -> Entries:
+    """Return all servers of *settings*, those in its file too. Raises ConfigError for a file that cannot be used."""
+    found = Entries({}, {}, ()) if settings.file is None else read_entries(settings.file.expanduser())
+    broken = {name: each for name, each in found.broken.items() if name not in settings.mcpServers}
+    return Entries({**found.servers, **settings.mcpServers}, broken, ())
+
+
 def servers_of(settings: Settings) -> Mapping[str, Server]:
-    """Return all servers of *settings*, those in its file too. Raises ConfigError as ``read_servers``."""
-    return {**({} if settings.file is None else read_servers(settings.file.expanduser())), **settings.mcpServers}
+    """Return all servers of *settings* that are not broken. Raises ConfigError as ``entries_of``."""
+    return entries_of(settings).servers
 
 
 def ignored_keys_of(settings: Settings) -> list[str]:
@@ -51,12 +73,12 @@ def ignored_keys_of(settings: Settings) -> list[str]:
     return [] if settings.file is None else ignored_keys(read_document(settings.file.expanduser()))
 
 
-def read_servers(file: Path) -> Mapping[str, Server]:
-    """Return the servers in *file*. Raises ConfigError naming every problem with its path."""
-    servers, problems = servers_in(read_document(file))
-    if problems:
-        raise ConfigError(str(file), problems)
-    return servers
+def read_entries(file: Path) -> Entries:
+    """Return what is in *file*. Raises ConfigError for what is wrong with it as a whole."""
+    entries = entries_in(read_document(file), str(file))
+    if entries.problems:
+        raise ConfigError(str(file), entries.problems)
+    return entries
 
 
 def read_document(file: Path) -> Any:
@@ -73,45 +95,76 @@ def read_document(file: Path) -> Any:
 
 
 def servers_in(document: Any) -> tuple[Mapping[str, Server], list[str]]:
-    """Return the servers in *document* and what is wrong with it.
+    """Return the servers in *document* and everything that is wrong with it.
 
     >>> servers_in({"mcpServers": {"time": {"comand": "mcp-server-time"}}})[1]
     ["mcpServers.time.comand: unknown; did you mean 'command'?"]
     """
+    entries = entries_in(document)
+    return entries.servers, [
+        *entries.problems,
+        *(each for one in entries.broken.values() for each in one.error.problems),
+    ]
+
+
+def entries_in(document: Any, where: str = "") -> Entries:
+    """Return the servers in *document*, which *where* holds, and what is wrong with each other entry."""
     if not isinstance(document, dict):
-        return {}, ['expected {"mcpServers": {...}}']
+        return Entries({}, {}, ['expected {"mcpServers": {...}}'])
     table = cast("dict[str, Any]", document)
-    unknown = {
-        key: problem_of_top_key(key, value) for key, value in table.items() if key not in ("mcpServers", "$schema")
-    }
+    place = place_of(table)
+    unknown = {key: problem_of_top_key(key, value) for key, value in table.items() if key not in (place, "$schema")}
     problems = [f"{key}: {problem}" for key, problem in unknown.items() if problem]
-    listed: Any = table.get("mcpServers")
+    listed: Any = table.get(place)
     if not isinstance(listed, dict):
-        return {}, [*problems, f"mcpServers: {_expected(dict, listed)}"]
-    servers = cast("dict[str, Any]", listed)
-    problems += [f"mcpServers: {problem}" for problem in name_problems(servers)]
+        return Entries({}, {}, [*problems, f"{place}: {_expected(dict, listed)}"])
     found: dict[str, Server] = {}
-    for name, value in servers.items():
-        wrong = [f"mcpServers.{name}{problem}" for problem in _wrong(value)]
+    broken: dict[str, Broken] = {}
+    for name, value in cast("dict[str, Any]", listed).items():
+        entry = with_http_url(value)
+        wrong = [f"{place}: {problem}" for problem in name_problems({name: entry})]
+        wrong += [f"{place}.{name}{problem}" for problem in _wrong(entry)]
         try:
             if not wrong:
-                found[name] = Server(**_understood(value))
+                found[name] = Server(**_understood(entry))
         except (TypeError, ValueError) as error:
-            wrong = [f"mcpServers.{name}: {error.args[0]}"]
-        problems += wrong
-    return found, problems
+            wrong = [f"{place}.{name}: {error.args[0]}"]
+        if wrong:
+            required = isinstance(entry, dict) and cast("dict[str, Any]", entry).get("required") is True
+            broken[name] = Broken(ConfigError(where, wrong), required)
+    return Entries(found, broken, problems)
+
+
+def place_of(table: Mapping[str, Any]) -> str:
+    """Return the key of the servers in a file: ``mcpServers``, or ``servers`` as VS Code has it."""
+    return "servers" if "servers" in table and "mcpServers" not in table else "mcpServers"
+
+
+def with_http_url(entry: Any) -> Any:
+    """Return *entry* with Gemini's ``httpUrl``, which comes before its ``url``, as our url.
+
+    >>> with_http_url({"httpUrl": "https://a.test/mcp"})
+    {'url': 'https://a.test/mcp', 'type': 'http'}
+    """
+    if not isinstance(entry, dict) or "httpUrl" not in entry or "command" in entry:
+        return cast("object", entry)
+    given = cast("dict[str, Any]", entry)
+    rest = {key: value for key, value in given.items() if key not in ("httpUrl", "url", "type")}
+    return {**rest, "url": given["httpUrl"], "type": "http"}
 
 
 def ignored_keys(document: Any) -> list[str]:
-    """Return a message for each ignored key of the servers in a valid *document*.
+    """Return a message for each ignored key of the servers in a *document* that is valid as a whole.
 
     >>> ignored_keys({"mcpServers": {"time": {"command": "mcp-server-time", "icon": "clock.png"}}})
     ['mcpServers.time.icon: left aside, for nothing here knows it']
     """
+    place = place_of(document)
     return [
-        f"mcpServers.{name}.{key}: left aside, for nothing here knows it"
-        for name, entry in document["mcpServers"].items()
-        for key in entry
+        f"{place}.{name}.{key}: left aside, for nothing here knows it"
+        for name, entry in document[place].items()
+        if isinstance(entry, dict)
+        for key in with_http_url(entry)
         if key not in _KNOWN and key not in IGNORED_KEYS
     ]
 

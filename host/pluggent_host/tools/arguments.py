@@ -121,6 +121,18 @@ class Checker:
                 return self.problems(thaw(cast("Mapping[str, Json]", value)))
             return (f"$: not JSON: {error}",)
 
+    def without_nulls(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Return *value* without the nulls that are invalid: models write null for an optional property not given.
+
+        The same *value* if it has none. The result may be invalid: a required property is then missing.
+        """
+        validator = self._validator or self._made()
+        done = value
+        for path in [error.instance_path for error in validator.iter_errors(value) if error.instance is None]:
+            if isinstance(path[-1] if path else None, str):
+                done = _without(done, path)
+        return done
+
     def _made(self) -> jsonschema_rs.Validator:
         # Inside: importing it costs 30 ms, and a tool made of a function never needs it.
         import jsonschema_rs
@@ -139,6 +151,17 @@ class Checker:
         found = [problem for error in validator.iter_errors(value) for problem in _told(error)]
         more = len(found) - _MAX_PROBLEMS
         return (*found[:_MAX_PROBLEMS], *([f"… and {more} more problems"] if more > 0 else []))
+
+
+def _without(value: Any, path: Sequence[str | int]) -> Any:
+    """Return *value* without the property at *path*; changes nothing in place."""
+    first, *rest = path
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return [_without(item, rest) if index == first else item for index, item in enumerate(items)]
+    fields = cast("dict[str, Any]", value)
+    changed = {first: _without(fields[str(first)], rest)} if rest and first in fields else {}
+    return {**{key: item for key, item in fields.items() if key != first}, **changed}
 
 
 def with_defaults(value: Any, schema: Mapping[str, Json]) -> Any:

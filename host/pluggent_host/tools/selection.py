@@ -243,7 +243,10 @@ def _attribute(thing: object, name: str, kind: type[T]) -> T | None:
 log = logging.getLogger("pluggent.tools")
 
 ToolChoice: TypeAlias = str | Tool | Callable[..., Any]
-"""A function, a Tool object, or the name of an installed tool (with ``*``: of several) or tool plugin (``*``: all)."""
+"""A function, a Tool object, or the name of an installed tool (with ``*``: of several) or tool plugin (``*``: all).
+
+A name that a tool has in common with its plugin means the tool; the plugin's id means all its tools.
+"""
 
 IN_CODE = f"{APP}tools"
 _NONE = Toolset()
@@ -337,8 +340,11 @@ class Toolbox:
             return await self._all(catalog.available("tools"), "*", opening=opening)
         records = catalog.by_kind("tools")
         if ":tool/" not in name and any(name in (record.name, record.id) for record in records if record.is_first):
-            offer = await self._plugins.offer(catalog.find("tools", name))
-            return await self._shelf(offer).tools(opening=opening)
+            record = catalog.find("tools", name)
+            offered = await self._shelf(await self._plugins.offer(record)).tools(opening=opening)
+            # Who names a tool does not get the rest of a plugin of the same name; by its id all of it.
+            own = tuple(item for item in offered if item.tool.spec.name == name and name != record.id)
+            return own or offered
         everything = await self._all(self._records(name), _short(name), opening=opening)
         found = tuple(item for item in everything if fits(name, item))
         if "*" in name or len(found) == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -95,6 +96,18 @@ class BoundTool:
         return self._checked(parse(canonical(arguments).decode()))
 
     def _checked(self, value: dict[str, Any]) -> bytes:
+        try:
+            return self._valid(value)
+        except ArgumentProblems:
+            # Models, and clients of MCP, write null for an optional argument that is not given.
+            given = self.checker.without_nulls(value)
+            if given is value:
+                raise
+            with suppress(ArgumentProblems):
+                return self._valid(given)
+            raise
+
+    def _valid(self, value: dict[str, Any]) -> bytes:
         if isinstance(self.tool, FunctionTool):
             return self.tool.normalise(value)
         value = self.checker.completed(value)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from cli_support import Cli
 from mcp_using import BLOCKED, McpCommand, told
+from pluggent_mcp.references import resolved
 from pluggent_mcp.servers_file import ignored_keys, servers_in
 from pluggent_mcp.settings import Server
 
@@ -124,6 +125,17 @@ def test_what_is_left_aside_and_not_well_known_is_told():
     ]
 
 
+def test_the_files_of_vs_code_and_gemini_are_read():
+    code = {"servers": {"a": {"type": "stdio", "command": "x"}}, "inputs": [{"id": "key", "type": "promptString"}]}
+    gemini = {"a": {"httpUrl": "https://a.test/mcp", "url": "https://a.test/sse", "headers": {"X": "1"}}}
+
+    assert servers_in(code) == ({"a": Server(type="stdio", command="x")}, [])
+    assert servers_in({"theme": "x", "mcpServers": gemini}) == (
+        {"a": Server(type="http", url="https://a.test/mcp", headers={"X": "1"})}, [],
+    )  # fmt: skip
+    assert resolved("a", Server(command="${env:CITY}"), {"CITY": "Oslo"}).command == "Oslo"
+
+
 @pytest.mark.parametrize(
     ("key", "meant"),
     [
@@ -195,6 +207,34 @@ def test_the_list_warns_of_what_is_left_aside_and_calls_do_not(mcp, tmp_path):
     assert (listed.code, listed.err) == (0, f"warning: {tmp_path}/desktop.json: {warning}\n")
     assert json.loads(mcp("list", "--json").out)["left_aside"] == [warning]
     assert called == (0, "x\n", "")
+
+
+def test_a_broken_entry_of_the_file_disables_itself_alone(mcp, tmp_path):
+    broken = {"bad": {"comand": "x"}, "worse": 5, "": {"command": "x"}}
+    file = tmp_path / "desktop.json"
+    file.write_text(json.dumps({"servers": {"good": told(effects={"echo": []}), **broken}}), "utf-8")
+
+    listed, tested, called = mcp("list"), mcp("test"), mcp("call", "good", "echo", "text=x")
+    named, added = mcp("tools", "bad"), mcp("add", "--from", str(file), "--no-start")
+
+    assert "servers.bad.comand: unknown; did you mean 'command'?" in listed.out
+    assert "servers.worse: expected a table, got a whole number" in listed.out
+    assert (tested.code, "servers.bad.comand: unknown" in tested.out) == (1, True)
+    assert (called.code, called.out) == (0, "x\n")
+    assert "servers.bad.comand: unknown" in called.err
+    assert (named.code, "servers.bad.comand: unknown" in named.err) == (2, True)
+    assert (added.code, "bad.comand: unknown" in added.err) == (0, True)
+    assert "mcpServers.good" in mcp.file.read_text("utf-8")
+
+
+def test_a_required_entry_that_is_broken_leaves_no_tools(mcp, tmp_path):
+    servers = {"good": told(effects={"echo": []}), "bad": {"comand": "x", "required": True}}
+    (tmp_path / "desktop.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
+
+    called = mcp("call", "good", "echo", "text=x")
+
+    assert called.code != 0
+    assert "mcpServers.bad.comand: unknown" in called.err
 
 
 def test_what_is_taken_over_is_told_to_lack_what_was_left_aside(mcp):

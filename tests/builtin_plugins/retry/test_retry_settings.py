@@ -127,7 +127,6 @@ def test_the_settings_in_the_readme_are_settings(tmp_path: Path) -> None:
 
     settings = load_settings(config=file, environ={}, cwd=tmp_path).settings
 
-    assert settings.grants.retriers == ("pluggent-retry",)
     assert structured(dict(settings.plugins["pluggent-retry"])).fallback[1] == "local/qwen3"
 
 

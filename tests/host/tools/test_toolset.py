@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import json
 import re
 from typing import Any
 
 import pytest
 from fake_distributions import importable, install
-from pluggent_hookspecs import ConfigError, PluginLoadError, ToolSpec
+from pluggent_hookspecs import ConfigError, PluginLoadError, ToolSpec, thaw
 from pluggent_host import Host
 from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import HostSettings
@@ -82,6 +83,45 @@ async def test_functions_and_tool_objects_can_be_given():
         assert await names(host, add, Plain()) == {"add": "app:tools:tool/add", "plain": "app:tools:tool/plain"}
         with pytest.raises(ConfigError, match="two tools given in code are called 'add'"):
             await host.session(tools=[add, Plain("add")])
+
+
+NULLABLE = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "verbose": {"type": "boolean", "default": False},
+        "note": {"type": ["string", "null"]},
+        "places": {"type": "array", "items": {"type": "object", "properties": {"zip": {"type": "string"}}}},
+    },
+    "required": ["city"],
+}
+
+
+async def test_null_for_an_optional_argument_that_allows_none_is_an_argument_not_given():
+    given = {"city": "Oslo", "verbose": None, "note": None, "places": [{"zip": None}]}
+
+    async def give(arguments):
+        return json.dumps(thaw(arguments))
+
+    plain = Plain(give=give, effects=(), parameters=NULLABLE)
+    async with talking(call("plain", **given), "x", call("plain", city=None), "x", tools=[plain]) as session:
+        await session.say("go")
+        await session.say("go")
+
+        first, second = results(session.history)
+        assert json.loads(first) == {"city": "Oslo", "verbose": False, "note": None, "places": [{}]}
+        assert '$.city: null is not of type "string"' in second
+
+
+async def test_null_for_a_parameter_with_a_default_is_that_default():
+    async def far(km: int = 5, unit: str | None = "x") -> str:
+        """Go far."""
+        return f"{km} {unit}"
+
+    async with talking(call("far", km=None, unit=None), "x", tools=[far]) as session:
+        await session.say("go")
+
+        assert results(session.history) == ["5 None"]
 
 
 @pytest.mark.parametrize("thing", [12, lambda x: x, print, object()])

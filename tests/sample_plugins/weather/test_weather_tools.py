@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pluggent_hookspecs import ProvideEvent, ToolOutput
+from pluggent_host import Host
 from pluggent_host.tools.function_tool import function_tool
 from pluggent_weather.plugin import Weather
 from pluggent_weather.tools import forecast, weather
@@ -67,3 +68,10 @@ def test_the_forecast_has_a_line_a_day_and_tells_its_progress(days: int):
 async def test_any_city_has_weather():
     for city in ("北京", "🎉", "\ud800", " "):
         assert "(sample data)" in str((await weather(city)).for_model)
+
+
+async def test_a_name_that_a_tool_has_in_common_with_its_plugin_means_the_tool_alone():
+    async with Host.open() as host:
+        chosen = {name: [tool.name for tool in await host.tools(name)] for name in ("weather", "pluggent-weather")}
+
+    assert chosen == {"weather": ["weather"], "pluggent-weather": ["forecast", "weather"]}

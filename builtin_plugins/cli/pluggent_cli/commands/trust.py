@@ -20,6 +20,9 @@ from pluggent_cli.parsing import Parser, command_parser, examples
 from pluggent_cli.terminal.console import Console, Row, warning
 from pluggent_cli.terminal.tty import check_outside
 
+MOST_SHOWN = 30
+"""Files that an acceptance names on the terminal."""
+
 
 def parser() -> Parser:
     """Return the parser of this command."""
@@ -88,8 +91,11 @@ def _file(setup: Setup, console: Console, path: Path, *, revoke: bool) -> int:
         console.document({"accepted": shown, "covers": list(covered)})
         return exits.OK
     console.line(f"accepted {console.ink('bold', shown)} as it is now")
-    for other in covered[1:]:
-        console.line(f"  and {escape_all(other)}, which it refers to")
+    for other in covered[1 : MOST_SHOWN + 1]:
+        only = " at its top: it is too large, or holds this file" if other.endswith(os.sep) else ""
+        console.line(f"  and {'the programs in ' if only else ''}{escape_all(other)}, which it refers to{only}")
+    if len(covered) > MOST_SHOWN + 1:
+        console.line(f"  and {len(covered) - MOST_SHOWN - 1} more; all of them: pluggent trust --json")
     return exits.OK
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.discovery import normalised
-from pluggent_host.settings import NOTHING, Limits, SystemList, ToolLimits
+from pluggent_host.settings import NOTHING, Limits, SystemList, ToolLimits, granted
 
 _NUMBER_MAX = 1e12
 _SHOWN = 60
@@ -180,6 +180,15 @@ def _union(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     return _distinct([*old, *new])
 
 
+def _granted_of(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+    """Return of the grant *old* what *new* leaves: what it lists, if it lists any, without what it takes away."""
+    listed = [name for name in new if not name.startswith("!")]
+    removed = [name for name in new if name.startswith("!")]
+    if listed:
+        removed += [f"!{name}" for name in old if not name.startswith("!") and name not in listed]
+    return granted(old, tuple(removed)) if removed or not new else old
+
+
 def _common(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in old if name in new)
 
@@ -233,12 +242,18 @@ class Key(NamedTuple):
     @property
     def adds_up(self) -> bool:
         """Whether a later source adds to the value instead of replacing it."""
-        return self.merge is _union
+        return self.merge in (_union, granted)
 
     @property
     def only_grows(self) -> bool:
         """Whether it is tightened by adding to it, so that nothing that is given is lost."""
-        return self.adds_up or self.under_lock is _all_of
+        return self.merge is _union or self.under_lock is _all_of
+
+    def loses(self, new: Any, held: Any) -> bool:
+        """Return whether something of *new* is not in *held*."""
+        if self.merge is granted:
+            return any(name not in held for name in new if not name.startswith("!"))
+        return bool(held != new) and not self.only_grows
 
     def held(self, old: Any, new: Any) -> Any:
         """Return what *new* makes of *old*, which the system's file has set: something at least as tight."""
@@ -266,14 +281,14 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "selection.allow": Key(_LISTABLE, under_lock=_common),
         "selection.block": Key(_LISTABLE, _union, under_lock=_union),
         "selection.any_version": Key(_BOOLEAN),
-        "grants.security": Key(_NAMES, under_lock=_common),
-        "grants.may_allow": Key(_NAMES, under_lock=_common),
-        "grants.may_respond": Key(_NAMES, under_lock=_common),
-        "grants.approvers": Key(_NAMES, under_lock=_common),
-        "grants.retriers": Key(_NAMES, under_lock=_common),
-        "grants.optional": Key(_NAMES, under_lock=_common),
-        "grants.handled": Key(_NAMES, under_lock=_common),
-        "grants.sessions": Key(_NAMES, under_lock=_common),
+        "grants.security": Key(_NAMES, granted, under_lock=_granted_of),
+        "grants.may_allow": Key(_NAMES, granted, under_lock=_granted_of),
+        "grants.may_respond": Key(_NAMES, granted, under_lock=_granted_of),
+        "grants.approvers": Key(_NAMES, granted, under_lock=_granted_of),
+        "grants.retriers": Key(_NAMES, granted, under_lock=_granted_of),
+        "grants.optional": Key(_NAMES, granted, under_lock=_granted_of),
+        "grants.handled": Key(_NAMES, granted, under_lock=_granted_of),
+        "grants.sessions": Key(_NAMES, granted, under_lock=_granted_of),
         **{f"limits.{name}": _limit(name) for name in LIMIT_KINDS},
         "limits.per_tool": Key(_table(_limits_of_a_tool()), _entries, _least_of_tools),
         "timeouts.provide_s": Key(_SECONDS),
@@ -380,9 +395,9 @@ class Lock(NamedTuple):
                 ignored += [f"{path} = {name}" for name in value if self._configures(name)]
             elif path == "grants.optional" and any(self._configures(name) for name in value if name not in now[path]):
                 # What may fail to load may be left out.
-                replaced[path] = tuple(name for name in value if name in now[path] or not self._configures(name))
-                if path in self.values:
-                    replaced[path] = KEYS[path].held(now[path], replaced[path])
+                left = tuple(name for name in value if name in now[path] or not self._configures(name))
+                key = KEYS[path]
+                replaced[path] = key.held(now[path], left) if path in self.values else key.merge(now[path], left)
                 ignored.append(path)
             elif path not in self.values:
                 merged[path] = value
@@ -396,7 +411,7 @@ class Lock(NamedTuple):
                 ignored += [f"{path}.{name}" for name, entry in value.items() if name in own and entry != own[name]]
             else:
                 replaced[path] = KEYS[path].held(now[path], value)
-                ignored += [path] if replaced[path] != value and not KEYS[path].only_grows else []
+                ignored += [path] if KEYS[path].loses(value, replaced[path]) else []
         return merged, replaced, ignored
 
     def _configures(self, name: str) -> bool:

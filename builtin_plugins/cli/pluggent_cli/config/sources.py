@@ -89,7 +89,7 @@ def load_settings(
 
     The *system*'s file (default: see ``system_config``), which the others may only tighten, the
     user's own, then *config* (naming it is consent) or else ``pluggent.toml`` in *cwd*, then
-    ``PLUGGENT_…`` variables, then *flags* (dotted keys). Blocked plugins add up; tables are merged
+    ``PLUGGENT_…`` variables, then *flags* (dotted keys). Blocked plugins and grants add up; tables are merged
     entry by entry. Of a file in *cwd* that *trust* does not know only what tightens counts.
 
     Raises ConfigError, with all problems of one source, for a file that cannot be read or is no

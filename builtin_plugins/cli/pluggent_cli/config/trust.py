@@ -6,22 +6,15 @@ key next to the store): a damaged or forged record is not trusted, and is named.
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import json
 import os
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_state_files.seals import Record, SealedRecords
 
-_HASHED_BYTES = 16_777_216
-_MOST_FILES = 100
-_LONGEST_PATH = 4_096
-_READERS: Mapping[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": json.loads}
+from pluggent_cli.config.trust_coverage import content_of, covered
 
 FILE, PLUGIN, SOURCE, LEFT_OUT = "file", "plugin", "source", "left out"
 State = Literal["accepted", "changed", "damaged"]
@@ -54,16 +47,16 @@ class TrustStore:
     def trust_file(self, path: Path) -> tuple[str, ...]:
         """Accept *path* as it is now, with every file that it refers to; return all of them.
 
-        A TOML or JSON file refers to each file that one of its texts names, relative to its own
-        folder. Raises ConfigError if *path* cannot be read or refers to more than 100 files.
+        See ``trust_coverage``: of a folder among them, which ends in "/", only the top is covered. Raises
+        ConfigError if *path* cannot be read or refers to more than 100 files and folders.
         """
         place = Path(os.path.realpath(path))
         try:
-            covered = _covered(place, _content(place))
+            found = covered(place, content_of(place), os.environ)
         except OSError as error:
             raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
-        self._records.put(FILE, str(place), lambda _: dict(covered))
-        return tuple(covered)
+        self._records.put(FILE, str(place), lambda _: dict(found))
+        return tuple(found)
 
     def is_trusted(self, path: Path, content: bytes | None = None) -> bool:
         """Return whether *path* and all it refers to are as they were accepted.
@@ -139,77 +132,9 @@ class TrustStore:
         return Accepted(record.kind, record.name, tuple(record.about), "accepted" if unchanged else "changed")
 
 
-# ---- what a file is, and what it refers to ---------------------------------------------
-
-
 def _is_unchanged(place: Path, content: bytes | None, about: Mapping[str, str]) -> bool:
     """Compare now with then; a file that has been added to what is referred to is a change too."""
     try:
-        return _covered(place, _content(place) if content is None else content) == about
+        return covered(place, content_of(place) if content is None else content, os.environ) == about
     except (OSError, ConfigError):
         return False
-
-
-def _covered(place: Path, content: bytes) -> dict[str, str]:
-    """Return *place* and every file that it refers to, directly or through others, with their digests."""
-    found = {str(place): hashlib.sha256(content).hexdigest()}
-    waiting = _referred(place, content)
-    while waiting:
-        other = waiting.pop()
-        if str(other) in found:
-            continue
-        if len(found) == _MOST_FILES:
-            raise ConfigError(str(place), [f"refers to more than {_MOST_FILES} files; accept fewer at a time"])
-        data = _hashable(other)
-        # A file too big to be read at every start is identified by what a user cannot set back.
-        found[str(other)] = _fingerprint(other.stat()) if data is None else hashlib.sha256(data).hexdigest()
-        waiting += _referred(other, data or b"")
-    return found
-
-
-def _content(path: Path) -> bytes:
-    if not path.is_file() and path.exists():  # a pipe would be waited for
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return path.read_bytes()
-
-
-def _hashable(path: Path) -> bytes | None:
-    return path.read_bytes() if path.stat().st_size <= _HASHED_BYTES else None
-
-
-def _fingerprint(status: os.stat_result) -> str:
-    return f"stat:{status.st_size}:{status.st_ctime_ns}:{status.st_ino}"
-
-
-def _referred(place: Path, content: bytes) -> list[Path]:
-    read = _READERS.get(place.suffix)
-    if read is None:
-        return []
-    try:
-        texts = set(_texts(read(content.decode())))
-    except (ValueError, RecursionError):
-        return []  # such a file cannot be used, so it refers to nothing
-    paths = (_regular(place.parent, text) for text in sorted(texts))
-    return [path for path in paths if path is not None]
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in cast("dict[str, object]", value).items():
-            yield key
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in cast("list[object]", value):
-            yield from _texts(item)
-
-
-def _regular(folder: Path, text: str) -> Path | None:
-    if not text or len(text) > _LONGEST_PATH or "\n" in text:
-        return None
-    try:
-        path = Path(os.path.realpath(folder / Path(text).expanduser()))
-        return path if path.is_file() else None
-    except (OSError, ValueError, RuntimeError):
-        return None  # not the name of a file: too long, a null character, an unknown home

@@ -20,6 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import ConfigError, ToolContext, ToolError, ToolErrorKind, ToolOutput
 
 from pluggent_mcp.client import content
+from pluggent_mcp.client.guarded_transport import UNSOLICITED
 from pluggent_mcp.client.logs import sdk_logs_of
 from pluggent_mcp.client.running_server import RunningServer
 from pluggent_mcp.client.server_requests import ServerRequests
@@ -39,8 +40,9 @@ LONGEST_MESSAGE = 500
 GOODBYE_S = 0.4
 """Time for the closing request over HTTP, and for a cancelled task to end."""
 CLOSED = "Connection closed"
-BROKEN = "SSE stream"
-"""What the SDK says of a connection, and of the stream of one answer, that ended."""
+"""What the SDK says of a connection that ended."""
+UNANSWERED = ("SSE stream", UNSOLICITED.partition(" (")[0])
+"""What is said of a request whose own answer did not come."""
 REFUSED = "Server returned an error response"
 """What the SDK says where a server answers with an error of HTTP and of nothing else."""
 FORGOTTEN = "Session terminated"
@@ -236,7 +238,7 @@ class Connection:
                 # The waiting call sees the end before the task that knows the reason.
                 await asyncio.wait((running.task,), timeout=0 if running.over else LAST_WORDS_S)
             # Servers use the code of a closed connection, too.
-            if running.over or (error.error.code == CONNECTION_CLOSED and said.startswith(BROKEN)):
+            if running.over or (error.error.code == CONNECTION_CLOSED and said.startswith(UNANSWERED)):
                 why = running.status.explanation if running.over else said
                 return self._error(f"{why}. The call may have taken effect", ToolErrorKind.OUTCOME_UNKNOWN)
             how = f". {running.status.refusal}" if said == REFUSED else ""

@@ -1,4 +1,4 @@
-"""A filter between a transport and the SDK: drops floods, ends on unsolicited responses, removes invalid tools.
+"""A filter between a transport and the SDK: drops floods and unsolicited responses, removes invalid tools.
 
 The SDK's client refuses a whole list for one invalid tool. So lists are cleaned here, before it
 sees them.
@@ -16,6 +16,8 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
+    CONNECTION_CLOSED,
+    ErrorData,
     JSONRPCError,
     JSONRPCNotification,
     JSONRPCRequest,
@@ -25,7 +27,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from pluggent_mcp.client.http_transport import PendingRequest, as_current
+from pluggent_mcp.client.http_transport import PendingRequest, as_current, current
 from pluggent_mcp.client.status import ServerStatus
 
 BURST = 1_000
@@ -33,6 +35,9 @@ REFILL = 500.0
 """Unsolicited messages a second beyond ``BURST``; more are dropped."""
 MOST_DROPPED = 5_000
 """Dropped messages after which the connection is ended."""
+UNSOLICITED = "it answered a request that was never made (id {!r})"
+MOST_UNSOLICITED = 100
+"""Responses to requests that were never made after which the connection is ended."""
 
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
@@ -56,7 +61,7 @@ class GuardedTransport:
         self._posts: dict[str, PendingRequest] = {}
         self._last_id = 0
         self._allowance = float(BURST)
-        self._dropped = 0
+        self._dropped = self._unsolicited = 0
         self._seen_at = clock()
 
     async def __aenter__(self) -> tuple[Any, Any]:
@@ -85,7 +90,7 @@ class GuardedTransport:
             if message.method == "tools/list":
                 self._lists.add(str(message.id))
             _without_pages(message.params or {})
-            post = self._posts[str(message.id)] = PendingRequest()
+            post = self._posts[str(message.id)] = PendingRequest(id=message.id)
             return post
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._abandon(str((message.params or {}).get("requestId")))
@@ -96,15 +101,14 @@ class GuardedTransport:
         if post is not None:
             post.abandon()
 
-    def passed(self, item: SessionMessage | Exception) -> bool:
-        """Return whether the SDK may see *item*; may end the connection."""
+    def passed(self, item: SessionMessage | Exception, post: PendingRequest | None = None) -> bool:
+        """Return whether the SDK may see *item*, which arrived for *post*; may end the connection."""
         if isinstance(item, Exception):
             return True
         message = item.message
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             if self._is_unsolicited(message.id):
-                self._status.end(f"it answered a request that was never made (id {str(message.id)[:40]!r})")
-                return False
+                return self._answered_nothing(item, str(message.id)[:40], post)
             self._posts.pop(str(message.id), None)
             if isinstance(message, JSONRPCResponse) and str(message.id) in self._lists:
                 self._lists.discard(str(message.id))
@@ -119,6 +123,20 @@ class GuardedTransport:
         if text.startswith("listen-"):  # the SDK's own names for subscriptions
             return False
         return not text.isascii() or not text.isdigit() or not 0 < int(text[:20]) <= self._last_id
+
+    def _answered_nothing(self, item: SessionMessage, id: str, post: PendingRequest | None) -> bool:
+        """Drop *item*, a response with an unknown *id*. Where it is all that *post* gets, it is an error of that."""
+        self._unsolicited += 1
+        if self._unsolicited == 1:
+            self._status.log.warning("MCP server '%s': %s", self._status.server, UNSOLICITED.format(id))
+        if self._unsolicited > MOST_UNSOLICITED:
+            self._status.end(f"it answered {MOST_UNSOLICITED} requests that were never made")
+        if post is None or post.id is None or not post.single:
+            return False
+        failed = ErrorData(code=CONNECTION_CLOSED, message=UNSOLICITED.format(id))
+        item.message = JSONRPCError(jsonrpc="2.0", id=post.id, error=failed)
+        self._posts.pop(str(post.id), None)
+        return True
 
     def _is_flooding(self) -> bool:
         now = self._clock()
@@ -221,7 +239,8 @@ class ReceiveStream:
             except StopAsyncIteration:
                 self._wire.closed()
                 raise
-            if self._wire.passed(item):
+            context = self.last_context
+            if self._wire.passed(item, None if context is None else current(context)):
                 return item
             if self._wire.over:
                 raise StopAsyncIteration

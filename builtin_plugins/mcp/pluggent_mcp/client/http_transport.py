@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
@@ -123,6 +123,7 @@ class HttpClient(httpx2.AsyncClient):
             return httpx2.Response(202 if request.method == "POST" else 410, request=request)
         self._note(response)
         streams = self._streams(response)
+        post.single = not (streams or self._sse)
         limit = None if streams else self._server.max_message_bytes
         return bounded(response, post, limit, partial(self._note_failure, request))
 
@@ -260,7 +261,10 @@ BETWEEN_GETS_S = 0.2
 class PendingRequest:
     """A sent message with the HTTP requests that are made for its response, at most *most*."""
 
-    def __init__(self, most: int = MAX_REQUESTS) -> None:
+    def __init__(self, most: int = MAX_REQUESTS, id: str | int | None = None) -> None:
+        self.id = id
+        self.single = False
+        """Whether its response is one message, not a stream."""
         self.abandoned = False
         self._most = most
         self._scopes: set[anyio.CancelScope] = set()
@@ -300,9 +304,9 @@ class PendingRequest:
 _FOR: ContextVar[PendingRequest | None] = ContextVar("pluggent_mcp_post", default=None)
 
 
-def current() -> PendingRequest | None:
-    """Return the pending request that this runs for, None if there is none."""
-    return _FOR.get()
+def current(context: Context | None = None) -> PendingRequest | None:
+    """Return the pending request that this, or what runs in *context*, runs for; None if there is none."""
+    return _FOR.get() if context is None else context.get(_FOR)
 
 
 @contextmanager

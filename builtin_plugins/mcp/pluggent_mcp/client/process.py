@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
-from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
+import sys
+from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
-from pluggent_mcp.client.process_tree import MARKS, ProcessTree, marks_with
+from pluggent_mcp.client import process_tree
+from pluggent_mcp.client.process_tree import LOOK_S, MARKS, ProcessTree, marks_with
 from pluggent_mcp.settings import Server
 
 INHERITED = (
-    "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE",
-    "TERM", "TMPDIR", "TZ", "USER",
+    "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
+    # Where trusted certificate authorities are, in the words of the usual programs and package managers.
+    "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "CURL_CA_BUNDLE", "DENO_CERT", "DENO_TLS_CA_STORE", "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH", "NIX_SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "NPM_CONFIG_CAFILE", "PIP_CERT",
+    "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "npm_config_cafile",
 )  # fmt: skip
-"""Environment variables that a server inherits. No keys, tokens or proxies."""
+"""Environment variables that a server inherits. No keys, tokens or proxies: the URL of a proxy may hold a password."""
+_WITHHELD = re.compile(
+    r"(?i:(?:all|https?|no)_proxy|npm_config_(?:.*proxy|.*registry))|PIP_(?:INDEX_URL|PROXY|EXTRA_INDEX_URL)"
+    r"|UV_(?:DEFAULT_INDEX|INDEX|INDEX_URL)"
+)
+"""Variables that programs commonly need for the network, and that a server gets from its ``env`` alone."""
+LIBRARIES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""Environment variables without which some interpreters do not start."""
 INSIDE = "PLUGGENT_INSIDE"
 """Set for all processes below a host."""
 KILLED_S = 0.5
 """How long to wait for killed processes to disappear; those that no parent reaps stay as zombies."""
-MOST_LOOKS = 5
-"""Rounds of killing, for processes that are started meanwhile."""
-LOOK_S = 0.02
-"""Poll interval for a process group that is ending: there is no event for grandchildren."""
-
-
 READ_BYTES = 65_536
 """Read-ahead of a pipe before the writer blocks; at most twice as much."""
 
@@ -48,12 +56,43 @@ class _ExitWatcher(SubprocessStreamProtocol):
         self.exited.set()
 
 
+class Guard:
+    """A process that ends the server with *mark* when this process dies without stopping it."""
+
+    def __init__(self, mark: str, grace_s: float, environ: Mapping[str, str]) -> None:
+        self._process: Popen[bytes] | None = None
+        if not sys.executable or getattr(sys, "frozen", False):
+            return  # there is no interpreter to run it
+        command = [sys.executable, "-I", "-S", process_tree.__file__, mark, str(os.getpid()), str(grace_s)]
+        needed = {name: environ[name] for name in LIBRARIES if name in environ}
+        with suppress(OSError):  # a server without its guard is better than none
+            self._process = Popen(  # noqa: S603 (this interpreter with a file of ours)
+                command, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, env=needed, cwd="/", start_new_session=True
+            )
+
+    def watch(self, pid: int) -> None:
+        """Give it the server's first process."""
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.write(f"{pid}\n".encode())
+                self._process.stdin.flush()
+
+    def end(self) -> None:
+        """End it, once the server has ended. Blocks for as long as a killed process takes to end."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        self._process.kill()
+        with suppress(OSError, TimeoutExpired):
+            self._process.communicate(timeout=KILLED_S)
+
+
 class Child(Process):
     """A child process. ``exited`` is set when it has exited, even if others hold its pipes open."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, watcher: _ExitWatcher) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, watcher: _ExitWatcher, guard: Guard) -> None:
         super().__init__(transport, watcher, asyncio.get_running_loop())
         self.exited = watcher.exited
+        self.guard = guard
         self._pipes = transport
 
     def close(self) -> None:
@@ -72,11 +111,20 @@ def environment(server: Server, environ: Mapping[str, str], mark: str) -> dict[s
     return {**inherited, **server.env, INSIDE: environ.get(INSIDE) or "1", MARKS: marks}
 
 
+def withheld(server: Server, environ: Mapping[str, str]) -> str:
+    """Return the names of variables in *environ* that *server* may need for the network and does not get.
+
+    >>> withheld(Server(command="npx"), {"HTTPS_PROXY": "http://ann:s3cret@proxy", "PATH": "/bin"})
+    'HTTPS_PROXY'
+    """
+    return ", ".join(sorted(name for name in environ if _WITHHELD.fullmatch(name) and name not in server.env))
+
+
 async def start_process(server: Server, environ: Mapping[str, str], mark: str) -> Child:
     """Start *server*'s command in a group of its own. Raises StartError saying what to do."""
     _check_folder(server.cwd)
     # In a task: asyncio loses a process if its start is cancelled.
-    starting = asyncio.create_task(_start(server, environment(server, environ, mark)), name="pluggent-mcp-start")
+    starting = asyncio.create_task(_start(server, environment(server, environ, mark), mark), name="pluggent-mcp-start")
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -90,12 +138,19 @@ async def start_process(server: Server, environ: Mapping[str, str], mark: str) -
         raise StartError(f"its command {server.command!r} cannot be run: {error}") from error
 
 
-async def _start(server: Server, environ: Mapping[str, str]) -> Child:
-    transport, watcher = await asyncio.get_running_loop().subprocess_exec(
-        _ExitWatcher, server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-        cwd=server.cwd or None, env=environ, start_new_session=True,
-    )  # fmt: skip
-    return Child(transport, watcher)
+async def _start(server: Server, environ: Mapping[str, str], mark: str) -> Child:
+    # The guard comes first: at no moment does a server run without it.
+    guard = Guard(mark, server.stop_timeout_s, os.environ)
+    try:
+        transport, watcher = await asyncio.get_running_loop().subprocess_exec(
+            _ExitWatcher, server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+            cwd=server.cwd or None, env=environ, start_new_session=True,
+        )  # fmt: skip
+    except BaseException:
+        guard.end()
+        raise
+    guard.watch(transport.get_pid())
+    return Child(transport, watcher, guard)
 
 
 def _check_folder(cwd: str) -> None:
@@ -117,30 +172,24 @@ async def stop(child: Child, grace_s: float, mark: str) -> None:
             child.stdin.close()
         await _wait_for_exit(child, grace_s)
         await asyncio.to_thread(tree.scan)
-        if _signal_all(child, tree, signal.SIGTERM):
+        if tree.signal_all(signal.SIGTERM):
             await _wait_until_gone(child, tree, grace_s)
             await asyncio.to_thread(tree.scan)
-            killed = _signal_all(child, tree, signal.SIGKILL)
+            killed = tree.signal_all(signal.SIGKILL)
         if killed:
             await _wait_until_gone(child, tree, min(grace_s, KILLED_S))
-        await asyncio.to_thread(_kill_what_is_left, child, tree)
+        await asyncio.to_thread(tree.kill)
+        await asyncio.to_thread(child.guard.end)
         over = True
     finally:
         if not over:  # also where the waits above are cancelled nothing stays behind
-            _kill_what_is_left(child, tree)
+            tree.kill()
         try:
             # asyncio itself has to see the end first: closing looks for it too, and would take it away.
             await _wait_for_exit(child, KILLED_S)
         finally:
             child.close()
-
-
-def _kill_what_is_left(child: Child, tree: ProcessTree) -> None:
-    """Kill and scan again: a killed process may have started another one just before."""
-    for _ in range(MOST_LOOKS):
-        tree.scan()
-        if not _signal_all(child, tree, signal.SIGKILL):
-            return
+            child.guard.end()
 
 
 async def _wait_for_exit(child: Child, limit_s: float) -> None:
@@ -154,15 +203,6 @@ async def _wait_for_exit(child: Child, limit_s: float) -> None:
 
 async def _wait_until_gone(child: Child, tree: ProcessTree, limit_s: float) -> None:
     for _ in range(max(1, round(limit_s / LOOK_S))):
-        if child.returncode is not None and not _signal_all(child, tree, 0):
+        if child.returncode is not None and not tree.signal_all(0):
             return
         await asyncio.sleep(LOOK_S)
-
-
-def _signal_all(child: Child, tree: ProcessTree, number: int) -> bool:
-    """Send *number* to the group and to processes that left it; return whether any exist."""
-    left = tree.signal_all(number)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, number)
-        left = True
-    return left

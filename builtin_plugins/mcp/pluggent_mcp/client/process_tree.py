@@ -1,17 +1,21 @@
-"""Finds and signals the descendants of a server, in any process group or session. Linux only.
+"""Finds and ends the processes of a server: its descendants, in any process group or session, and orphans.
 
-It finds processes of our user with the server's mark in their initial environment, which children
-inherit, and descendants of processes found before. A process that cleared its environment or
-changed its user, and whose parent has ended, is not found.
+On Linux it finds processes of our user with the server's mark in their initial environment, which
+children inherit, and descendants of processes found before. A process that cleared its environment
+or changed its user, and whose parent has ended, is not found. Elsewhere it knows the process group.
+
+Run as a program, this file is the guard of one server: it ends the server when the host has died
+without stopping it, by SIGKILL for example. So it imports nothing but the standard library.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
+import select
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -19,6 +23,12 @@ MARKS = "PLUGGENT_MCP_MARKS"
 """The environment variable with the marks of all servers below which a process runs, outermost first."""
 
 _MARKED = f"{MARKS}=".encode()
+MOST_LOOKS = 5
+"""Rounds of killing, for processes that are started meanwhile."""
+LOOK_S = 0.02
+"""Poll interval for processes that are ending: there is no event for grandchildren."""
+PARENT_S = 5.0
+"""How often the guard looks for its parent where no event tells of its end."""
 _STATE, _PARENT, _BEGAN = 0, 1, 19
 """Fields of /proc/<pid>/stat behind the name, see proc(5)."""
 _DEAD = "ZX"
@@ -39,8 +49,22 @@ class ProcessInfo(NamedTuple):
 
 
 def new_mark() -> str:
-    """Return a unique mark."""
-    return secrets.token_hex(16)
+    """Return a unique mark; on Linux with what identifies this process, its owner: see ``end_orphans``."""
+    owner = _owner(os.getpid())
+    return ".".join((*(f"{number:x}" for number in owner or ()), os.urandom(16).hex()))
+
+
+def _owner(pid: int) -> tuple[int, int, int, int] | None:
+    """Return PID namespace, user, pid and start of the process *pid*; None where they cannot be known."""
+    try:
+        # A /proc of another PID namespace has other processes under these pids.
+        if sys.platform != "linux" or os.readlink("/proc/self") != str(os.getpid()):  # noqa: PTH115 (as below)
+            return None
+        namespace = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 (as below)
+    except OSError:
+        return None
+    info = process_info(pid)
+    return None if info is None else (namespace, os.geteuid(), *info.process)
 
 
 def marks_with(mark: str, outer: str) -> str:
@@ -53,33 +77,65 @@ def marks_with(mark: str, outer: str) -> str:
 
 
 class ProcessTree:
-    """The known processes of the server with *mark*."""
+    """The processes of the server with *mark*, that *owner* started as the process, and group, *root*."""
 
-    def __init__(self, mark: str, root: int) -> None:
+    def __init__(self, mark: str, root: int, owner: int | None = None) -> None:
         self._mark = mark.encode()
         self._root = root
+        self._owner = os.getpid() if owner is None else owner
         self._known: frozenset[ProcessId] = frozenset()
 
     def scan(self) -> None:
         """Update the known processes. Early and often: the parent of a process is unknown once that has ended."""
-        self._known = frozenset(_below(list(_own_processes()), self._mark, self._root, self._known))
+        processes = [each for each in _own_processes() if each.process.pid != os.getpid()]
+        # Until its parent has reaped it, the pid of a child is not reused.
+        root = {each.process for each in processes if each.process.pid == self._root and each.parent == self._owner}
+        marked = {each.process for each in processes if self._mark in _marks(each.process.pid)}
+        self._known = frozenset(_with_descendants(processes, self._known | root | marked))
 
     def signal_all(self, number: int) -> bool:
-        """Send *number* to all known live processes except the root; return whether there are any."""
+        """Send *number* to the group and to known processes that left it; return whether any exist."""
         left = [process for process in self._known if process.pid != self._root and send_signal(process, number)]
-        return bool(left)
+        return _signal_group(self._root, number) or bool(left)
+
+    def end(self, grace_s: float) -> None:
+        """End all: wait until the first process has ended by itself, SIGTERM, wait, SIGKILL."""
+        self.scan()
+        _wait_until(lambda: not _signal_group(self._root, 0), grace_s)
+        self.scan()
+        if self.signal_all(signal.SIGTERM):
+            _wait_until(lambda: not self.signal_all(0), grace_s)
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill all, and scan again: a killed process may have started another one just before."""
+        for _ in range(MOST_LOOKS):
+            self.scan()
+            if not self.signal_all(signal.SIGKILL):
+                return
 
 
-def _below(processes: Sequence[ProcessInfo], mark: bytes, root: int, known: frozenset[ProcessId]) -> set[ProcessId]:
-    """Return those among *processes* that have *mark*, were *known*, are *root*, or descend from one of these."""
-    others = [each for each in processes if each.process.pid != os.getpid()]
-    found = {each.process for each in others if each.process in known or _has(each.process.pid, mark)}
-    # Our own child: its pid is not reused before we have reaped it.
-    found |= {each.process for each in others if each.process.pid == root and each.parent == os.getpid()}
+def _signal_group(group: int, number: int) -> bool:
+    if group > 0:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+            return True
+    return False
+
+
+def _wait_until(over: Callable[[], bool], limit_s: float) -> None:
+    until = time.monotonic() + limit_s
+    while not over() and time.monotonic() < until:
+        time.sleep(LOOK_S)
+
+
+def _with_descendants(processes: Sequence[ProcessInfo], roots: frozenset[ProcessId]) -> set[ProcessId]:
+    """Return those among *processes* that are in *roots* or descend from one of these."""
+    found = {each.process for each in processes if each.process in roots}
     grown = True
     while grown:
         parents = {process.pid: process.began for process in found}
-        children = {each.process for each in others if each.process.began >= parents.get(each.parent, sys.maxsize)}
+        children = {each.process for each in processes if each.process.began >= parents.get(each.parent, sys.maxsize)}
         grown = not children <= found
         found |= children
     return found
@@ -107,12 +163,12 @@ def process_info(pid: int) -> ProcessInfo | None:
         return None
 
 
-def _has(pid: int, mark: bytes) -> bool:
+def _marks(pid: int) -> list[bytes]:
     with suppress(OSError):
         for entry in _read(pid, "environ").split(b"\0"):
             if entry.startswith(_MARKED):
-                return mark in entry.removeprefix(_MARKED).split(b",")
-    return False
+                return entry.removeprefix(_MARKED).split(b",")
+    return []
 
 
 def _read(pid: int, name: str) -> bytes:
@@ -145,3 +201,73 @@ def send_signal(process: ProcessId, number: int) -> bool:
         if held >= 0:
             os.close(held)
     return True
+
+
+# ---- orphans -----------------------------------------------------------------------------
+
+
+def end_orphans(inherited: str, grace_s: float) -> int:
+    """End the processes of servers whose host has died, and their descendants; return how many there were.
+
+    Those that share a mark with us (*inherited*, our own MARKS) are left: we run below the same
+    server. So is every process whose owner is in another PID namespace or of another user. Blocks.
+    """
+    found = _orphans(set(inherited.encode().split(b",")))
+    left = [process for process in found if send_signal(process, signal.SIGTERM)]
+    _wait_until(lambda: not [process for process in left if send_signal(process, 0)], grace_s if left else 0)
+    for _ in range(MOST_LOOKS if left else 0):
+        found |= _orphans(set(inherited.encode().split(b",")))
+        if not [process for process in found if send_signal(process, signal.SIGKILL)]:
+            break
+    return len(left)
+
+
+def _orphans(ours: set[bytes]) -> set[ProcessId]:
+    us = _owner(os.getpid())
+    if us is None:
+        return set()
+    processes = [each for each in _own_processes() if each.process.pid != os.getpid()]
+    ended: dict[bytes, bool] = {}
+    found: set[ProcessId] = set()
+    for each in processes:
+        marks = _marks(each.process.pid)
+        ended |= {mark: _has_no_owner(mark, us[:2]) for mark in marks if mark not in ended}
+        if ours.isdisjoint(marks) and any(ended[mark] for mark in marks):
+            found.add(each.process)
+    return _with_descendants(processes, frozenset(found)) if found else set()
+
+
+def _has_no_owner(mark: bytes, where: tuple[int, int]) -> bool:
+    """Return whether the owner of *mark* was *where* we are, PID namespace and user, and has ended."""
+    try:
+        namespace, user, pid, began, _ = (int(part, 16) for part in mark.split(b"."))
+    except ValueError:
+        return False  # not a mark that names its owner
+    if (namespace, user) != where:
+        return False
+    info = process_info(pid)
+    return info is None or info.process != (pid, began)
+
+
+# ---- the guard ---------------------------------------------------------------------------
+
+
+def main(mark: str, owner: str, grace_s: str) -> None:
+    """Wait until the process *owner*, our parent, has died; then end the server whose pid it wrote to stdin."""
+    tree = ProcessTree(mark, 0)
+    descriptors: list[int] = []
+    wait_s: float | None = PARENT_S
+    # Another process may have inherited the other end of our stdin, so its end alone does not tell.
+    with suppress(OSError, AttributeError):
+        descriptors, wait_s = [os.pidfd_open(int(owner))], None
+    while os.getppid() == int(owner):
+        if 0 in select.select([0, *descriptors], [], [], wait_s)[0]:
+            if not (said := os.read(0, 32)):
+                break
+            tree = ProcessTree(mark, int(said), int(owner))
+            tree.scan()
+    tree.end(float(grace_s))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

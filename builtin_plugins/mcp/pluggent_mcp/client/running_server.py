@@ -33,8 +33,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_mcp.client.guarded_transport import GuardedTransport
 from pluggent_mcp.client.http_transport import Authorizing, describe_failure, send_unchanged, transport
 from pluggent_mcp.client.logs import CURRENT_STATUS, entry, filter_sdk_loggers, part, wanted
-from pluggent_mcp.client.process import Child, StartError, start_process, stop
-from pluggent_mcp.client.process_tree import new_mark
+from pluggent_mcp.client.process import Child, StartError, start_process, stop, withheld
+from pluggent_mcp.client.process_tree import MARKS, end_orphans, new_mark
 from pluggent_mcp.client.server_requests import ServerRequests
 from pluggent_mcp.client.status import LONGEST_LINE, ServerStatus
 from pluggent_mcp.client.stdio_transport import stdio_streams
@@ -94,7 +94,9 @@ class RunningServer:
             self.task.cancel()
 
     def _too_late(self) -> None:
-        self.abandon(f"it did not start within {self._server.start_timeout_s:g} s (start_timeout_s)")
+        withheld_names = withheld(self._server, os.environ) if self._server.kind == "stdio" else ""
+        why = f". It did not get our {withheld_names}: name in its env what it needs" if withheld_names else ""
+        self.abandon(f"it did not start within {self._server.start_timeout_s:g} s (start_timeout_s){why}")
 
     async def _live(self) -> None:
         try:
@@ -136,6 +138,10 @@ class RunningServer:
     async def _transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         if self._server.kind != "stdio":
             return transport(self._server, self.status, self._authorizing())
+        # In a thread: it looks at every process. What an ended host has left may hold files or ports of this server.
+        left = await asyncio.to_thread(end_orphans, os.environ.get(MARKS, ""), self._server.stop_timeout_s)
+        if left:
+            self.status.log.warning("%d processes of MCP servers whose host had died were ended", left)
         mark = new_mark()
         child = self._child = await start_process(self._server, os.environ, mark)
         stack.push_async_callback(stop, child, self._server.stop_timeout_s, mark)

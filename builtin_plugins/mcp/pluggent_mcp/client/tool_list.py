@@ -40,7 +40,7 @@ class ListingError(Exception):
 
 @attrs.frozen
 class ListedTool:
-    """A tool as its server defined it. ``digest`` is that of the whole definition."""
+    """A tool as its server defined it. ``digest`` is that of all of it, of title and schema of results too."""
 
     name: str
     description: str
@@ -137,6 +137,7 @@ def _differences(before: ListedTool, after: ListedTool) -> list[str]:
     facts = (
         ("its description", before.description != after.description),
         ("its schema", before.schema != after.schema),
+        ("the schema of its results", before.result != after.result),
         ("what it says of its effects", before.hints != after.hints),
     )
     return [fact for fact, differs in facts if differs] or ["its definition"]
@@ -169,7 +170,7 @@ def _checked(tool: Tool, status: ServerStatus, output: dict[str, Any] | None) ->
         status.log.info("MCP server '%s': its tool %r is left out: %s", status.server, tool.name[:100], problem)
         return None
     hints = tool.annotations.model_dump(exclude_none=True) if tool.annotations else None
-    definition = [tool.name, tool.description, tool.input_schema, hints]
+    definition = [tool.name, tool.title, tool.description, tool.input_schema, output, hints]
     digest = hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
     words = tool.description or tool.title or ""
     return ListedTool(tool.name, words, tool.input_schema, tool.annotations, digest, _result(tool.name, output, status))

@@ -26,7 +26,7 @@ from pluggent_mcp.commands.settings_file import (
     write,
     written_servers,
 )
-from pluggent_mcp.servers_file import ignored_keys, read_document, servers_in
+from pluggent_mcp.servers_file import entries_in, ignored_keys, place_of, read_document, servers_in
 from pluggent_mcp.settings import Server
 from pluggent_mcp.tool_names import prefixes
 
@@ -114,15 +114,21 @@ def _pairs(field: str, pairs: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _imported(file: Path, names: Sequence[str]) -> Mapping[str, Server]:
+    """Return the servers *names* in *file*; without names all but the broken entries, which are noted."""
     document = read_document(file.expanduser())
-    listed: Any = cast("dict[str, Any]", document).get("mcpServers") if isinstance(document, dict) else None
+    table = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    place = place_of(table)
+    listed: Any = table.get(place)
     found = cast("dict[str, Any]", listed) if isinstance(listed, dict) else {}
     if missing := [name for name in names if name not in found] or (["any"] if not found else []):
         have = ", ".join(found) or "none"
-        raise ConfigError(str(file), [f"there is no server {', '.join(missing)} in mcpServers; there are: {have}"])
-    wanted = {name: found[name] for name in names or found}
-    servers = _checked(str(file), wanted)
-    for each in ignored_keys({"mcpServers": wanted}):
+        raise ConfigError(str(file), [f"there is no server {', '.join(missing)} in {place}; there are: {have}"])
+    wanted = {place: {name: found[name] for name in names or found}}
+    servers, broken, _ = entries_in(wanted, str(file))
+    problems = [problem.removeprefix(f"{place}.") for each in broken.values() for problem in each.error.problems]
+    if problems and (names or not servers):
+        raise ConfigError(str(file), problems)
+    for each in (*problems, *ignored_keys(wanted)):
         note(f"warning: {file}: {each}")
     return servers
 

@@ -10,7 +10,7 @@ from typing import Any
 from pluggent_mcp.commands.list import chosen
 from pluggent_mcp.commands.output import cut, document, line, note, table
 from pluggent_mcp.commands.server_check import ServerCheck, check_server
-from pluggent_mcp.servers_file import servers_of
+from pluggent_mcp.servers_file import entries_of
 from pluggent_mcp.settings import Server, Settings
 
 FAILED = 1
@@ -22,9 +22,12 @@ COLUMNS = ("NAME", "RESULT", *(step.upper() for step in STEPS), "TOOLS", "PROTOC
 
 async def run(options: argparse.Namespace, settings: Settings) -> int:
     """Check the named servers, or all that are enabled. Raises ConfigError."""
-    names = options.names or [name for name, server in servers_of(settings).items() if server.used]
+    every, broken, _ = entries_of(settings)
+    names = options.names or [name for name, server in every.items() if server.used]
     servers = {name: chosen(settings, name, WHERE) for name in names}
     checks = await _check_all(servers) if servers else ()
+    if not options.names:
+        checks = (*checks, *(ServerCheck(name, "; ".join(each.error.problems)) for name, each in broken.items()))
     if options.json:
         document({"servers": [_facts(check) for check in checks]})
     elif not checks:

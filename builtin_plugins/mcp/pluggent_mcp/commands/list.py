@@ -16,16 +16,18 @@ from pluggent_mcp.commands.output import document, escape_controls, line, note, 
 from pluggent_mcp.oauth.challenges import LoginError
 from pluggent_mcp.oauth.login_store import load_login
 from pluggent_mcp.references import resolved
-from pluggent_mcp.servers_file import closest_name, ignored_keys_of, servers_of
+from pluggent_mcp.servers_file import Broken, closest_name, entries_of, ignored_keys_of
 from pluggent_mcp.settings import Server, Settings
 from pluggent_mcp.tool_names import SEPARATOR, prefixes
 
 
 def run(options: argparse.Namespace, settings: Settings) -> int:
     """Print the servers. Raises ConfigError for a file that cannot be read."""
-    servers = servers_of(settings)
+    entries = entries_of(settings)
+    servers = entries.servers
     names = prefixes({name: server for name, server in servers.items() if server.used})
     rows = [_facts(name, server, names, settings) for name, server in sorted(servers.items())]
+    rows += [_broken(name, broken, settings) for name, broken in sorted(entries.broken.items())]
     aside = ignored_keys_of(settings)
     if options.json:
         document({"servers": rows, "left_aside": aside})
@@ -63,6 +65,12 @@ def _facts(name: str, server: Server, names: Mapping[str, str], settings: Settin
         "from": "settings" if name in settings.mcpServers else str(settings.file),
         "problem": problem,
     }
+
+
+def _broken(name: str, broken: Broken, settings: Settings) -> dict[str, Any]:
+    nothing: dict[str, Any] = {"kind": "", "trusted": False, "prefix": "", "target": "", "effects": 0, "pins": 0}
+    said = {"required": broken.required, "from": str(settings.file), "problem": "; ".join(broken.error.problems)}
+    return {"name": name, "state": "broken", **nothing, **said}
 
 
 def _login_state(name: str, server: Server) -> str:
@@ -105,7 +113,9 @@ def problem_of(name: str, server: Server) -> str:
 
 def chosen(settings: Settings, name: str, where: str) -> Server:
     """Return the server *name*. Raises ConfigError if it is missing or disabled."""
-    servers = servers_of(settings)
+    servers, broken, _ = entries_of(settings)
+    if name in broken:
+        raise broken[name].error
     if name not in servers:
         raise ConfigError(where, [f"there is no server {name!r}{meant(name, servers, 'there are')}"])
     if not servers[name].used:

@@ -61,6 +61,41 @@ def test_without_any_source_everything_has_its_default(place):
     assert place.load() == (HostSettings(), {}, ())
 
 
+@each_of(
+    ("user", "named", "found"),
+    [
+        ('security = ["acme"]', "", ("pluggent-redact", "acme")),
+        ('security = ["pluggent-redact", "acme"]', "", ("pluggent-redact", "acme")),
+        ('security = ["!pluggent-redact", "acme"]', "", ("acme",)),
+        ("security = []", "", ()),
+        ("security = []", 'security = ["acme"]', ("acme",)),
+        ('security = ["acme"]', 'security = ["other"]', ("pluggent-redact", "acme", "other")),
+        ('security = ["acme"]', 'security = ["!acme"]', ("pluggent-redact",)),
+        ('security = ["!pluggent-redact"]', 'security = ["pluggent-redact"]', ("pluggent-redact",)),
+        ('security = ["!pluggent-redcat"]', "", ("pluggent-redact", "!pluggent-redcat")),
+    ],
+)
+def test_a_list_of_grants_adds_to_the_first_party_plugins_and_to_earlier_lists(place, user, named, found):
+    place.user.write_text(f"[grants]\n{user}\n")
+    config = place.user.parent / "named.toml"
+    config.write_text(f"[grants]\n{named}\n")
+    settings, _, _ = place.load(config=config)
+
+    grants = settings.grants.filled_in({"pluggent-redact": "security", "pluggent-retry": "retriers"})
+
+    assert (grants.security, grants.retriers) == (found, ("pluggent-retry",))
+
+
+def test_the_grants_of_two_files_add_up(place):
+    place.user.write_text('[grants]\nmay_allow = ["a", "b"]\n')
+    config = place.user.parent / "named.toml"
+    config.write_text('[grants]\nmay_allow = ["!a", "c"]\n')
+    settings, origins, _ = place.load(config=config)
+
+    assert settings.grants.may_allow == ("b", "c")
+    assert str(origins["grants.may_allow"]) == f"{place.user}, line 2 and {config}, line 2"
+
+
 def test_a_file_can_say_everything(place):
     place.user.write_text("""
         model = "openai/gpt-5"

@@ -110,6 +110,8 @@ def test_nothing_after_it_loosens_what_it_sets(tmp_path, key, looser, left):
         ("selection.allow", ["pluggent-audit", "pluggent-permissions"], ("pluggent-audit", "pluggent-permissions")),
         ("selection.block", ["acme"], ("acme",)),
         ("grants.may_allow", [], ()),
+        ("grants.may_allow", ["!b"], ("a",)),
+        ("grants.may_allow", ["a", "b"], ("a", "b")),
         ("limits.tool_rounds", 2, 2),
         ("stops_batch", ["send"], ("deploy", "send")),
         ("effects", {"other": ["shell"]}, {"acme:tool/send": ("messaging",), "other": ("shell",)}),

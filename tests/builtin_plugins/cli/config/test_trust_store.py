@@ -109,6 +109,82 @@ def test_a_file_that_is_referred_to_and_appears_later_is_a_change(store, file):
     assert not store.is_trusted(file)
 
 
+@each_of(
+    ("entry", "used"),
+    [
+        ({"args": ["server.py"], "cwd": "tools"}, "tools/server.py"),
+        ({"args": ["--config=tools/server.json"]}, "tools/server.json"),
+        ({"args": ["-rtools/hook.js", "x"]}, "tools/hook.js"),
+        ({"args": ["-m", "lone"]}, "lone.py"),
+        ({"args": ["-m", "served.main"]}, "served/main.py"),
+        ({"args": ["-m", "served.main"]}, "served/deep/part.py"),
+        ({"args": ["served"]}, "served/__main__.py"),
+        ({"args": ["run", "--directory", "./served", "start"]}, "served/pyproject.toml"),
+        ({"args": ["."]}, "package.json"),
+        ({"args": ["."]}, "dist/index.js"),
+        ({"args": ["start"], "cwd": "${PROJECT}"}, "package.json"),
+        ({"args": ["${PROJECT}/tools/server.py"]}, "tools/server.py"),
+        ({"args": ["${OTHER:-tools}/server.py"]}, "tools/server.py"),
+        ({"args": ["-c", "cd tools && exec ./server.sh --fast"]}, "tools/server.sh"),
+        ({"args": ["-m", "lone"], "env": {"PYTHONPATH": "tools:served"}}, "served/deep/lone.py"),
+        ({"args": [], "env": {"NODE_OPTIONS": "--require ./tools/hook.js"}}, "tools/hook.js"),
+        ({"args": ["--app-dir", "served", "main:app"]}, "served/main.py"),
+    ],
+)
+def test_trust_covers_what_a_program_is_started_with(store, file, monkeypatch, entry, used):
+    monkeypatch.setenv("PROJECT", str(file.parent))
+    for name in ("tools", "served/deep", "dist"):
+        (file.parent / name).mkdir(parents=True, exist_ok=True)
+    (file.parent / "package.json").write_text('{"main": "dist/index.js"}')
+    (file.parent / used).write_text('{"main": "dist/index.js"}' if used == "package.json" else "one")
+    file.write_text('[plugins.mcp]\nfile = ".mcp.json"\n')
+    (file.parent / ".mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "run", **entry}}}))
+    store.trust_file(file)
+    assert store.is_trusted(file)
+
+    (file.parent / used).write_text("two")
+
+    assert not store.is_trusted(file)
+
+
+def test_notes_in_a_folder_that_a_program_is_given_can_change(store, file):
+    (file.parent / "docs").mkdir()
+    (file.parent / "docs" / "notes.md").write_text("one")
+    (file.parent / "main.txt").write_text("one")
+    file.write_text('[servers.a]\ncommand = "serve"\nargs = ["docs", "."]\n')
+    store.trust_file(file)
+
+    (file.parent / "docs" / "notes.md").write_text("two")
+    (file.parent / "main.txt").write_text("two")
+
+    assert store.is_trusted(file)
+
+
+def test_a_folder_with_too_many_programs_is_covered_at_its_top_and_growing_to_it_is_a_change(store, file, monkeypatch):
+    monkeypatch.setattr("pluggent_cli.config.trust_coverage.MOST_IN_FOLDERS", 3)
+    folder = file.parent / "many"
+    folder.mkdir()
+    file.write_text('[servers.a]\ncommand = "node"\nargs = ["many"]\n')
+    for name in ("a.js", "b.js", "index.js"):
+        (folder / name).write_text("one")
+    assert set(store.trust_file(file)) == {str(file), *(str(folder / name) for name in ("a.js", "b.js", "index.js"))}
+
+    (folder / "c.js").write_text("one")
+
+    assert not store.is_trusted(file)
+    assert set(store.trust_file(file)) == {str(file), f"{folder}/", str(folder / "index.js")}
+
+
+def test_a_folder_that_refers_to_itself_ends(store, file):
+    (file.parent / "web").mkdir()
+    (file.parent / "web" / "package.json").write_text('{"scripts": {"start": "node . ../web"}}')
+    (file.parent / "web" / "again").symlink_to(file.parent / "web")
+    file.write_text('[servers.a]\ncommand = "npx"\nargs = ["web"]\n')
+
+    assert store.trust_file(file)
+    assert store.is_trusted(file)
+
+
 def test_files_that_refer_to_each_other_end(store, file):
     (file.parent / "other.json").write_text('["pluggent.toml", "other.json"]')
     file.write_text('a = "other.json"\n')

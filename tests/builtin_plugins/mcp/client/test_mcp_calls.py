@@ -71,6 +71,8 @@ async def test_annotations_are_believed_of_a_trusted_server_alone_and_the_operat
 async def test_a_server_sees_little_of_the_environment_and_what_it_is_given(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
     monkeypatch.setenv("CITY", "Oslo")
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "/etc/ssl/company.pem")
+    monkeypatch.setenv("HTTPS_PROXY", "http://ann:s3cret@proxy.example")
     server = peer(env={"GIVEN": "${CITY}", "OTHER": "${MISSING:-none}"}, cwd=str(tmp_path))
     async with using(one=server) as used:
         seen = json.loads(str((await used.call("one__environ")).for_model))
@@ -79,7 +81,8 @@ async def test_a_server_sees_little_of_the_environment_and_what_it_is_given(monk
         "Oslo", "none", "1", os.environ["HOME"],
     )  # fmt: skip
     assert seen["cwd"] == str(tmp_path)
-    assert "OPENAI_API_KEY" not in seen
+    assert seen["NODE_EXTRA_CA_CERTS"] == "/etc/ssl/company.pem"
+    assert not {"OPENAI_API_KEY", "HTTPS_PROXY"} & set(seen)
 
 
 async def test_a_missing_variable_is_named_with_its_server_and_its_place():

@@ -266,7 +266,7 @@ async def test_who_gives_a_call_up_leaves_no_connection_behind(said):
         await asyncio.wait_for(gone.wait(), WAIT_S)
 
 
-async def test_a_call_that_is_answered_with_an_id_that_was_never_used_ends_the_connection():
+async def test_a_call_over_http_that_is_answered_with_an_id_that_was_never_used_fails_at_once():
     other = OLD["tools/call"][2].replace(b'"id":3', b'"id":99')
     async with (
         answering(at_calls(plain(200, JSON, other))) as url,

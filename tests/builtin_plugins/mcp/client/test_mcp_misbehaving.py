@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import signal
 
 import pytest
@@ -36,13 +37,27 @@ async def test_a_command_or_folder_that_is_not_there_is_named():
         }
 
 
-async def test_a_server_that_hangs_at_its_start_costs_its_own_deadline_and_nobody_else():
+async def test_a_server_that_hangs_at_its_start_costs_its_own_deadline_and_nobody_else(monkeypatch):
+    for name in [*os.environ]:
+        if "PROXY" in name.upper() or name.startswith(("PIP_", "UV_", "npm_")):
+            monkeypatch.delenv(name)
     async with using(bad=peer("hangs", start_timeout_s=0.5, stop_timeout_s=0.1), good=peer()) as used:
         assert used.failures == {
             "bad": "MCP server 'bad': it did not start within 0.5 s (start_timeout_s). "
             "Its stderr ends: waiting for a lock"
         }
         assert "good__echo" in used.tools
+
+
+async def test_a_server_that_hangs_at_its_start_without_a_proxy_is_told_which_variables_it_did_not_get(monkeypatch):
+    for name in ("HTTPS_PROXY", "npm_config_registry"):
+        monkeypatch.setenv(name, "http://ann:s3cret@proxy.example")
+    bad = peer("hangs", start_timeout_s=0.5, stop_timeout_s=0.1)
+    async with using(bad=bad) as used:
+        said = used.failures["bad"]
+
+    assert re.search(r"It did not get our .*HTTPS_PROXY.*npm_config_registry: name in its env what it needs\.", said)
+    assert "s3cret" not in said
 
 
 async def test_a_server_that_dies_in_a_call_leaves_its_outcome_open_and_is_started_again():
@@ -94,12 +109,21 @@ async def test_a_message_that_is_too_long_ends_the_connection_and_says_so():
         assert len(str((await used.call("two__long")).for_model)) == 20_000_000
 
 
-async def test_an_answer_to_what_was_never_asked_ends_the_connection():
+async def test_a_response_to_a_request_that_was_never_made_is_dropped_and_calls_go_on(caplog):
     async with using(one=peer()) as used:
-        error = await failed(used, "one__false_id")
+        assert (await used.call("one__false_id", Context(), times=3)).for_model == "answered"
+        assert (await used.call("one__echo", text="on")).for_model == "on"
+
+    (said,) = [message for message in caplog.messages if "never made" in message]
+    assert said == "MCP server 'one': it answered a request that was never made (id '987654')"
+
+
+async def test_a_flood_of_responses_to_requests_that_were_never_made_ends_the_connection():
+    async with using(one=peer()) as used:
+        error = await failed(used, "one__false_id", times=101)
 
     assert error.message == (
-        "MCP server 'one': it answered a request that was never made (id '987654'). The call may have taken effect"
+        "MCP server 'one': it answered 100 requests that were never made. The call may have taken effect"
     )
 
 

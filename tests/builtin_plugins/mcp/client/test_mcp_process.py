@@ -7,14 +7,24 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import cli_support
 import pytest
 from fork_server import children
-from mcp_using import WAIT_S, peer, runs, using
+from mcp_using import PEER, WAIT_S, peer, runs, using
 from pluggent_hookspecs import ToolError
 from pluggent_mcp.client.process import start_process, stop
-from pluggent_mcp.client.process_tree import MARKS, ProcessId, ProcessTree, new_mark, process_info, send_signal
+from pluggent_mcp.client.process_tree import (
+    MARKS,
+    ProcessId,
+    ProcessTree,
+    end_orphans,
+    new_mark,
+    process_info,
+    send_signal,
+)
 from pluggent_mcp.settings import Server
 
 LASTING = "import signal; signal.pause()"
@@ -52,6 +62,22 @@ async def test_a_stop_that_is_given_up_kills_at_once_and_warns_of_nothing(caplog
 
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a server's process group is all that is found")
+HOST = f"""
+import asyncio, json, sys
+sys.path[:0] = {[str(Path(PEER).parent), str(Path(cli_support.__file__).parent)]!r}
+from mcp_using import peer, using
+
+async def main():
+    async with using(one=peer("stubborn", stop_timeout_s=0.1)) as used:
+        server = json.loads(str((await used.call("one__environ")).for_model))["pid"]
+        left = [int(str((await used.call("one__leave", how=how)).for_model)) for how in ("forked twice", "wiped")]
+        calling = asyncio.create_task(used.call("one__forever"))
+        await asyncio.sleep(0)
+        print(json.dumps([server, *left]), flush=True)
+        await calling
+
+asyncio.run(main())
+"""
 LIVES = [sys.executable, "-c", "import signal; print(1, flush=True); signal.pause()"]
 
 
@@ -103,6 +129,77 @@ async def test_the_grandchildren_of_another_server_go_on():
 
         assert (runs(first), runs(second)) == (False, True)
     assert not runs(second)
+
+
+@pytest.fixture
+def host():
+    """Return a process with a stubborn server in a call, and the pids of this server and its grandchildren."""
+    process = subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True)  # noqa: S603 (ours)
+    assert process.stdout is not None
+    pids = json.loads(process.stdout.readline())
+    yield process, pids
+    process.kill()
+    process.communicate(timeout=WAIT_S)
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@linux
+async def test_a_host_that_is_killed_in_a_call_leaves_no_process_of_its_server(host):
+    process, pids = host
+    assert all(map(runs, pids))
+
+    process.kill()
+
+    async with asyncio.timeout(WAIT_S):
+        while any(map(runs, pids)):  # noqa: ASYNC110 (nobody tells when they end)
+            await asyncio.sleep(0)
+
+
+@linux
+async def test_the_next_start_ends_what_a_host_has_left_that_was_killed_with_its_guard(host):
+    process, pids = host
+    (guard,) = set(children_of(process.pid)) - set(pids)
+    os.kill(guard, signal.SIGKILL)
+    process.kill()
+    process.wait(WAIT_S)
+
+    async with using(one=peer()) as used:
+        assert (await used.call("one__echo", text="x")).for_model == "x"
+        assert [pid for pid in pids if runs(pid)] == []
+
+
+@linux
+async def test_the_next_start_leaves_the_servers_of_a_host_that_lives(host):
+    process, pids = host
+
+    async with using(one=peer()):
+        assert [pid for pid in pids if not runs(pid)] == []
+
+    assert process.poll() is None
+
+
+@linux
+def test_processes_below_the_server_of_a_killed_host_do_not_end_each_other(living):
+    code = "from pluggent_mcp.client.process_tree import new_mark; print(new_mark())"
+    mark = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=WAIT_S).strip()  # noqa: S603 (ours)
+
+    def survives():
+        kin = living(mark)
+        end_orphans(f"other,{mark}", 0)
+        return kin.poll() is None
+
+    # A test in another process may start a server at this moment, and ends it rightly.
+    assert any(survives() for _ in range(10))
+    kin = living(mark)
+    end_orphans("other", 0)
+    assert kin.wait(WAIT_S) in (-signal.SIGTERM, -signal.SIGKILL)
+
+
+def children_of(pid):
+    """Return the pids of the children of a process."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
 
 
 def listed(pid):

@@ -85,9 +85,15 @@ async def test_a_tool_of_another_command_is_another_tool():
     assert first.extra != second.extra
 
 
-READS = {name: ["network_read"] for name in ("change", "counts", "reshape")}
+READS = {name: ["network_read"] for name in ("change", "counts", "reshape", "retitle", "result")}
 """What the peer's helping tools do; nobody says what echo does, so it asks."""
-CHANGED = "MCP server 'one' has changed tools since they were offered: 'echo' (its {}). What was approved"
+CHANGED = "MCP server 'one' has changed tools since they were offered: 'echo' ({}). What was approved"
+CHANGES = [
+    ("change", "its description"),
+    ("reshape", "its schema"),
+    ("retitle", "its definition"),
+    ("result", "the schema of its results"),
+]
 ANEW = "'pluggent-mcp:tool/one__echo' has changed since it was approved; it is asked about anew"
 
 
@@ -113,7 +119,7 @@ async def relisted(session, changing):
 
 
 @pytest.mark.parametrize("reach", ["session", "always"])
-@pytest.mark.parametrize(("changing", "what"), [("change", "description"), ("reshape", "schema")])
+@pytest.mark.parametrize(("changing", "what"), CHANGES)
 async def test_what_was_approved_is_asked_again_after_a_change_and_that_is_told(
     reach, changing, what, tmp_path, caplog
 ):
@@ -165,7 +171,7 @@ def test_the_command_tells_of_a_change(tmp_path):
     done = cli("--config", "mine.toml", "run", "--tool", "mcp", rounds, PLUGGENT_BLOCK="pluggent-office-hours")
 
     assert done.code == 0
-    assert f"warning: {CHANGED.format('description')}" in done.err
+    assert f"warning: {CHANGED.format('its description')}" in done.err
 
 
 async def test_a_call_that_waited_for_a_person_is_not_run_as_another(tmp_path):

@@ -220,6 +220,16 @@ class Peer:
         send(CHANGED)
         return text("changed")
 
+    def call_retitle(self, id: Any, arguments: Any, params: Any) -> Any:
+        next(tool for tool in self.tools if tool["name"] == "echo")["title"] = "Says it, and tells the world"
+        send(CHANGED)
+        return text("changed")
+
+    def call_result(self, id: Any, arguments: Any, params: Any) -> Any:
+        next(tool for tool in self.tools if tool["name"] == "echo")["outputSchema"] = OBJECT
+        send(CHANGED)
+        return text("changed")
+
     def call_remove(self, id: Any, arguments: Any, params: Any) -> Any:
         self.tools = [tool for tool in self.tools if tool["name"] != "echo"]
         send(CHANGED)
@@ -237,7 +247,9 @@ class Peer:
         os._exit(9)
 
     def call_false_id(self, id: Any, arguments: Any, params: Any) -> Any:
-        send({"jsonrpc": "2.0", "id": 987_654, "result": text("for somebody else")})
+        for _ in range(arguments["times"]):
+            send({"jsonrpc": "2.0", "id": 987_654, "result": text("for another client")})
+        return text("answered")
 
     def call_long(self, id: Any, arguments: Any, params: Any) -> Any:
         return text("x" * 20_000_000)
