@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs._frozen import *  # noqa: F403
+    from pluggent_hookspecs.attachments import *  # noqa: F403
     from pluggent_hookspecs.commands import *  # noqa: F403
     from pluggent_hookspecs.decisions import *  # noqa: F403
     from pluggent_hookspecs.errors import *  # noqa: F403
+    from pluggent_hookspecs.escape import *  # noqa: F403
     from pluggent_hookspecs.events import *  # noqa: F403
     from pluggent_hookspecs.folders import *  # noqa: F403
     from pluggent_hookspecs.hooks import *  # noqa: F403
@@ -28,6 +30,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.questions import *  # noqa: F403
     from pluggent_hookspecs.secrets import *  # noqa: F403
     from pluggent_hookspecs.sessions import *  # noqa: F403
+    from pluggent_hookspecs.tokens import *  # noqa: F403
     from pluggent_hookspecs.tools import *  # noqa: F403
     from pluggent_hookspecs.words import *  # noqa: F403
 
@@ -35,6 +38,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "_frozen": "EMPTY Json freeze freeze_object thaw",
+    "attachments": "audio file image",
     "commands": "Command HostOperations HostResult HostTool OnLog OnProgress Requester",
     "decisions": "ANSWERS Allow Answers Approval Ask Decision Deny Reach Respond Window",
     "errors": (
@@ -42,6 +46,7 @@ _MODULES = {
         "PluggentError PluginError PluginIncompatible PluginLoadError ProviderError ProviderErrorKind SessionError "
         "SessionLeaseLost SessionOwnerError ToolError ToolErrorKind"
     ),
+    "escape": "escape_all escape_controls",
     "events": (
         "ApprovalEvent DeltaEvent InputEvent MemoryReadEvent MemoryResultEvent MemoryWriteEvent ModelRequestEvent "
         "ModelResponseEvent OutputEvent ProvideEvent QuestionEvent ReserveEvent Scope SettleEvent ToolCallEvent "
@@ -69,6 +74,7 @@ _MODULES = {
     "sessions": (
         "ApprovalRecord ApprovalRecords Line Lines ListedSession SessionLog SessionPage SessionQuery SessionStore"
     ),
+    "tokens": "input_tokens used_so_far",
     "tools": "READ_ONLY TOOL_MARK Effect Param Tool ToolContext ToolMark ToolOutput ToolSource ToolSpec tool",
     "words": "read_words",
 }

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 import attrs
 from pluggent_hookspecs import Json, freeze, thaw
+from pluggent_hookspecs.escape import escape_all
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.sanitize import clean_json
 from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse
 

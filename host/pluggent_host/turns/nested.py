@@ -22,6 +22,7 @@ import attrs
 from pluggent_hookspecs import Json, errors, freeze, thaw
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ModelRequestEvent, Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery
 from pluggent_hookspecs.messages import Message, Role, Text
@@ -30,7 +31,6 @@ from pluggent_hookspecs.observations import LOG_LEVELS, QuestionAnswered, ToolLo
 from pluggent_hookspecs.questions import Accepted, Elicited
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.common.sanitize import clean, clean_json, clean_message, finite
 from pluggent_host.hooks.caller import Deadline
