@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.escape import *  # noqa: F403
     from pluggent_hookspecs.events import *  # noqa: F403
     from pluggent_hookspecs.folders import *  # noqa: F403
+    from pluggent_hookspecs.forms import *  # noqa: F403
     from pluggent_hookspecs.hooks import *  # noqa: F403
     from pluggent_hookspecs.markers import *  # noqa: F403
     from pluggent_hookspecs.memory import *  # noqa: F403
@@ -53,6 +54,7 @@ _MODULES = {
         "ToolResultEvent ToolSelectionEvent"
     ),
     "folders": "private_folder",
+    "forms": "Field FieldKind FieldProblems Option fields_of",
     "hooks": "HOOKS HookInfo",
     "markers": "IMPL_MARK PROJECT Band CallNext HookKind ImplOptions MaybeAsync hookimpl",
     "memory": "MemoryAccess MemoryHit MemoryItem MemoryPage MemoryQuery MemoryStore",
