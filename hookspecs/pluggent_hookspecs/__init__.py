@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.plans import *  # noqa: F403
     from pluggent_hookspecs.plugins import *  # noqa: F403
     from pluggent_hookspecs.questions import *  # noqa: F403
+    from pluggent_hookspecs.sanitize import *  # noqa: F403
     from pluggent_hookspecs.secrets import *  # noqa: F403
     from pluggent_hookspecs.sessions import *  # noqa: F403
     from pluggent_hookspecs.tokens import *  # noqa: F403
@@ -61,8 +62,8 @@ _MODULES = {
     "messages": "Audio File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
     "models": (
         "AllowedTools Delta FinishReason Finished ListsModels ModelInfo ModelParameters ModelRequest ModelResponse "
-        "PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta ToolChoice UsageDelta collect "
-        "deltas"
+        "PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta ToolChoice UsageDelta "
+        "checked_response collect deltas impossible"
     ),
     "observations": (
         "LOG_LEVELS Change DecisionMade Discarded EventsDropped HookFailed ModelCalled ModelRetried Observation "
@@ -72,6 +73,7 @@ _MODULES = {
     "plans": "Plan PlanParser Step StepStatus",
     "plugins": "Opens PluginContext",
     "questions": "Accepted Cancelled Declined Elicited",
+    "sanitize": "check_history clean clean_history clean_json clean_message clean_part finite",
     "secrets": "Secret",
     "sessions": (
         "ApprovalRecord ApprovalRecords Line Lines ListedSession SessionLog SessionPage SessionQuery SessionStore"

@@ -23,13 +23,13 @@ from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ListsModels, ModelInfo, ModelParameters, Provider
 from pluggent_hookspecs.observations import Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
+from pluggent_hookspecs.sanitize import check_history, clean_history
 from pluggent_hookspecs.sessions import SessionStore
 
 from pluggent_host.approvals import process_marker
 from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
 from pluggent_host.common.running import being_cancelled, said
-from pluggent_host.common.sanitize import check_given, clean_history
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
@@ -391,7 +391,7 @@ def _whole(history: Iterable[Message]) -> tuple[Message, ...]:
     for message in messages:
         check("history", message, Message)
     try:
-        check_given(messages)
+        check_history(messages)
     except ValueError as error:
         raise SessionError(f"the given history is not whole: {error}") from error
     return clean_history(messages)

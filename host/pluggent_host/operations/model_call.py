@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Protocol, cast, get_args
+from typing import Any, Protocol, cast
 
 import attrs
 import msgspec
@@ -19,7 +18,7 @@ from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ModelRequestEvent, ModelResponseEvent, ReserveEvent, Scope
-from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
+from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import (
     Delta,
     ModelRequest,
@@ -29,12 +28,14 @@ from pluggent_hookspecs.models import (
     RefusalDelta,
     Reply,
     TextDelta,
+    checked_response,
+    impossible,
 )
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
+from pluggent_hookspecs.sanitize import clean_message
 from pluggent_hookspecs.tokens import input_tokens, used_so_far
 
 from pluggent_host.common.running import being_cancelled, said
-from pluggent_host.common.sanitize import clean_message
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 from pluggent_host.plugins.lookup import Model
@@ -120,13 +121,11 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         offered: Toolset, round: int, attempt_s: Callable[[], float], deltas: ShowDeltas | None,
         find: FindModel, settle: Settle, id: str = "",
     ) -> None:  # fmt: skip
-        self.journal = journal
-        self.scope = scope
+        event = ModelRequestEvent(scope, request, capability, provider.target, round)
+        super().__init__(journal, scope, id or f"{scope.turn_id}.{round}", capability, event)
         self.offered = offered
-        self.id = id or f"{scope.turn_id}.{round}"
         self.spent = self.used = Usage()
         self._provider = provider
-        self.capability = capability
         self._attempt_s = attempt_s
         self._deltas = deltas
         self._find = find
@@ -138,7 +137,6 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         self.asked: ModelRequestEvent | None = None
         self.answering: ModelRequestEvent | None = None
         """What was asked in place of this request, if the reply is an answer to that."""
-        self.event = ModelRequestEvent(scope, request, capability, provider.target, round)
 
     # ---- the request ---------------------------------------------------------------------
 
@@ -282,7 +280,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         except asyncio.CancelledError:
             self._use(used_so_far(request, Message.assistant()))
             raise
-        reply = checked(response)
+        reply = checked_response(response)
         self._use(reply.usage)
         return reply
 
@@ -308,7 +306,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
                         attempt.shown = deltas.show(text, reasoning) or attempt.shown
                         if deltas.full:
                             await _let_catch_up(deltas, limit)
-            response = checked(reply.response())
+            response = checked_response(reply.response())
             self._use(response.usage)
             deltas.end()
             return response
@@ -325,7 +323,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
 
     def _use(self, usage: Usage) -> None:
         """Count *usage*. Raises ProviderError if it is not possible; what was reserved counts then."""
-        problem = _impossible(usage)
+        problem = impossible(usage)
         self.used = Usage(estimated=True) if problem else usage
         self.spent += self.used
         if problem:
@@ -365,7 +363,7 @@ def _reply_of(value: object, problem: str) -> ModelResponse:
     if not isinstance(value, ModelResponse):
         raise ValueError(problem.format(type(value).__name__))
     try:
-        return checked(value)
+        return checked_response(value)
     except TypeError as error:
         raise ValueError(f"gave a reply that is none: {error}") from error
 
@@ -405,54 +403,6 @@ class Called:
     def event(self, scope: Scope, round: int) -> ModelCalled:
         """Return what observers are told of it."""
         return ModelCalled(scope, self.model, round, self.usage, self.elapsed_s, self.finish, self.error)
-
-
-def checked(response: object) -> ModelResponse:
-    """Return *response*. Raises TypeError if any part of it is not a reply of an assistant."""
-    if not isinstance(response, ModelResponse):
-        raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
-    message = response.message
-    if not _is_from_assistant(message):
-        raise TypeError("its reply is not a message of the assistant")
-    for part in message.content:
-        _check_part(part)
-    for call in message.tool_calls:
-        _check_call(call)
-    return response
-
-
-def _impossible(usage: Usage) -> str:
-    """Return what of *usage*, as a provider gave it, is not a count or an amount of money; empty if nothing is."""
-    for name in _COUNTS:
-        count: object = getattr(usage, name)
-        if count is not None and (type(count) is not int or count < 0):
-            return f"{name}={count!r}"
-    cost: Any = usage.cost_usd
-    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf):
-        return f"cost_usd={cost!r}"
-    return ""
-
-
-def _is_from_assistant(message: object) -> bool:
-    return isinstance(message, Message) and message.role is Role.ASSISTANT
-
-
-def _check_part(part: object) -> None:
-    if not isinstance(part, _PARTS):
-        raise TypeError(f"its reply has a content part of type {type(part).__name__}")
-    if isinstance(part, Text | Refusal | Reasoning) and type(part.text) is not str:
-        raise TypeError("its reply has a text that is none")
-
-
-def _check_call(call: object) -> None:
-    if not isinstance(call, ToolCall):
-        raise TypeError(f"its reply has a tool call of type {type(call).__name__}")
-    if any(type(field) is not str for field in (call.id, call.name, call.arguments)):
-        raise TypeError("its reply has a tool call whose id, name or arguments are not text")
-
-
-_PARTS = get_args(Part)
-_COUNTS = ("input", "output", "cached", "reasoning", "audio", "cache_write", "input_audio")
 
 
 def seen_in(batch: Sequence[Delta]) -> tuple[str, str]:

@@ -95,11 +95,13 @@ class Operation(ABC, Generic[E, R]):
     hooks: Hooks
     votes: ClassVar[bool] = False
     """Whether this kind overrides ``host_vote`` or ``doubt``; worked out from that."""
-    journal: Journal
-    scope: Scope
-    id: str
-    capability: str
-    event: E
+
+    def __init__(self, journal: Journal, scope: Scope, id: str, capability: str, event: E) -> None:
+        self.journal = journal
+        self.scope = scope
+        self.id = id
+        self.capability = capability
+        self.event = event
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

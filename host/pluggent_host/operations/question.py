@@ -14,9 +14,9 @@ from pluggent_hookspecs.events import QuestionEvent, Scope
 from pluggent_hookspecs.forms import Field, FieldProblems, fields_of
 from pluggent_hookspecs.observations import HookFailed, Observation
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
+from pluggent_hookspecs.sanitize import clean, clean_json
 
 from pluggent_host.common.names import APP, framed
-from pluggent_host.common.sanitize import clean, clean_json
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by
@@ -149,14 +149,11 @@ class QuestionOperation(Operation[QuestionEvent, Elicited]):
     def __init__(
         self, journal: Journal, scope: Scope, answerers: Answerers, capability: str, question: Question, id: str
     ) -> None:
-        self.journal = journal
-        self.scope = scope
-        self.id = id
+        event = QuestionEvent(scope, capability, question.source, question.message, question.schema)
+        super().__init__(journal, scope, id, capability, event)
         self.by = ""
         self._answerers = answerers
         self._question = question
-        self.capability = capability
-        event = QuestionEvent(scope, capability, question.source, question.message, question.schema)
         self.event = attrs.evolve(event, rendered=self.rendered(event))
 
     def freeze(self, event: QuestionEvent) -> QuestionEvent:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter, time
@@ -17,11 +19,11 @@ from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, Scope, Tool
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
 from pluggent_hookspecs.observations import HookFailed, TextShown, TurnEnded, TurnStarted
+from pluggent_hookspecs.sanitize import clean, clean_message
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.approvals.pending import Paused, Pending, Waiting
 from pluggent_host.common.running import said, uncancelled
-from pluggent_host.common.sanitize import clean, clean_message, with_distinct_ids
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.input_output import InputOperation
@@ -54,6 +56,8 @@ from pluggent_host.turns.step import (
 from pluggent_host.turns.streaming import Deltas, OutputGate, thoughts, visible
 from pluggent_host.turns.tool_batch import BatchRun, run_batch
 
+_OF_HOST = re.compile(r"t\d+\.")
+"""The prefix of operation ids, and so of nested calls."""
 WITHHELD = "The result of this call was withheld: {}"
 
 
@@ -422,6 +426,22 @@ def turn_parts(
         services, operations, conversation, agent, scope, record, meter, consent, deltas, gate,
         settings.grants.handled,
     )  # fmt: skip
+
+
+def with_distinct_ids(message: Message, round: int) -> Message:
+    """Return *message* with call ids that are distinct, not empty and not of the form of operation ids."""
+    ids = [call.id for call in message.tool_calls]
+    if len(set(ids)) == len(ids) and all(ids) and not any(map(_OF_HOST.match, ids)):
+        return message
+    calls: list[ToolCall] = []
+    taken = set(ids)
+    for index, call in enumerate(message.tool_calls):
+        if not call.id or _OF_HOST.match(call.id) or ids.index(call.id) != index:
+            made = next(id for n in itertools.count() if (id := f"call_{round}_{index + n}") not in taken)
+            taken.add(made)
+            call = attrs.evolve(call, id=made)  # noqa: PLW2901 (the same call under an id of its own)
+        calls.append(call)
+    return attrs.evolve(message, tool_calls=tuple(calls))
 
 
 # ---- one call without a model --------------------------------------------------------------
