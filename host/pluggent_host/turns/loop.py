@@ -30,11 +30,11 @@ from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.operation import Answered, Asked, Denied, Journal, Ready, Settled, unanswered
 from pluggent_host.tools.toolset import Toolset
-from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, Spending, TurnOver
+from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, TurnOver
 from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Consent, Hold, Waits, pending_of
 from pluggent_host.turns.meter import Meter, Quota
-from pluggent_host.turns.nested import call_runner
+from pluggent_host.turns.nested import NestedCalls
 from pluggent_host.turns.parts import TurnParts
 from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord, began
 from pluggent_host.turns.result import Feed, TurnResult, broken_by
@@ -73,7 +73,7 @@ class Turn:
         self.meter = parts.meter
         self.consent = parts.consent
         self.gate = parts.gate
-        self.runner = call_runner(parts)
+        self.runner = NestedCalls(parts).runner
         self.offered = parts.agent.offer.current
         self.said = Message.user("")
         self.reply: Message | None = None
@@ -364,11 +364,7 @@ class Turn:
             await uncancelled(self._keep_partial(operation))
             raise
         finally:
-            for each in operation.calls(perf_counter() - started, finish, error):
-                called = each.event(self.scope, decided.event.round)
-                self.meter.usage += each.usage
-                self.record.append(Spending(self.scope.turn_id, each.model, each.usage, each.error))
-                self.record.emit(called)
+            self.parts.book(operation, perf_counter() - started, finish, error)
 
     def _no_time(self) -> Stopped:
         return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.meter.limits.wall_s:g})", "wall_s")
@@ -465,7 +461,9 @@ async def call_directly(
     turn.record.append(began(scope, services))
     try:
         offered = await agent.offer.latest()
-        run = await run_batch(turn, call_runner(turn), offered, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0)
+        run = await run_batch(
+            turn, NestedCalls(turn).runner, offered, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0
+        )
     finally:
         book(turn.meter.usage)
         turn.record.append(TurnOver(scope.turn_id, "direct", usage=turn.meter.usage))
