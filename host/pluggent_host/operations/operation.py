@@ -271,6 +271,8 @@ class Answered(Generic[E, R]):
 
 Settled = Ready[E, R] | Denied[E, R] | Answered[E, R]
 """A decision that needs no person any more."""
+Granted = Ready[E, R] | Answered[E, R]
+"""A decision that can be performed."""
 Decided = Settled[E, R] | Asked[E, R]
 
 

@@ -40,6 +40,7 @@ from pluggent_host.operations.operation import (
     Attempt,
     Decided,
     Denied,
+    Granted,
     Operation,
     Ready,
     Recorded,
@@ -112,7 +113,7 @@ class Operations:
         why = f"{': ' if reason else ''}{reason}"
         return Denied(operation, event, by, Deny(f"a person refused this{why}", tell_user=f"refused by {by}{why}"))
 
-    async def confirm(self, before: Ready[E, R] | Answered[E, R]) -> Decided[E, R]:
+    async def confirm(self, before: Granted[E, R]) -> Decided[E, R]:
         """Let every policy vote again on the same frozen request; what was approved stays so."""
         decided = await self._vote(before.operation, before.event, (), perf_counter())
         approved = before.approved if isinstance(before, Ready) else ()
@@ -244,7 +245,7 @@ class Operations:
         ready = Ready(MADE_BY_DECIDE, operation, event, asked.asks, answer)
         return ready if perf_counter() - started <= STALE_S else await self.confirm_approved(ready)
 
-    async def confirm_approved(self, before: Ready[E, R] | Answered[E, R]) -> Settled[E, R]:
+    async def confirm_approved(self, before: Granted[E, R]) -> Settled[E, R]:
         """Let every policy vote again on what a person has approved; what they ask beyond it denies it."""
         decided = await self.confirm(before)
         if isinstance(decided, Asked):
@@ -254,7 +255,7 @@ class Operations:
 
     # ---- the second half -----------------------------------------------------------------
 
-    async def perform(self, ready: Ready[E, R] | Answered[E, R]) -> R:
+    async def perform(self, ready: Granted[E, R]) -> R:
         """Execute what was decided, and pass the result through the result hooks."""
         if isinstance(ready, Ready) and ready.made_by is not MADE_BY_DECIDE:
             raise TypeError("a Ready comes from Operations.decide, nowhere else")

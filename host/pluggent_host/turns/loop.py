@@ -28,7 +28,7 @@ from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
-from pluggent_host.operations.operation import Answered, Asked, Denied, Journal, Ready, Settled, unanswered
+from pluggent_host.operations.operation import Answered, Asked, Denied, Granted, Journal, Ready, Settled, unanswered
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, TurnOver
 from pluggent_host.transcript.rebuild import close_call
@@ -336,7 +336,7 @@ class Turn:
     async def _made(
         self,
         operation: ModelCallOperation,
-        decided: Ready[ModelRequestEvent, ModelResponse] | Answered[ModelRequestEvent, ModelResponse],
+        decided: Granted[ModelRequestEvent, ModelResponse],
     ) -> ModelResponse | Stopped:
         started, error, finish = perf_counter(), "", ""
         try:

@@ -35,7 +35,15 @@ from pluggent_hookspecs.tools import ToolOutput
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.hooks.caller import Deadline
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
-from pluggent_host.operations.operation import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
+from pluggent_host.operations.operation import (
+    Answered,
+    Decided,
+    Denied,
+    Granted,
+    Ready,
+    Settled as SettledCall,
+    Unanswered,
+)
 from pluggent_host.operations.question import HOOK, Answerers, Question, QuestionOperation, question_of
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems, canonical
@@ -384,9 +392,7 @@ class NestedCalls:
             turn.record.emit(call.finished(name, output, seen))
         return output
 
-    async def _performed(
-        self, call: ToolCallOperation, agreed: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
-    ) -> ToolOutput:
+    async def _performed(self, call: ToolCallOperation, agreed: Granted[ToolCallEvent, ToolOutput]) -> ToolOutput:
         try:
             return await self._turn.operations.perform(agreed)
         except errors.Denied as refused:  # by a ledger, or because the decision had grown old
@@ -397,7 +403,7 @@ class NestedCalls:
 
     async def _agreed(
         self, call: ToolCallOperation, outer: ToolCallOperation
-    ) -> Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput] | ToolOutput:
+    ) -> Granted[ToolCallEvent, ToolOutput] | ToolOutput:
         """Return what may be performed, or what the tool is told instead."""
         settled = await self._settled(await self._turn.operations.decide(call), outer)
         match settled:
