@@ -260,11 +260,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         except TimeoutError as error:
             if perf_counter() - started < most:
                 raise self._broken(error) from error
-            raise ProviderError(
-                ProviderErrorKind.TIMEOUT,
-                f"no whole reply within {most:g} s ([timeouts] model_s)",
-                provider=self._provider.name,
-            ) from error
+            problem = f"no whole reply within {most:g} s ([timeouts] model_s)"
+            raise self._error(ProviderErrorKind.TIMEOUT, problem) from error
         except asyncio.CancelledError as error:
             if being_cancelled():
                 raise
@@ -285,11 +282,10 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         return reply
 
     def _broken(self, error: BaseException) -> ProviderError:
-        return ProviderError(
-            ProviderErrorKind.PROTOCOL,
-            f"the plugin failed: {said(error)}",
-            provider=self._provider.name,
-        )
+        return self._error(ProviderErrorKind.PROTOCOL, f"the plugin failed: {said(error)}")
+
+    def _error(self, kind: ProviderErrorKind, problem: str) -> ProviderError:
+        return ProviderError(kind, problem, provider=self._provider.name)
 
     async def _streamed(
         self, request: ModelRequest, attempt: Attempt, deltas: ShowDeltas, limit: asyncio.Timeout
@@ -327,11 +323,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         self.used = Usage(estimated=True) if problem else usage
         self.spent += self.used
         if problem:
-            raise ProviderError(
-                ProviderErrorKind.PROTOCOL,
-                f"the server reports a usage that is not possible: {problem}",
-                provider=self._provider.name,
-            )
+            problem = f"the server reports a usage that is not possible: {problem}"
+            raise self._error(ProviderErrorKind.PROTOCOL, problem)
 
     partial: Callable[[], Message] | None = None
     """Makes the reply as far as it came, while a stream is running."""

@@ -15,7 +15,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
@@ -27,7 +27,7 @@ from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Ob
 from pluggent_host.approvals.standing import capped, limits, may_approve, narrowest
 from pluggent_host.common.names import APP, HOST
 from pluggent_host.hooks.caller import NOTHING, Caller
-from pluggent_host.hooks.chains import Chains, Impl
+from pluggent_host.hooks.chains import Chain, Chains, Impl
 from pluggent_host.hooks.event_bus import Sinks
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError
 from pluggent_host.hooks.votes import Verdict, ballot, combine
@@ -73,12 +73,15 @@ class Operations:
         self._identities = chains.identities
         self._chain = chains.by_hook.get
         self._caller = caller
-        self._settings = settings
         self._emit = emit
         self._grants = settings.grants
         self._hook_s = settings.timeouts.hook_s
         self._sinks = sinks
-        self._approvers = Approvers(chains, caller, settings, emit, self._record)
+        listed = settings.grants.approvers
+        approvers = tuple(
+            impl for impl in chains[APPROVAL_HOOK] if impl.plugin.startswith(APP) or impl.plugin in listed
+        )
+        self._approvers = Approvers(approvers, caller, settings.timeouts.approver_s, emit, self._record)
         self._ledgers = Ledgers(chains, caller, self._hook_s, emit) if chains["reserve"] else None
 
     # ---- the first half ------------------------------------------------------------------
@@ -127,8 +130,6 @@ class Operations:
         changes: list[Change] = []
         hook = operation.hooks.transform
         chain = self._chain(hook, ())
-        if not chain:
-            return event, ()
         for impl in chain:
             answer = await self._caller.call(impl, event, deadline)
             if answer.problem:
@@ -317,9 +318,6 @@ class Operations:
         return operation.withheld(event, deny) if deny is not None else operation.result(seen)
 
     def _layers(self, operation: Operation[E, R]) -> tuple[Layer, ...]:
-        chain = self._chain(operation.hooks.around, ())
-        if not chain:
-            return ()
         return tuple(
             Layer(
                 impl.plugin,
@@ -327,7 +325,7 @@ class Operations:
                 retries=impl.plugin in self._grants.retriers or impl.plugin.startswith(APP),
                 answers=self._may_answer(operation, impl.plugin),
             )
-            for impl in chain
+            for impl in self._chain(operation.hooks.around, ())
         )
 
     async def _reissue(
@@ -366,9 +364,8 @@ class Operations:
         )  # fmt: skip
 
         def answered(plugin: str) -> None:
-            unrecorded = self._record(
-                operation, event, "respond", plugin, "answered without call_next()", perf_counter()
-            )
+            reason = "answered without call_next()"
+            unrecorded = self._record(operation, event, "respond", plugin, reason, perf_counter())
             if unrecorded is not None:
                 raise errors.Denied(HOST, unrecorded.tell_user, _digest(event))
 
@@ -422,32 +419,19 @@ def _digest(event: Any) -> str:
 # ---- approvers --------------------------------------------------------------------------
 
 
-class RecordDecision(Protocol):
-    """Makes a decision about an event durable; returns why it may not be acted on if that fails."""
-
-    def __call__(
-        self, what: Recorded, event: Any, outcome: str, by: str, reason: str, started: float
-    ) -> Deny | None: ...
+RecordDecision = Callable[[Recorded, Any, str, str, str, float], Deny | None]
+"""Makes a decision about an event durable; returns why it may not be acted on if that fails."""
 
 
+@attrs.frozen(eq=False)
 class Approvers:
     """The approvers of one host: the application's own, and the plugins that the operator lists."""
 
-    def __init__(
-        self,
-        chains: Chains,
-        caller: Caller,
-        settings: HostSettings,
-        emit: Callable[[Observation], None],
-        record: RecordDecision,
-    ) -> None:
-        listed = settings.grants.approvers
-        chain = chains[APPROVAL_HOOK]
-        self._chain = tuple(impl for impl in chain if impl.plugin.startswith(APP) or impl.plugin in listed)
-        self._caller = caller
-        self._program_s = settings.timeouts.approver_s
-        self._emit = emit
-        self._record = record
+    _chain: Chain
+    _caller: Caller
+    _program_s: float
+    _emit: Callable[[Observation], None]
+    _record: RecordDecision
 
     async def answer(self, what: Recorded, event: Any, verdict: Verdict) -> Answer | None:
         """Return the first answer, recorded; None if no approver may answer, or none does."""
