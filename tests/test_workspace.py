@@ -214,7 +214,6 @@ HOST_ORDER = (
     ("transcript",),
     ("operations",),
     ("turns",),
-    ("attachments",),
     ("session",),
     ("assembly",),
     ("host",),
@@ -244,7 +243,6 @@ def test_the_readme_of_the_host_lists_its_parts_in_the_order_of_imports() -> Non
 
 USES_THE_SYSTEM = {
     "approvals/process_marker.py": {"os.environ"},
-    "attachments.py": {"open", "os.open"},
     "plugins/discovery.py": {"open", "read_text"},
     "plugins/project.py": {"open", "os.environ"},
 }
@@ -307,8 +305,8 @@ LIGHT = {
     "import pluggent_host": {"pluggent_host"},
     "--version": {"pluggent_host"},
     "plugins": {
-        "pluggent_hookspecs", "pluggent_hookspecs.errors", "pluggent_hookspecs.folders", "pluggent_host",
-        "pluggent_host.common", "pluggent_host.common.escape", "pluggent_host.common.names", "pluggent_host.plugins",
+        "pluggent_hookspecs", "pluggent_hookspecs.errors", "pluggent_hookspecs.escape", "pluggent_hookspecs.folders",
+        "pluggent_host", "pluggent_host.common", "pluggent_host.common.names", "pluggent_host.plugins",
         "pluggent_host.plugins.catalog", "pluggent_host.plugins.discovery", "pluggent_host.plugins.project",
         "pluggent_host.settings",
     },

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs._frozen import *  # noqa: F403
+    from pluggent_hookspecs.attachments import *  # noqa: F403
     from pluggent_hookspecs.commands import *  # noqa: F403
     from pluggent_hookspecs.decisions import *  # noqa: F403
     from pluggent_hookspecs.errors import *  # noqa: F403
+    from pluggent_hookspecs.escape import *  # noqa: F403
     from pluggent_hookspecs.events import *  # noqa: F403
     from pluggent_hookspecs.folders import *  # noqa: F403
+    from pluggent_hookspecs.forms import *  # noqa: F403
     from pluggent_hookspecs.hooks import *  # noqa: F403
     from pluggent_hookspecs.markers import *  # noqa: F403
     from pluggent_hookspecs.memory import *  # noqa: F403
@@ -26,8 +29,10 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.plans import *  # noqa: F403
     from pluggent_hookspecs.plugins import *  # noqa: F403
     from pluggent_hookspecs.questions import *  # noqa: F403
+    from pluggent_hookspecs.sanitize import *  # noqa: F403
     from pluggent_hookspecs.secrets import *  # noqa: F403
     from pluggent_hookspecs.sessions import *  # noqa: F403
+    from pluggent_hookspecs.tokens import *  # noqa: F403
     from pluggent_hookspecs.tools import *  # noqa: F403
     from pluggent_hookspecs.words import *  # noqa: F403
 
@@ -35,6 +40,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "_frozen": "EMPTY Json freeze freeze_object thaw",
+    "attachments": "audio file image",
     "commands": "Command HostOperations HostResult HostTool OnLog OnProgress Requester",
     "decisions": "ANSWERS Allow Answers Approval Ask Decision Deny Reach Respond Window",
     "errors": (
@@ -42,20 +48,22 @@ _MODULES = {
         "PluggentError PluginError PluginIncompatible PluginLoadError ProviderError ProviderErrorKind SessionError "
         "SessionLeaseLost SessionOwnerError ToolError ToolErrorKind"
     ),
+    "escape": "escape_all escape_controls",
     "events": (
         "ApprovalEvent DeltaEvent InputEvent MemoryReadEvent MemoryResultEvent MemoryWriteEvent ModelRequestEvent "
         "ModelResponseEvent OutputEvent ProvideEvent QuestionEvent ReserveEvent Scope SettleEvent ToolCallEvent "
         "ToolResultEvent ToolSelectionEvent"
     ),
     "folders": "private_folder",
+    "forms": "Field FieldKind FieldProblems Option fields_of",
     "hooks": "HOOKS HookInfo",
     "markers": "IMPL_MARK PROJECT Band CallNext HookKind ImplOptions MaybeAsync hookimpl",
     "memory": "MemoryAccess MemoryHit MemoryItem MemoryPage MemoryQuery MemoryStore",
     "messages": "Audio File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
     "models": (
         "AllowedTools Delta FinishReason Finished ListsModels ModelInfo ModelParameters ModelRequest ModelResponse "
-        "PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta ToolChoice UsageDelta collect "
-        "deltas"
+        "PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta ToolChoice UsageDelta "
+        "checked_response collect deltas impossible"
     ),
     "observations": (
         "LOG_LEVELS Change DecisionMade Discarded EventsDropped HookFailed ModelCalled ModelRetried Observation "
@@ -65,10 +73,12 @@ _MODULES = {
     "plans": "Plan PlanParser Step StepStatus",
     "plugins": "Opens PluginContext",
     "questions": "Accepted Cancelled Declined Elicited",
+    "sanitize": "check_history clean clean_history clean_json clean_message clean_part finite",
     "secrets": "Secret",
     "sessions": (
         "ApprovalRecord ApprovalRecords Line Lines ListedSession SessionLog SessionPage SessionQuery SessionStore"
     ),
+    "tokens": "input_tokens used_so_far",
     "tools": "READ_ONLY TOOL_MARK Effect Param Tool ToolContext ToolMark ToolOutput ToolSource ToolSpec tool",
     "words": "read_words",
 }

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
+    from pluggent_hookspecs.attachments import audio as audio, file as file, image as image
     from pluggent_hookspecs.decisions import Approval as Approval
 
     from pluggent_host.approvals.pending import Pending as Pending
-    from pluggent_host.attachments import audio as audio, file as file, image as image
     from pluggent_host.hooks.event_bus import EventStream as EventStream
     from pluggent_host.host import Host as Host
     from pluggent_host.operations.memory import Memory as Memory
@@ -34,7 +34,6 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "approvals.pending": "Pending",
-    "attachments": "audio file image",
     "hooks.event_bus": "EventStream",
     "host": "Host",
     "operations.memory": "Memory",
@@ -47,7 +46,9 @@ _MODULES = {
     "turns.step": "Why",
 }
 _WHERE = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
-_WHERE["Approval"] = "pluggent_hookspecs.decisions"
+_WHERE |= {"Approval": "pluggent_hookspecs.decisions"} | dict.fromkeys(
+    ("audio", "file", "image"), "pluggent_hookspecs.attachments"
+)
 
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 (strings)  # pyright: ignore[reportUnsupportedDunderAll]
 

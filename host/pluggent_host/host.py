@@ -23,13 +23,13 @@ from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ListsModels, ModelInfo, ModelParameters, Provider
 from pluggent_hookspecs.observations import Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
+from pluggent_hookspecs.sanitize import check_history, clean_history
 from pluggent_hookspecs.sessions import SessionStore
 
 from pluggent_host.approvals import process_marker
 from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
 from pluggent_host.common.running import being_cancelled, said
-from pluggent_host.common.sanitize import check_given, clean_history
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
@@ -140,7 +140,14 @@ class Host:
         Raises ConfigError and PluginError, before anything has run.
         """
         _check_types(tools=tools, limits=limits, config=config, settings=settings)
-        merged = _merged(config or HostSettings(), model, system, limits, strict=strict, plugins=settings)
+        base = config or HostSettings()
+        merged = base._replace(
+            model=model or base.model,
+            system=system or base.system,
+            limits=limited(base.limits, limits),
+            strict=base.strict if strict is None else strict,
+            plugins={**base.plugins, **(settings or {})},
+        )
         found = look_around(merged, installed=installed, acknowledged=acknowledged)
         merged = merged._replace(grants=merged.grants.filled_in(found.first_party))
         in_code = [*plugins, *policies, *people(approver, answerer)]
@@ -391,28 +398,10 @@ def _whole(history: Iterable[Message]) -> tuple[Message, ...]:
     for message in messages:
         check("history", message, Message)
     try:
-        check_given(messages)
+        check_history(messages)
     except ValueError as error:
         raise SessionError(f"the given history is not whole: {error}") from error
     return clean_history(messages)
-
-
-def _merged(
-    base: HostSettings,
-    model: str,
-    system: str,
-    limits: GivenLimits | None,
-    *,
-    strict: bool | None,
-    plugins: Mapping[str, Any] | None,
-) -> HostSettings:
-    return base._replace(
-        model=model or base.model,
-        system=system or base.system,
-        limits=limited(base.limits, limits),
-        strict=base.strict if strict is None else strict,
-        plugins={**base.plugins, **(plugins or {})},
-    )
 
 
 def _path(value: str | os.PathLike[str] | None) -> Path | None:
@@ -447,27 +436,20 @@ async def _asked(name: str, provider: Provider | PluggentError, caller: Caller, 
         return NoModelList(name)
     deadline = perf_counter() + limit_s
     try:
-        found = await caller.bounded(provider.list_models(), lambda: deadline - perf_counter())
+        found: object = await caller.bounded(provider.list_models(), lambda: deadline - perf_counter())
     except KeyboardInterrupt:
         raise
     except PluggentError as error:
         return error
     except Late:
         return ProviderError(ProviderErrorKind.TIMEOUT, f"gave no list within {limit_s:g} s", provider=name)
-    except asyncio.CancelledError as error:
-        if being_cancelled():
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and being_cancelled():
             raise
         return _broken(name, f"failed in list_models: {said(error)}")
-    except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; it becomes a value)
-        return _broken(name, f"failed in list_models: {said(error)}")
-    return _checked(name, found)
-
-
-def _checked(name: str, found: object) -> Models:
     items = tuple(cast("Sequence[object]", found)) if isinstance(found, Sequence) else (found,)
     models = tuple(item for item in items if isinstance(item, ModelInfo))
-    wrong = [type(item).__name__ for item in items if not isinstance(item, ModelInfo)]
-    if wrong:
+    if wrong := [type(item).__name__ for item in items if not isinstance(item, ModelInfo)]:
         return _broken(name, f"list_models returned {wrong[0]} where ModelInfo is wanted")
     return models
 

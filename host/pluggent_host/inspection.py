@@ -6,20 +6,17 @@ Not for applications: no promise is given for these. Nothing is defined here.
 from pluggent_host.assembly import look_around
 from pluggent_host.hooks.chains import Chains, Impl, build
 from pluggent_host.host import Models, NoModelList
-from pluggent_host.operations.forms import Field, Form, Kind, Option, form_of
+from pluggent_host.operations.question import Form, form_of
 from pluggent_host.sync import SyncMemory, SyncTurnStream
 from pluggent_host.turns.nested import FILTERS
 
 __all__ = [
     "FILTERS",
     "Chains",
-    "Field",
     "Form",
     "Impl",
-    "Kind",
     "Models",
     "NoModelList",
-    "Option",
     "SyncMemory",
     "SyncTurnStream",
     "build",

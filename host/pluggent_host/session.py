@@ -53,6 +53,7 @@ def offered(tools: Toolset) -> tuple[OfferedTool, ...]:
     )
 
 
+@attrs.define(eq=False, repr=False, slots=False)
 class Session:
     """One conversation with one model, under the policies of its host. Made by ``Host.session()``.
 
@@ -60,26 +61,16 @@ class Session:
     history of the earlier ones.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        conversation: Conversation,
-        agent: Agent,
-        scope: Scope,
-        turns: int,
-        usage: Usage,
-        on_close: Callable[[Session], None],
-    ) -> None:
-        self._services = services
-        self._conversation = conversation
-        self._agent = agent
-        self._scope = scope
-        self._turns = turns
-        self._usage = usage
-        self._on_close = on_close
-        self._task: asyncio.Task[Any] | None = None
-        self._idle = asyncio.Event()
-        self._closed = False
+    _services: Services
+    _conversation: Conversation
+    _agent: Agent
+    _scope: Scope
+    _turns: int
+    _usage: Usage
+    _on_close: Callable[[Session], None]
+    _task: asyncio.Task[Any] | None = attrs.field(default=None, init=False)
+    _idle: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
 
     @property
     def id(self) -> str:

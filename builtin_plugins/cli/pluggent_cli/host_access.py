@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.folders import private_folder
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
 from pluggent_host.plugins.discovery import Discovery, normalised

@@ -37,11 +37,6 @@ def join(*paragraphs: str) -> str:
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
-def whole(text: str) -> str:
-    """Return *text* without lone surrogates, which cannot be encoded."""
-    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def introduction(tools: Mapping[str, ToolSpec], word: str) -> str:
     """Return who is speaking, what can be typed here, and how to get a real model."""
     hint = _nearest(word, tools)

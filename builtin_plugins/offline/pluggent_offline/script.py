@@ -16,6 +16,7 @@ from pluggent_hookspecs import (
     ToolCall,
     ToolSpec,
     Usage,
+    clean,
     thaw,
 )
 
@@ -115,7 +116,7 @@ def _calling(calls: tuple[ToolCall, ...]) -> tuple[Message, FinishReason]:
 
 
 def _spoken(text: str, parameters: ModelParameters) -> tuple[Message, FinishReason]:
-    text = messages.whole(text)
+    text = clean(text)
     ends = [at for stop in parameters.stop if stop and (at := text.find(stop)) >= 0]
     text = text[: min(ends, default=len(text))]
     words, limit = text.split(), parameters.max_output_tokens

@@ -77,7 +77,7 @@ class Around(Generic[E, R]):
             async def again(changed: Any, model: str) -> R:
                 return await self.reissue(changed, model, below)
 
-            rest = Rest(inner, self.operation, self.attempts, clock, again, retries=layer.retries)
+            rest = Rest(inner, self.operation, self.attempts, clock, again, layer.retries)
             try:
                 running = layer.function(self.event, rest)
                 result = await self.caller.bounded(running, clock.left, stopping_s=STOPPING_S)
@@ -120,20 +120,20 @@ class Around(Generic[E, R]):
         return self.failed(self.operation, layer.plugin, self.operation.hooks.around, problem)
 
 
+@attrs.define(eq=False)
 class Attempts:
     """The attempts at one operation and at what was reissued for it, in order; ``latest`` is the last of them.
 
     ``denied`` is why the last one was refused, if it was.
     """
 
-    def __init__(self) -> None:
-        self.latest: Attempt | None = None
-        self.made = 0
-        self.reissues = 0
-        self.denied: errors.Denied | None = None
-        self._failure = ""
-        self._ended = 0.0
-        self._told = False
+    latest: Attempt | None = None
+    made: int = 0
+    reissues: int = 0
+    denied: errors.Denied | None = None
+    _failure: str = ""
+    _ended: float = 0.0
+    _told: bool = False
 
     def begin(self, operation: Operation[Any, Any], own: int) -> Attempt:
         """Return the next attempt, the *own*-th of *operation*; observers learn that it is not the first of all."""
@@ -161,30 +161,21 @@ class Attempts:
         return self.reissues
 
 
+@attrs.define(eq=False, repr=False)
 class Rest(Generic[R]):
     """``call_next`` of one around implementation."""
 
-    def __init__(
-        self,
-        inner: Callable[[], Awaitable[R]],
-        operation: Operation[Any, R],
-        attempts: Attempts,
-        clock: Deadline,
-        reissue: Callable[[Any, str], Awaitable[R]],
-        *,
-        retries: bool,
-    ) -> None:
-        self._inner = inner
-        self._operation = operation
-        self._attempts = attempts
-        self._clock = clock
-        self._reissue = reissue
-        self._retries = retries
-        self.running: asyncio.Task[Any] | None = None
-        self.abandoned = False
-        self.calls = 0
-        self.last: R | None = None
-        self.over = False
+    _inner: Callable[[], Awaitable[R]]
+    _operation: Operation[Any, R]
+    _attempts: Attempts
+    _clock: Deadline
+    _reissue: Callable[[Any, str], Awaitable[R]]
+    _retries: bool
+    running: asyncio.Task[Any] | None = None
+    abandoned: bool = False
+    calls: int = 0
+    last: R | None = None
+    over: bool = False
 
     async def __call__(self) -> R:
         """Run the rest of the operation and return what it came to."""

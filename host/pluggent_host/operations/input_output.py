@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 import attrs
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import InputEvent, OutputEvent, Scope
 from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.observations import Change
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.operations.model_call import message_digest
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 
@@ -20,11 +20,6 @@ R = TypeVar("R")
 
 class _Edge(Operation[Any, Any]):
     """What both edges share: a message under a digest, decided by policies alone."""
-
-    def __init__(self, journal: Journal, scope: Scope, id: str) -> None:
-        self.journal = journal
-        self.scope = scope
-        self.id = id
 
     def changed(self, event: Any, value: Any, plugin: str) -> Any:
         if not isinstance(value, Message) or value.role is not event.message.role:
@@ -45,7 +40,6 @@ class InputOperation(_Edge, Generic[R]):
     """A message that starts a turn; executing it is the turn itself."""
 
     name = "input"
-    capability = "turn"
     hooks = Hooks("transform_input", "decide_input", "around_turn")
 
     def __init__(
@@ -57,8 +51,7 @@ class InputOperation(_Edge, Generic[R]):
         *,
         resumed: bool = False,
     ) -> None:
-        super().__init__(journal, scope, scope.turn_id)
-        self.event = InputEvent(scope, message, resumed=resumed)
+        super().__init__(journal, scope, scope.turn_id, "turn", InputEvent(scope, message, resumed=resumed))
         self._run = run
         self._begun = False
 
@@ -90,9 +83,7 @@ class OutputOperation(_Edge):
     hooks = Hooks("transform_output", "decide_output")
 
     def __init__(self, journal: Journal, scope: Scope, message: Message, source: str, id: str) -> None:
-        super().__init__(journal, scope, id)
-        self.capability = source
-        self.event = OutputEvent(scope, message, source)
+        super().__init__(journal, scope, id, source, OutputEvent(scope, message, source))
 
     def rendered(self, event: OutputEvent) -> str:
         return f"show ({escape_all(self.capability)}): {escape_all(event.message.text)}"

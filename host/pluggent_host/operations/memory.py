@@ -10,11 +10,11 @@ from typing import Any, TypeVar, cast
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.errors import MemoryStoreError, MemoryStoreErrorKind
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import MemoryReadEvent, MemoryResultEvent, MemoryWriteEvent, Scope
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 from pluggent_hookspecs.observations import Change
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.operations.operation import (
     Answered,
     Attempt,
@@ -39,13 +39,9 @@ class _MemoryOperation(Operation[Any, Any]):
     """What reading and writing share: a digest over the request, no answers by hooks."""
 
     def __init__(
-        self, journal: Journal, scope: Scope, capability: str, event: Any, id: str, run: Callable[[Any], Awaitable[Any]]
+        self, journal: Journal, scope: Scope, id: str, capability: str, event: Any, run: Callable[[Any], Awaitable[Any]]
     ) -> None:
-        self.journal = journal
-        self.scope = scope
-        self.event = event
-        self.id = id
-        self.capability = capability
+        super().__init__(journal, scope, id, capability, event)
         self._run = run
 
     def freeze(self, event: Any) -> Any:
@@ -152,22 +148,18 @@ class Memory:
         """Insert or replace all *items*, or none; return them as stored."""
         capability, store = await self.__open()
         event = MemoryWriteEvent(self.__scope, capability, tuple(items))
-
-        async def run(frozen: MemoryWriteEvent) -> tuple[MemoryItem, ...]:
-            return await store.save(frozen.items)
-
-        saved: tuple[MemoryItem, ...] = await self.__do(self.__writing(capability, event, run))
+        saved: tuple[MemoryItem, ...] = await self.__do(
+            MemoryWriteOperation, capability, event, lambda frozen: store.save(frozen.items)
+        )
         return saved
 
     async def delete(self, namespace: str, key: str) -> bool:
         """Forget one item; return whether there was one."""
         capability, store = await self.__open()
         event = MemoryWriteEvent(self.__scope, capability, (), ((namespace, key),))
-
-        async def run(frozen: MemoryWriteEvent) -> bool:
-            return await store.delete(*frozen.delete[0])
-
-        existed: bool = await self.__do(self.__writing(capability, event, run))
+        existed: bool = await self.__do(
+            MemoryWriteOperation, capability, event, lambda frozen: store.delete(*frozen.delete[0])
+        )
         return existed
 
     async def get(self, namespace: str, key: str) -> MemoryItem | None:
@@ -179,7 +171,7 @@ class Memory:
             item = await store.get(namespace, key)
             return () if item is None else (item,)
 
-        items = await self.__read(capability, event, run)
+        items = await self.__do(MemoryReadOperation, capability, event, run)
         return items[0] if items else None
 
     async def list(self, query: MemoryQuery) -> MemoryPage:
@@ -194,7 +186,7 @@ class Memory:
             cursor = page.cursor
             return page.items
 
-        return MemoryPage(await self.__read(capability, event, run), cursor)
+        return MemoryPage(await self.__do(MemoryReadOperation, capability, event, run), cursor)
 
     async def search(self, namespace: str, text: str, limit: int = 10) -> tuple[MemoryHit, ...]:
         """Return the items that match *text* best, best first."""
@@ -207,24 +199,14 @@ class Memory:
             scores.update((hit.item.key, hit.score) for hit in hits)
             return tuple(hit.item for hit in hits)
 
-        return tuple(MemoryHit(item, scores[item.key]) for item in await self.__read(capability, event, run))
+        items = await self.__do(MemoryReadOperation, capability, event, run)
+        return tuple(MemoryHit(item, scores[item.key]) for item in items)
 
-    def __writing(
-        self, capability: str, event: MemoryWriteEvent, run: Callable[[Any], Awaitable[Any]]
-    ) -> MemoryWriteOperation:
-        return MemoryWriteOperation(self.__journal, self.__scope, capability, event, self.__id(), run)
-
-    async def __read(
-        self, capability: str, event: MemoryReadEvent, run: Callable[[Any], Awaitable[tuple[MemoryItem, ...]]]
-    ) -> tuple[MemoryItem, ...]:
-        operation = MemoryReadOperation(self.__journal, self.__scope, capability, event, self.__id(), run)
-        items: tuple[MemoryItem, ...] = await self.__do(operation)
-        return items
-
-    def __id(self) -> str:
-        return f"{self.__scope.parent_id or self.__scope.turn_id or 'memory'}.m{next(self.__numbers)}"
-
-    async def __do(self, operation: Any) -> Any:
+    async def __do(
+        self, kind: type[_MemoryOperation], capability: str, event: Any, run: Callable[[Any], Awaitable[Any]]
+    ) -> Any:
+        id = f"{self.__scope.parent_id or self.__scope.turn_id or 'memory'}.m{next(self.__numbers)}"
+        operation = kind(self.__journal, self.__scope, id, capability, event, run)
         decided = await self.__settle(await self.__operations.decide(operation))
         match decided:
             case Denied(by=by, deny=deny):

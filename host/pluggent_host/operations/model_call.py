@@ -6,32 +6,19 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Protocol, assert_never, cast, get_args
+from typing import Any, Protocol, cast
 
 import attrs
 import msgspec
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ModelRequestEvent, ModelResponseEvent, ReserveEvent, Scope
-from pluggent_hookspecs.messages import (
-    Audio,
-    File,
-    Image,
-    Message,
-    Part,
-    Reasoning,
-    Refusal,
-    Role,
-    Text,
-    ToolCall,
-    Usage,
-    VendorPart,
-)
+from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import (
     Delta,
     ModelRequest,
@@ -41,17 +28,17 @@ from pluggent_hookspecs.models import (
     RefusalDelta,
     Reply,
     TextDelta,
+    checked_response,
+    impossible,
 )
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
-from pluggent_hookspecs.tools import ToolSpec
+from pluggent_hookspecs.sanitize import clean_message
+from pluggent_hookspecs.tokens import input_tokens, used_so_far
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.running import being_cancelled, said
-from pluggent_host.common.sanitize import clean_message
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
 from pluggent_host.plugins.lookup import Model
-from pluggent_host.tools.arguments import canonical
 from pluggent_host.tools.function_tool import definition_digest
 from pluggent_host.tools.toolset import Toolset
 
@@ -134,13 +121,11 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         offered: Toolset, round: int, attempt_s: Callable[[], float], deltas: ShowDeltas | None,
         find: FindModel, settle: Settle, id: str = "",
     ) -> None:  # fmt: skip
-        self.journal = journal
-        self.scope = scope
+        event = ModelRequestEvent(scope, request, capability, provider.target, round)
+        super().__init__(journal, scope, id or f"{scope.turn_id}.{round}", capability, event)
         self.offered = offered
-        self.id = id or f"{scope.turn_id}.{round}"
         self.spent = self.used = Usage()
         self._provider = provider
-        self.capability = capability
         self._attempt_s = attempt_s
         self._deltas = deltas
         self._find = find
@@ -152,7 +137,6 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         self.asked: ModelRequestEvent | None = None
         self.answering: ModelRequestEvent | None = None
         """What was asked in place of this request, if the reply is an answer to that."""
-        self.event = ModelRequestEvent(scope, request, capability, provider.target, round)
 
     # ---- the request ---------------------------------------------------------------------
 
@@ -276,11 +260,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         except TimeoutError as error:
             if perf_counter() - started < most:
                 raise self._broken(error) from error
-            raise ProviderError(
-                ProviderErrorKind.TIMEOUT,
-                f"no whole reply within {most:g} s ([timeouts] model_s)",
-                provider=self._provider.name,
-            ) from error
+            problem = f"no whole reply within {most:g} s ([timeouts] model_s)"
+            raise self._error(ProviderErrorKind.TIMEOUT, problem) from error
         except asyncio.CancelledError as error:
             if being_cancelled():
                 raise
@@ -296,16 +277,15 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         except asyncio.CancelledError:
             self._use(used_so_far(request, Message.assistant()))
             raise
-        reply = checked(response)
+        reply = checked_response(response)
         self._use(reply.usage)
         return reply
 
     def _broken(self, error: BaseException) -> ProviderError:
-        return ProviderError(
-            ProviderErrorKind.PROTOCOL,
-            f"the plugin failed: {said(error)}",
-            provider=self._provider.name,
-        )
+        return self._error(ProviderErrorKind.PROTOCOL, f"the plugin failed: {said(error)}")
+
+    def _error(self, kind: ProviderErrorKind, problem: str) -> ProviderError:
+        return ProviderError(kind, problem, provider=self._provider.name)
 
     async def _streamed(
         self, request: ModelRequest, attempt: Attempt, deltas: ShowDeltas, limit: asyncio.Timeout
@@ -322,7 +302,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
                         attempt.shown = deltas.show(text, reasoning) or attempt.shown
                         if deltas.full:
                             await _let_catch_up(deltas, limit)
-            response = checked(reply.response())
+            response = checked_response(reply.response())
             self._use(response.usage)
             deltas.end()
             return response
@@ -339,15 +319,12 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
 
     def _use(self, usage: Usage) -> None:
         """Count *usage*. Raises ProviderError if it is not possible; what was reserved counts then."""
-        problem = _impossible(usage)
+        problem = impossible(usage)
         self.used = Usage(estimated=True) if problem else usage
         self.spent += self.used
         if problem:
-            raise ProviderError(
-                ProviderErrorKind.PROTOCOL,
-                f"the server reports a usage that is not possible: {problem}",
-                provider=self._provider.name,
-            )
+            problem = f"the server reports a usage that is not possible: {problem}"
+            raise self._error(ProviderErrorKind.PROTOCOL, problem)
 
     partial: Callable[[], Message] | None = None
     """Makes the reply as far as it came, while a stream is running."""
@@ -379,7 +356,7 @@ def _reply_of(value: object, problem: str) -> ModelResponse:
     if not isinstance(value, ModelResponse):
         raise ValueError(problem.format(type(value).__name__))
     try:
-        return checked(value)
+        return checked_response(value)
     except TypeError as error:
         raise ValueError(f"gave a reply that is none: {error}") from error
 
@@ -421,54 +398,6 @@ class Called:
         return ModelCalled(scope, self.model, round, self.usage, self.elapsed_s, self.finish, self.error)
 
 
-def checked(response: object) -> ModelResponse:
-    """Return *response*. Raises TypeError if any part of it is not a reply of an assistant."""
-    if not isinstance(response, ModelResponse):
-        raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
-    message = response.message
-    if not _is_from_assistant(message):
-        raise TypeError("its reply is not a message of the assistant")
-    for part in message.content:
-        _check_part(part)
-    for call in message.tool_calls:
-        _check_call(call)
-    return response
-
-
-def _impossible(usage: Usage) -> str:
-    """Return what of *usage*, as a provider gave it, is not a count or an amount of money; empty if nothing is."""
-    for name in _COUNTS:
-        count: object = getattr(usage, name)
-        if count is not None and (type(count) is not int or count < 0):
-            return f"{name}={count!r}"
-    cost: Any = usage.cost_usd
-    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf):
-        return f"cost_usd={cost!r}"
-    return ""
-
-
-def _is_from_assistant(message: object) -> bool:
-    return isinstance(message, Message) and message.role is Role.ASSISTANT
-
-
-def _check_part(part: object) -> None:
-    if not isinstance(part, _PARTS):
-        raise TypeError(f"its reply has a content part of type {type(part).__name__}")
-    if isinstance(part, Text | Refusal | Reasoning) and type(part.text) is not str:
-        raise TypeError("its reply has a text that is none")
-
-
-def _check_call(call: object) -> None:
-    if not isinstance(call, ToolCall):
-        raise TypeError(f"its reply has a tool call of type {type(call).__name__}")
-    if any(type(field) is not str for field in (call.id, call.name, call.arguments)):
-        raise TypeError("its reply has a tool call whose id, name or arguments are not text")
-
-
-_PARTS = get_args(Part)
-_COUNTS = ("input", "output", "cached", "reasoning", "audio", "cache_write", "input_audio")
-
-
 def seen_in(batch: Sequence[Delta]) -> tuple[str, str]:
     """Return the text, refusals included, and the reasoning of one batch."""
     text: list[str] = []
@@ -479,87 +408,3 @@ def seen_in(batch: Sequence[Delta]) -> tuple[str, str]:
         elif type(delta) is ReasoningDelta:
             reasoning.append(delta.text)
     return "".join(text), "".join(reasoning)
-
-
-# ---- estimates of tokens ------------------------------------------------------------------
-#
-# Rough on purpose: used before a vendor has counted. A token is taken for 4 bytes of UTF-8: a rough mean of
-# English text (OpenAI's help pages), and about right for scripts in which a character is a token. Pictures,
-# sound and documents are counted by what large vendors say of theirs, on the high side.
-
-BYTES_A_TOKEN = 4
-IMAGE_TOKENS = 1_600
-"""A picture that need not be scaled down has at most about so many (Anthropic's guide to vision)."""
-LOW_IMAGE_TOKENS = 85
-"""A picture at detail ``low`` has always so many (OpenAI's guide to vision)."""
-AUDIO_BYTES_A_TOKEN = 1_600
-"""10 tokens a second (OpenAI's guide to audio) of MP3 at 128 kbit/s."""
-FILE_BYTES_A_TOKEN = 20
-"""A page of a PDF has up to 3,000 tokens (Anthropic's guide to PDFs), and seldom less than 60 KB with its pictures."""
-ELSEWHERE_TOKENS = 3_000
-"""For a document or sound that is not in the request but lies at the vendor or an address: one page."""
-
-_MEMO = object()
-
-
-def input_tokens(request: ModelRequest) -> int:
-    """Return how many tokens *request* may have: its messages, calls and tools, and the form of the answer.
-
-    Each message and each tool is counted once for all requests that it is in.
-    """
-    schema = request.parameters.output_schema
-    weight: int = sum(message.memo(_MEMO, _of_message) for message in request.messages)
-    weight += sum(spec.memo(_MEMO, _of_tool) for spec in request.tools)
-    return (weight + (len(canonical(schema)) if schema else 0)) // BYTES_A_TOKEN
-
-
-def used_so_far(request: ModelRequest, partial: Message) -> Usage:
-    """Return what a call that broke off may have used."""
-    return Usage(input_tokens(request), _of_message(partial) // BYTES_A_TOKEN, estimated=True)
-
-
-# What follows counts bytes, and takes a token for BYTES_A_TOKEN of them.
-
-
-def _of_message(message: Message) -> int:
-    content, calls = message.content, message.tool_calls
-    if not calls and len(content) == 1 and isinstance(content[0], Text):
-        return _of_text(content[0].text)
-    return sum(map(_of_part, content)) + sum(map(_of_call, calls))
-
-
-def _of_call(call: ToolCall) -> int:
-    return _of_text(call.name) + _of_text(call.arguments)
-
-
-def _of_tool(spec: ToolSpec) -> int:
-    return _of_text(spec.name) + _of_text(spec.description) + len(canonical(spec.parameters))
-
-
-def _of_part(part: Part) -> int:
-    match part:
-        case Text(text) | Refusal(text):
-            return _of_text(text)
-        case Reasoning(text, signature):
-            return _of_text(text) + len(signature or "")
-        case Image(detail=detail):
-            return (LOW_IMAGE_TOKENS if detail == "low" else IMAGE_TOKENS) * BYTES_A_TOKEN
-        case Audio(data):
-            return _decoded(data) // AUDIO_BYTES_A_TOKEN * BYTES_A_TOKEN
-        case File(data=data, media_type=kind):
-            if data is None:
-                return ELSEWHERE_TOKENS * BYTES_A_TOKEN
-            size = _decoded(data)
-            return size if kind.startswith("text/") else size // FILE_BYTES_A_TOKEN * BYTES_A_TOKEN
-        case VendorPart(value=value):
-            return len(repr(value))  # whatever a vendor has put there
-        case _:
-            assert_never(part)
-
-
-def _of_text(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _decoded(base64: str) -> int:
-    return len(base64) * 3 // 4

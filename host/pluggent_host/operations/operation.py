@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar,
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import Change, DecisionMade, Observation
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import HOST, framed
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.hooks.votes import Verdict
@@ -95,11 +95,13 @@ class Operation(ABC, Generic[E, R]):
     hooks: Hooks
     votes: ClassVar[bool] = False
     """Whether this kind overrides ``host_vote`` or ``doubt``; worked out from that."""
-    journal: Journal
-    scope: Scope
-    id: str
-    capability: str
-    event: E
+
+    def __init__(self, journal: Journal, scope: Scope, id: str, capability: str, event: E) -> None:
+        self.journal = journal
+        self.scope = scope
+        self.id = id
+        self.capability = capability
+        self.event = event
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -269,6 +271,8 @@ class Answered(Generic[E, R]):
 
 Settled = Ready[E, R] | Denied[E, R] | Answered[E, R]
 """A decision that needs no person any more."""
+Granted = Ready[E, R] | Answered[E, R]
+"""A decision that can be performed."""
 Decided = Settled[E, R] | Asked[E, R]
 
 

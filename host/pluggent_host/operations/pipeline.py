@@ -15,19 +15,19 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
 
 from pluggent_host.approvals.standing import capped, limits, may_approve, narrowest
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import APP, HOST
 from pluggent_host.hooks.caller import NOTHING, Caller
-from pluggent_host.hooks.chains import Chains, Impl
+from pluggent_host.hooks.chains import Chain, Chains, Impl
 from pluggent_host.hooks.event_bus import Sinks
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError
 from pluggent_host.hooks.votes import Verdict, ballot, combine
@@ -40,6 +40,7 @@ from pluggent_host.operations.operation import (
     Attempt,
     Decided,
     Denied,
+    Granted,
     Operation,
     Ready,
     Recorded,
@@ -72,12 +73,15 @@ class Operations:
         self._identities = chains.identities
         self._chain = chains.by_hook.get
         self._caller = caller
-        self._settings = settings
         self._emit = emit
         self._grants = settings.grants
         self._hook_s = settings.timeouts.hook_s
         self._sinks = sinks
-        self._approvers = Approvers(chains, caller, settings, emit, self._record)
+        listed = settings.grants.approvers
+        approvers = tuple(
+            impl for impl in chains[APPROVAL_HOOK] if impl.plugin.startswith(APP) or impl.plugin in listed
+        )
+        self._approvers = Approvers(approvers, caller, settings.timeouts.approver_s, emit, self._record)
         self._ledgers = Ledgers(chains, caller, self._hook_s, emit) if chains["reserve"] else None
 
     # ---- the first half ------------------------------------------------------------------
@@ -112,7 +116,7 @@ class Operations:
         why = f"{': ' if reason else ''}{reason}"
         return Denied(operation, event, by, Deny(f"a person refused this{why}", tell_user=f"refused by {by}{why}"))
 
-    async def confirm(self, before: Ready[E, R] | Answered[E, R]) -> Decided[E, R]:
+    async def confirm(self, before: Granted[E, R]) -> Decided[E, R]:
         """Let every policy vote again on the same frozen request; what was approved stays so."""
         decided = await self._vote(before.operation, before.event, (), perf_counter())
         approved = before.approved if isinstance(before, Ready) else ()
@@ -126,8 +130,6 @@ class Operations:
         changes: list[Change] = []
         hook = operation.hooks.transform
         chain = self._chain(hook, ())
-        if not chain:
-            return event, ()
         for impl in chain:
             answer = await self._caller.call(impl, event, deadline)
             if answer.problem:
@@ -244,7 +246,7 @@ class Operations:
         ready = Ready(MADE_BY_DECIDE, operation, event, asked.asks, answer)
         return ready if perf_counter() - started <= STALE_S else await self.confirm_approved(ready)
 
-    async def confirm_approved(self, before: Ready[E, R] | Answered[E, R]) -> Settled[E, R]:
+    async def confirm_approved(self, before: Granted[E, R]) -> Settled[E, R]:
         """Let every policy vote again on what a person has approved; what they ask beyond it denies it."""
         decided = await self.confirm(before)
         if isinstance(decided, Asked):
@@ -254,7 +256,7 @@ class Operations:
 
     # ---- the second half -----------------------------------------------------------------
 
-    async def perform(self, ready: Ready[E, R] | Answered[E, R]) -> R:
+    async def perform(self, ready: Granted[E, R]) -> R:
         """Execute what was decided, and pass the result through the result hooks."""
         if isinstance(ready, Ready) and ready.made_by is not MADE_BY_DECIDE:
             raise TypeError("a Ready comes from Operations.decide, nowhere else")
@@ -316,9 +318,6 @@ class Operations:
         return operation.withheld(event, deny) if deny is not None else operation.result(seen)
 
     def _layers(self, operation: Operation[E, R]) -> tuple[Layer, ...]:
-        chain = self._chain(operation.hooks.around, ())
-        if not chain:
-            return ()
         return tuple(
             Layer(
                 impl.plugin,
@@ -326,7 +325,7 @@ class Operations:
                 retries=impl.plugin in self._grants.retriers or impl.plugin.startswith(APP),
                 answers=self._may_answer(operation, impl.plugin),
             )
-            for impl in chain
+            for impl in self._chain(operation.hooks.around, ())
         )
 
     async def _reissue(
@@ -365,9 +364,8 @@ class Operations:
         )  # fmt: skip
 
         def answered(plugin: str) -> None:
-            unrecorded = self._record(
-                operation, event, "respond", plugin, "answered without call_next()", perf_counter()
-            )
+            reason = "answered without call_next()"
+            unrecorded = self._record(operation, event, "respond", plugin, reason, perf_counter())
             if unrecorded is not None:
                 raise errors.Denied(HOST, unrecorded.tell_user, _digest(event))
 
@@ -421,32 +419,19 @@ def _digest(event: Any) -> str:
 # ---- approvers --------------------------------------------------------------------------
 
 
-class RecordDecision(Protocol):
-    """Makes a decision about an event durable; returns why it may not be acted on if that fails."""
-
-    def __call__(
-        self, what: Recorded, event: Any, outcome: str, by: str, reason: str, started: float
-    ) -> Deny | None: ...
+RecordDecision = Callable[[Recorded, Any, str, str, str, float], Deny | None]
+"""Makes a decision about an event durable; returns why it may not be acted on if that fails."""
 
 
+@attrs.frozen(eq=False)
 class Approvers:
     """The approvers of one host: the application's own, and the plugins that the operator lists."""
 
-    def __init__(
-        self,
-        chains: Chains,
-        caller: Caller,
-        settings: HostSettings,
-        emit: Callable[[Observation], None],
-        record: RecordDecision,
-    ) -> None:
-        listed = settings.grants.approvers
-        chain = chains[APPROVAL_HOOK]
-        self._chain = tuple(impl for impl in chain if impl.plugin.startswith(APP) or impl.plugin in listed)
-        self._caller = caller
-        self._program_s = settings.timeouts.approver_s
-        self._emit = emit
-        self._record = record
+    _chain: Chain
+    _caller: Caller
+    _program_s: float
+    _emit: Callable[[Observation], None]
+    _record: RecordDecision
 
     async def answer(self, what: Recorded, event: Any, verdict: Verdict) -> Answer | None:
         """Return the first answer, recorded; None if no approver may answer, or none does."""

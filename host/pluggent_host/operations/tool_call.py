@@ -16,15 +16,15 @@ import msgspec
 from pluggent_hookspecs import Json, errors
 from pluggent_hookspecs.decisions import Allow, Ask, Decision, Deny
 from pluggent_hookspecs.errors import ToolErrorKind
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ReserveEvent, Scope, ToolCallEvent, ToolResultEvent
 from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change, ToolFinished
+from pluggent_hookspecs.sanitize import clean
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import framed
 from pluggent_host.common.running import Threads, being_cancelled, said
-from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
@@ -84,13 +84,13 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         self, runner: CallRunner, journal: Journal, scope: Scope, tool: BoundTool,
         call_id: str, arguments_json: bytes, round: int, index: int, timeout_s: float, id: str = "",
     ) -> None:  # fmt: skip
+        event = ToolCallEvent(
+            scope, call_id, tool.spec, tool.capability, arguments_json, tool.definition, tool.effects, round, index
+        )
+        super().__init__(journal, scope, id or f"{scope.turn_id}.{round}.{index}", tool.capability, event)
         self._runner = runner
-        self.journal = journal
-        self.scope = scope
         self.tool = tool
-        self.capability = tool.capability
         self.timeout_s = min(timeout_s, tool.spec.timeout_s or timeout_s)
-        self.id = id or f"{scope.turn_id}.{round}.{index}"
         self._frozen = arguments_json
         self._printed = (b"", "")
         self.kind: ToolErrorKind | None = None
@@ -99,9 +99,6 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         self.ran = False
         self.clock = Deadline(self.timeout_s)
         self.elapsed_s = 0.0
-        self.event = ToolCallEvent(
-            scope, call_id, tool.spec, tool.capability, arguments_json, tool.definition, tool.effects, round, index
-        )
 
     # ---- the request ---------------------------------------------------------------------
 
@@ -163,13 +160,7 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
 
     def rendered(self, event: ToolCallEvent) -> str:
         arguments = msgspec.json.format(event.arguments_json, indent=2).decode()
-        effects = (
-            ", ".join(sorted(event.effects))
-            if event.effects
-            else "none"
-            if event.effects == frozenset()
-            else "not declared"
-        )
+        effects = "not declared" if event.effects is None else ", ".join(sorted(event.effects)) or "none"
         return (
             f"call {escape_all(event.tool.name)}  ({escape_all(event.capability)}, effects: {escape_all(effects)})\n"
             + "\n".join(escape_all(line) for line in arguments.split("\n"))

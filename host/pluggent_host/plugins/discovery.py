@@ -124,7 +124,7 @@ def discover(
     here = () if trusted is True else roots(project)
     searched = sys.path if path is None else path
     places = _places([entry for entry in searched if _may_hold(entry, only)] if only else searched, here)
-    search = _Search(here, trusted if callable(trusted) else _nothing, only)
+    search = _Search(here, trusted if callable(trusted) else lambda _: False, only)
     for folder, inside in places.items():
         if os.path.isdir(folder):
             search.folder(folder, inside=inside)
@@ -136,10 +136,6 @@ def discover(
     first_party = search.first_party()
     problems = tuple(sorted(set(search.problems)))
     return Discovery(tuple(sorted(search.found)), problems, skipped, search.missed(), first_party)
-
-
-def _nothing(_: Distribution) -> bool:
-    return False
 
 
 def normalised(name: str) -> str:
@@ -180,7 +176,7 @@ class _Search:
     def folder(self, folder: str, *, inside: bool) -> None:
         try:
             names = sorted(
-                name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info", "EGG-INFO"))
+                each for each in os.listdir(folder) if each.endswith((".dist-info", ".egg-info", "EGG-INFO"))
             )
         except OSError as error:
             # A policy may be in there, and Python can import from a folder that it cannot list.

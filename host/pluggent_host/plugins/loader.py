@@ -57,8 +57,7 @@ def load(
     included; the manager is then as it was.
     """
     target, arguments = _prepared(record, settings)
-    with _blamed(record, "cannot be made by"):
-        plugin = target if inspect.ismodule(target) else _made(cast("Callable[..., object]", target), arguments)
+    plugin = _made(record, target, arguments)
     with _blamed(record, "is refused, loaded from"):
         hooks = register_checked(manager, registered_name(record), plugin, (record.kind,))
     return Loaded(plugin, hooks)
@@ -66,9 +65,7 @@ def load(
 
 def make(record: PluginRecord, settings: Mapping[str, Any]) -> Any:
     """Import *record* and return its plugin, registered nowhere. Raises as ``load``."""
-    target, arguments = _prepared(record, settings)
-    with _blamed(record, "cannot be made by"):
-        return _made(cast("Callable[..., object]", target), arguments)
+    return _made(record, *_prepared(record, settings))
 
 
 def check_settings(record: PluginRecord, settings: Mapping[str, Any] | object | None) -> None:
@@ -127,11 +124,8 @@ def _load_error(record: PluginRecord, doing: str, cause: BaseException) -> Plugi
         missing = own == cause.name or own.startswith(f"{cause.name}.")
         # What is imported may be installed under another name: re2 comes with google-re2.
         top = cause.name.partition(".")[0]
-        mend = (
-            f"Reinstall it (pip install --force-reinstall {record.id})"
-            if missing
-            else f"Install the package that provides '{top}'"
-        )
+        reinstall = f"Reinstall it (pip install --force-reinstall {record.id})"
+        mend = reinstall if missing else f"Install the package that provides '{top}'"
     entry = f"{record.name} = {record.value} [{record.group}]"
     problem = f"{doing} {entry}: {_because(cause)} {mend}, or leave it out: pluggent --without {record.id}"
     return PluginLoadError(record.id, f"{record.distribution.shown_name} {record.version}", problem)
@@ -210,9 +204,12 @@ def _settings_class(target: object) -> type | None:
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _made(factory: Callable[..., object], arguments: tuple[object, ...]) -> object:
-    plugin = factory(*arguments)
-    if inspect.iscoroutine(plugin):
-        plugin.close()
-        raise RefusalError("its factory is async; make the plugin at once, and connect in open(context)")
+def _made(record: PluginRecord, target: object, arguments: tuple[object, ...]) -> object:
+    if inspect.ismodule(target):
+        return target
+    with _blamed(record, "cannot be made by"):
+        plugin = cast("Callable[..., object]", target)(*arguments)
+        if inspect.iscoroutine(plugin):
+            plugin.close()
+            raise RefusalError("its factory is async; make the plugin at once, and connect in open(context)")
     return plugin

@@ -45,9 +45,8 @@ class Capabilities:
         if name not in self._models:
             provider, slash, own = name.partition("/")
             if not (provider and slash and own):
-                raise ConfigError(
-                    "model", [f"{name!r} is not a model: write provider/model, such as openai/gpt-5-mini"]
-                )
+                mend = "write provider/model, such as openai/gpt-5-mini"
+                raise ConfigError("model", [f"{name!r} is not a model: {mend}"])
             offer, thing = await self._find("provider", provider)
             self._models[name] = Model(thing, f"{offer.plugin}:provider/{thing.name}", own)
         return self._models[name]
@@ -137,9 +136,11 @@ def session_files(folder: Path, found: Catalog) -> SessionStore:
 
     Raises ConfigError if its plugin is not installed or cannot be used, PluginLoadError if it is broken.
     """
-    record = _record(found.records) or _record(
-        catalog(discover(only=plugin_of(STATE_FILES)), Selection(), __version__).records
-    )
+
+    def of(records: Iterable[PluginRecord]) -> PluginRecord | None:
+        return next((each for each in records if each.capability == STATE_FILES and each.is_first), None)
+
+    record = of(found.records) or of(catalog(discover(only=plugin_of(STATE_FILES)), Selection(), __version__).records)
     if record is None:
         mend = "install it: pip install pluggent-state-files"
         raise ConfigError("state_dir", [f"sessions are kept by the plugin pluggent-state-files; {mend}"])
@@ -147,7 +148,3 @@ def session_files(folder: Path, found: Catalog) -> SessionStore:
         raise ConfigError("state_dir", [f"{STATE_FILES} is {record.state}: {record.reason}; {record.mend}"])
     stores: Iterable[SessionStore] = make(record, {"folder": str(folder)}).provide_sessions(ProvideEvent(__version__))
     return next(iter(stores))
-
-
-def _record(records: Iterable[PluginRecord]) -> PluginRecord | None:
-    return next((record for record in records if record.capability == STATE_FILES and record.is_first), None)

@@ -59,14 +59,12 @@ def _placed(section: Section, names: type) -> Mapping[str, Any]:
         return placed  # an author's own types, which cattrs may know what to make of
     for key, folder in section.folders.items():
         value = section[key]
-        if isinstance(value, str) and Path in (hints.get(key), *_members(hints.get(key))):
+        hint = hints.get(key)
+        members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+        if isinstance(value, str) and Path in members:
             with contextlib.suppress(ValueError):  # which the converter says, with the key
                 placed[key] = Path(folder, _path(value))
     return placed
-
-
-def _members(hint: object) -> tuple[object, ...]:
-    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else ()
 
 
 def _structured(section: Mapping[str, Any], names: type) -> object:

@@ -43,13 +43,7 @@ _POSITIONAL = (
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
     inspect.Parameter.VAR_POSITIONAL,
 )
-_SYNC_ONLY = frozenset(
-    {
-        "transform_delta",
-        "write_record",
-        *(name for name, info in HOOKS.items() if info.kind is HookKind.PROVIDE),
-    }
-)
+_SYNC_ONLY = {"transform_delta", "write_record"} | {n for n, info in HOOKS.items() if info.kind is HookKind.PROVIDE}
 _ABSENT = object()
 
 
@@ -86,19 +80,14 @@ def register_checked(manager: pluggy.PluginManager, name: str, plugin: object, k
     try:
         manager.register(plugin, name)
         manager.check_pending()
-        _compare(manager, plugin, set(found))
+        if lost := set(found) - {caller.name for caller in manager.get_hookcallers(plugin) or ()}:
+            raise RefusalError(f"pluggy does not see {', '.join(sorted(lost))}: write plain methods")  # noqa: TRY301 (undone below)
     except BaseException:
         # pluggy 1.6 leaves half a plugin behind; blocking a name is its public way to forget one.
         manager.set_blocked(name)
         manager.unblock(name)
         raise
     return tuple(found)
-
-
-def _compare(manager: pluggy.PluginManager, plugin: object, found: set[str]) -> None:
-    lost = found - {caller.name for caller in manager.get_hookcallers(plugin) or ()}
-    if lost:
-        raise RefusalError(f"pluggy does not see {', '.join(sorted(lost))}: write plain methods")
 
 
 def _hooks_of(kinds: frozenset[str]) -> list[str]:
@@ -128,10 +117,10 @@ def _wrong(plugin: object, hook: str, kinds: frozenset[str]) -> Iterator[str]:
         return
     value: Any = getattr(plugin, hook, None)
     if not (inspect.isfunction(value) or inspect.ismethod(value)):
-        yield f"it is {_a(value)}, which pluggy does not see: write a method"
+        what = "None" if value is None else "a class" if inspect.isclass(value) else f"a {type(value).__name__} object"
+        yield f"it is {what}, which pluggy does not see: write a method"
         return
-    unmarked = _unmarked(static, value)
-    if unmarked:
+    if unmarked := _unmarked(static, value):
         yield unmarked
         return
     info = HOOKS[hook]
@@ -146,20 +135,15 @@ def _unmarked(static: object, value: Any) -> str:
     if ours is None and theirs is None:
         if _marks(static):
             return "@hookimpl stands above @staticmethod or @classmethod: put it below"
-        written = cast("dict[str, object]", vars(getattr(value, "__func__", value)))
-        foreign = [mark.removesuffix("_impl") for mark, found in written.items() if _is_foreign(mark, found)]
-        if foreign:
-            return f"it is marked for the project '{foreign[0]}': use pluggent_hookspecs.hookimpl"
+        for mark, found in cast("dict[str, object]", vars(getattr(value, "__func__", value))).items():
+            if mark.endswith("_impl") and isinstance(found, dict) and "hookwrapper" in found:
+                return f"it is marked for the project '{mark.removesuffix('_impl')}': use pluggent_hookspecs.hookimpl"
         return "it is not marked with @hookimpl, so it would never be called: mark it, or give it another name"
     if not isinstance(ours, ImplOptions) or not isinstance(theirs, dict):
         return "it is marked by pluggy itself: use pluggent_hookspecs.hookimpl"
     options = cast("dict[str, object]", theirs)
     refused = [name for name in _PLUGGY_OPTIONS if options.get(name)]
     return f"{', '.join(refused)} is not for pluggent's hooks: use hookimpl(band=, before=, after=)" if refused else ""
-
-
-def _is_foreign(mark: str, found: object) -> bool:
-    return mark.endswith("_impl") and isinstance(found, dict) and "hookwrapper" in found
 
 
 def _wrong_form(value: Callable[..., Any], info: hookspecs.HookInfo) -> Iterator[str]:
@@ -217,15 +201,14 @@ def _strays(plugin: object) -> Iterator[str]:
     for name in dir(plugin):
         if name in HOOKS or name.startswith("__") or not _marks(inspect.getattr_static(plugin, name, None)):
             continue
-        private = name.startswith("_")
-        yield f"{name}: " + (
-            "a private name is not a hook" if private else f"there is no such hook{did_you_mean(name, HOOKS)}"
-        )
+        missing = f"there is no such hook{did_you_mean(name, HOOKS)}"
+        yield f"{name}: {'a private name is not a hook' if name.startswith('_') else missing}"
 
 
 def _marks(static: Any) -> bool:
     """Say whether an attribute, or the function inside it, has our marker or that of pluggy; runs no plugin code."""
-    return _marked(static) or (isinstance(static, _HOLDERS) and _marked(_inside(static)))
+    inside = static.fget if isinstance(static, property) else getattr(static, "__func__", None)
+    return _marked(static) or (isinstance(static, _HOLDERS) and _marked(inside))
 
 
 def _marked(item: object) -> bool:
@@ -233,12 +216,4 @@ def _marked(item: object) -> bool:
     return not inspect.isclass(item) and any(isinstance(mark, ImplOptions | dict) for mark in found)
 
 
-def _inside(holder: Any) -> object:
-    return holder.fget if isinstance(holder, property) else holder.__func__
-
-
 _HOLDERS = (property, staticmethod, classmethod, types.MethodType)
-
-
-def _a(value: object) -> str:
-    return "None" if value is None else "a class" if inspect.isclass(value) else f"a {type(value).__name__} object"

@@ -248,7 +248,7 @@ def _draft(uri: object) -> Callable[..., jsonschema_rs.Validator]:
 
 def _told(error: jsonschema_rs.ValidationError) -> Iterator[str]:
     """Yield one sentence for each property that *error* is about."""
-    path = _path(error.instance_path)
+    path = "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
     kind = error.kind
     match kind.name:
         case "required":
@@ -261,10 +261,6 @@ def _told(error: jsonschema_rs.ValidationError) -> Iterator[str]:
             yield f"{path}: fits none of the alternatives: {why}"
         case _:
             yield f"{path}: {_cut(error.message)}"
-
-
-def _path(parts: Iterable[str | int]) -> str:
-    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
 
 
 def _cut(text: str) -> str:

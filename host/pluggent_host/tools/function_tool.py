@@ -10,7 +10,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, Union, cast, get_args, get_origin
 
 import attrs
 import msgspec
@@ -20,8 +20,6 @@ from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, 
 
 if sys.version_info >= (3, 14):
     from annotationlib import Format
-if TYPE_CHECKING:  # most docstrings need no parser
-    import docstring_parser
 
 _USE = (
     "use str, int, float, bool, list, dict, tuple, set, Literal, enums, attrs classes, TypedDicts, or a union of them"
@@ -147,21 +145,14 @@ def _seen(name: str, parameter: str, hint: Any, default: Any) -> _Seen:
         raise TypeError(
             f"tool '{name}': parameter '{parameter}': the default {default!r} does not fit {_shown(hint)}: {error}"
         ) from None
-    return _Seen(parameter, wanted, default, _note(metadata), _examples(metadata), _format(metadata))
+    examples = next((note.examples for note in metadata if getattr(note, "examples", None)), ())
+    format = next((note.format for note in metadata if isinstance(note, Param) and note.format), None)
+    return _Seen(parameter, wanted, default, _note(metadata), examples, format)
 
 
 def _note(metadata: tuple[Any, ...]) -> str | None:
     texts = (note if isinstance(note, str) else getattr(note, "description", None) for note in metadata)
     return next((text for text in texts if isinstance(text, str)), None)
-
-
-def _format(metadata: tuple[Any, ...]) -> str | None:
-    return next((note.format for note in metadata if isinstance(note, Param) and note.format), None)
-
-
-def _examples(metadata: tuple[Any, ...]) -> tuple[Json, ...]:
-    found: tuple[Json, ...] = next((note.examples for note in metadata if getattr(note, "examples", None)), ())
-    return found
 
 
 def _shown(hint: Any) -> str:
@@ -178,14 +169,11 @@ def _struct(name: str, seen: tuple[_Seen, ...]) -> type[msgspec.Struct]:
     fields = [
         (each.name, each.type)
         if each.default is _UNSEEN
-        else (each.name, each.type, msgspec.field(default_factory=functools.partial(_same, each.default)))
+        # Never handed to the function: it is encoded at once, and decoded afresh.
+        else (each.name, each.type, msgspec.field(default_factory=functools.partial(lambda value: value, each.default)))
         for each in seen
     ]
     return msgspec.defstruct(f"arguments of {name}", fields, kw_only=True, forbid_unknown_fields=True)
-
-
-def _same(value: Any) -> Any:
-    return value  # never handed to the function: it is encoded at once, and decoded afresh
 
 
 def _translated(hint: Any) -> Any:
@@ -326,12 +314,10 @@ def _keyword(bound: str, schema: Mapping[str, Any]) -> str:
 def _untitled(schema: object) -> Any:
     if isinstance(schema, list):
         return [_untitled(item) for item in cast("list[object]", schema)]
-    return _untitled_object(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else schema
-
-
-def _untitled_object(schema: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(schema, dict):
+        return schema
     done: dict[str, Any] = {}
-    for key, item in schema.items():
+    for key, item in cast("dict[str, Any]", schema).items():
         if key in ("properties", "$defs"):
             done[key] = {name: _untitled(inner) for name, inner in item.items()}
         elif key in ("default", "examples", "enum", "const"):
@@ -352,16 +338,13 @@ def _described(text: str) -> tuple[str, dict[str, str]]:
         read = docstring_parser.parse(text)
     except docstring_parser.ParseError:
         return text, {}
-    return "\n\n".join(filter(None, (read.short_description, read.long_description))), _words(read)
-
-
-def _words(read: docstring_parser.Docstring) -> dict[str, str]:
-    return {
+    words = {
         name.strip().lstrip("*"): " ".join(param.description.split())
         for param in read.params
         for name in param.arg_name.split(",")
         if param.description
     }
+    return "\n\n".join(filter(None, (read.short_description, read.long_description))), words
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

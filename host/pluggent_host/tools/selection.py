@@ -152,8 +152,10 @@ class Shelf:
                 await asyncio.gather(*(source.ask(self._caller, self._limit_s) for source in due))
                 if due:
                     self._arrange()
-        if opening:
-            self._check(wanted)
+        for source in wanted if opening else ():
+            fatal = source.required or (source.required is None and not self.found)
+            if source.problem and fatal:
+                raise PluginLoadError(self.plugin, "", source.problem)
         return self.found
 
     def may_gain(self, name: str) -> bool:
@@ -165,12 +167,6 @@ class Shelf:
         found = await self.tools(capability.partition(":tool/")[2], opening=False)
         return any(item.capability == capability and definition_digest(item.tool.spec) == definition for item in found)
 
-    def _check(self, wanted: Iterable[Source]) -> None:
-        for source in wanted:
-            fatal = source.required or (source.required is None and not self.found)
-            if source.problem and fatal:
-                raise PluginLoadError(self.plugin, "", source.problem)
-
     def _arrange(self) -> None:
         """Collect the tools of all sources. A name in use stays with its source."""
         taken = {item.capability: item for item in self._plain}
@@ -179,7 +175,8 @@ class Shelf:
         for source in self.sources:
             for item in source.found:
                 holder = before.get(item.capability)
-                held = holder is not None and holder is not source and _lists(holder, item.capability)
+                others = () if holder is None or holder is source else holder.found
+                held = any(each.capability == item.capability for each in others)
                 if item.capability in taken or held:
                     problems.append(
                         f"offers{source.label} a second tool called {item.tool.spec.name!r}; it is left out"
@@ -220,10 +217,6 @@ def fits(pattern: str, item: Found) -> bool:
     """Say whether *pattern* means *item*: by its id if there is a colon in it, else by its name."""
     name = item.capability if ":" in pattern else item.tool.spec.name
     return fnmatch.fnmatchcase(name, pattern) if _GLOB.search(pattern) else pattern in (item.capability, name)
-
-
-def _lists(source: Source, capability: str) -> bool:
-    return any(item.capability == capability for item in source.found)
 
 
 def _is_source(thing: object) -> bool:

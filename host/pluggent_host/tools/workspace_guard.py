@@ -33,6 +33,10 @@ _NAME = re.compile(r"[^./~:\0][^/:\0]*")
 """Read as a path it is one step from the folder it is read in, and leads on only if it is a link."""
 
 
+def _private_folders(protected: Protected) -> tuple[str, ...]:
+    return tuple(_as_folder(_folded(os.path.realpath(place))) for place in protected.private)
+
+
 @attrs.frozen
 class Protected:
     """Files and folders of the host: ``private`` ones are for no tool, ``code`` is imported by this process."""
@@ -40,7 +44,7 @@ class Protected:
     private: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     _really: tuple[str, ...] = attrs.field(
-        init=False, repr=False, default=attrs.Factory(lambda self: _folders(self.private), takes_self=True)
+        init=False, repr=False, default=attrs.Factory(_private_folders, takes_self=True)
     )
     """Where the private ones really are, as they were when this was made; see ``_folded`` and ``_as_folder``."""
 
@@ -71,10 +75,6 @@ def _decoded(arguments_json: bytes) -> dict[str, Any]:
     except msgspec.DecodeError:  # a number or a lone surrogate that the standard library takes
         given = json.loads(arguments_json)
     return given
-
-
-def _folders(places: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_as_folder(_folded(os.path.realpath(place))) for place in places)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter, time
@@ -17,22 +19,22 @@ from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, Scope, Tool
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
 from pluggent_hookspecs.observations import HookFailed, TextShown, TurnEnded, TurnStarted
+from pluggent_hookspecs.sanitize import clean, clean_message
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.approvals.pending import Paused, Pending, Waiting
 from pluggent_host.common.running import said, uncancelled
-from pluggent_host.common.sanitize import clean, clean_message, with_distinct_ids
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
-from pluggent_host.operations.operation import Answered, Asked, Denied, Journal, Ready, Settled, unanswered
+from pluggent_host.operations.operation import Answered, Asked, Denied, Granted, Journal, Ready, Settled, unanswered
 from pluggent_host.tools.toolset import Toolset
-from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, Spending, TurnOver
+from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, TurnOver
 from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Consent, Hold, Waits, pending_of
 from pluggent_host.turns.meter import Meter, Quota
-from pluggent_host.turns.nested import call_runner
+from pluggent_host.turns.nested import NestedCalls
 from pluggent_host.turns.parts import TurnParts
 from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord, began
 from pluggent_host.turns.result import Feed, TurnResult, broken_by
@@ -54,6 +56,8 @@ from pluggent_host.turns.step import (
 from pluggent_host.turns.streaming import Deltas, OutputGate, thoughts, visible
 from pluggent_host.turns.tool_batch import BatchRun, run_batch
 
+_OF_HOST = re.compile(r"t\d+\.")
+"""The prefix of operation ids, and so of nested calls."""
 WITHHELD = "The result of this call was withheld: {}"
 
 
@@ -69,7 +73,7 @@ class Turn:
         self.meter = parts.meter
         self.consent = parts.consent
         self.gate = parts.gate
-        self.runner = call_runner(parts)
+        self.runner = NestedCalls(parts).runner
         self.offered = parts.agent.offer.current
         self.said = Message.user("")
         self.reply: Message | None = None
@@ -332,7 +336,7 @@ class Turn:
     async def _made(
         self,
         operation: ModelCallOperation,
-        decided: Ready[ModelRequestEvent, ModelResponse] | Answered[ModelRequestEvent, ModelResponse],
+        decided: Granted[ModelRequestEvent, ModelResponse],
     ) -> ModelResponse | Stopped:
         started, error, finish = perf_counter(), "", ""
         try:
@@ -360,11 +364,7 @@ class Turn:
             await uncancelled(self._keep_partial(operation))
             raise
         finally:
-            for each in operation.calls(perf_counter() - started, finish, error):
-                called = each.event(self.scope, decided.event.round)
-                self.meter.usage += each.usage
-                self.record.append(Spending(self.scope.turn_id, each.model, each.usage, each.error))
-                self.record.emit(called)
+            self.parts.book(operation, perf_counter() - started, finish, error)
 
     def _no_time(self) -> Stopped:
         return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.meter.limits.wall_s:g})", "wall_s")
@@ -424,6 +424,22 @@ def turn_parts(
     )  # fmt: skip
 
 
+def with_distinct_ids(message: Message, round: int) -> Message:
+    """Return *message* with call ids that are distinct, not empty and not of the form of operation ids."""
+    ids = [call.id for call in message.tool_calls]
+    if len(set(ids)) == len(ids) and all(ids) and not any(map(_OF_HOST.match, ids)):
+        return message
+    calls: list[ToolCall] = []
+    taken = set(ids)
+    for index, call in enumerate(message.tool_calls):
+        if not call.id or _OF_HOST.match(call.id) or ids.index(call.id) != index:
+            made = next(id for n in itertools.count() if (id := f"call_{round}_{index + n}") not in taken)
+            taken.add(made)
+            call = attrs.evolve(call, id=made)  # noqa: PLW2901 (the same call under an id of its own)
+        calls.append(call)
+    return attrs.evolve(message, tool_calls=tuple(calls))
+
+
 # ---- one call without a model --------------------------------------------------------------
 
 
@@ -445,7 +461,9 @@ async def call_directly(
     turn.record.append(began(scope, services))
     try:
         offered = await agent.offer.latest()
-        run = await run_batch(turn, call_runner(turn), offered, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0)
+        run = await run_batch(
+            turn, NestedCalls(turn).runner, offered, (ToolCall(f"{scope.turn_id}.direct", name, text),), 0
+        )
     finally:
         book(turn.meter.usage)
         turn.record.append(TurnOver(scope.turn_id, "direct", usage=turn.meter.usage))

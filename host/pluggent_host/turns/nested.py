@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import itertools
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -22,26 +22,34 @@ import attrs
 from pluggent_hookspecs import Json, errors, freeze, thaw
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ModelRequestEvent, Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery
 from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelResponse
 from pluggent_hookspecs.observations import LOG_LEVELS, QuestionAnswered, ToolLogged, ToolProgressed, ToolStarted
 from pluggent_hookspecs.questions import Accepted, Elicited
+from pluggent_hookspecs.sanitize import clean, clean_json, clean_message, finite
 from pluggent_hookspecs.tools import ToolOutput
 
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import did_you_mean
-from pluggent_host.common.sanitize import clean, clean_json, clean_message, finite
 from pluggent_host.hooks.caller import Deadline
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
-from pluggent_host.operations.operation import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
+from pluggent_host.operations.operation import (
+    Answered,
+    Decided,
+    Denied,
+    Granted,
+    Ready,
+    Settled as SettledCall,
+    Unanswered,
+)
 from pluggent_host.operations.question import HOOK, Answerers, Question, QuestionOperation, question_of
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems, canonical
 from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import Toolset
-from pluggent_host.transcript.entries import Dispatched, Settled, Spending
+from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_host.turns.parts import TurnParts
 from pluggent_host.turns.tool_batch import WOULD_ASK
 
@@ -50,57 +58,6 @@ R = TypeVar("R")
 
 FILTERS = ("transform_tool_result", "decide_tool_result", "transform_output", "decide_output")
 """While one of these is implemented, the progress of a tool is told without its words, and no log of it at all."""
-
-
-@attrs.frozen(eq=False)
-class Nesting:
-    """The calls of one turn that run below each other."""
-
-    turn: TurnParts
-    numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1))
-    _outer: dict[str, ToolCallOperation] = attrs.field(factory=dict[str, ToolCallOperation])
-
-    def scope(self, outer: ToolCallOperation) -> Scope:
-        """Return where something below *outer* happens."""
-        return attrs.evolve(self.turn.scope, origin="tool", parent_id=outer.id)
-
-    def next_id(self, outer: ToolCallOperation) -> str:
-        """Return an id for something below *outer*."""
-        return f"{outer.id}.{next(self.numbers)}"
-
-    @contextlib.contextmanager
-    def entered(self, id: str, outer: ToolCallOperation) -> Generator[None]:
-        """Know that the call *id* runs below *outer*."""
-        self._outer[id] = outer
-        try:
-            yield
-        finally:
-            del self._outer[id]
-
-    def above(self, call: ToolCallOperation) -> list[ToolCallOperation]:
-        """Return the calls above *call*, the nearest first."""
-        above: list[ToolCallOperation] = []
-        outer = self._outer.get(call.id)
-        while outer is not None:
-            above.append(outer)
-            outer = self._outer.get(outer.id)
-        return above
-
-    @contextlib.contextmanager
-    def standing_still(self, outer: ToolCallOperation) -> Generator[None]:
-        """Stop the clocks of *outer* and of every call above it."""
-        clocks = [call.clock for call in (outer, *self.above(outer))]
-        for clock in clocks:
-            clock.stop()
-        try:
-            yield
-        finally:
-            for clock in clocks:
-                clock.start()
-
-    async def settle(self, decided: Decided[E, R], outer: ToolCallOperation) -> SettledCall[E, R]:
-        """Return *decided* settled at once; the clocks above are stopped while a person is asked."""
-        return await self.turn.consent.settle_now(decided, self.standing_still(outer))
 
 
 # ---- the model ----------------------------------------------------------------------------
@@ -162,89 +119,9 @@ def _said(message: object) -> Message:
     return clean_message(message)
 
 
-async def ask_model(nesting: Nesting, outer: ToolCallOperation, prompt: Prompt) -> ModelResponse:
-    """Ask the session's model. Raises Denied and ProviderError."""
-    agent, turn, services = nesting.turn.agent, nesting.turn, nesting.turn.services
-    request = ModelRequest(agent.model.name, prompt.messages, (), prompt.parameters)
-    call = NestedModelCall(
-        turn.record, nesting.scope(outer), agent.model.provider, agent.model.capability, request, Toolset(),
-        outer.event.round, lambda: services.settings.timeouts.model_s, None, services.model,
-        lambda decided: nesting.settle(decided, outer), nesting.next_id(outer),
-    )  # fmt: skip
-    call.asker = outer.tool.capability
-    if prompt.why:
-        who = f"'{outer.tool.plugin}', for its tool '{outer.tool.spec.name}'"
-        call.agreement = Ask(f"{who}, wants to ask the model: {clean(prompt.why)}", reach="once")
-    return await _performed(nesting, outer, call, await _agreed(nesting, outer, call))
-
-
-async def _agreed(
-    nesting: Nesting, outer: ToolCallOperation, call: NestedModelCall
-) -> Ready[ModelRequestEvent, ModelResponse] | Answered[ModelRequestEvent, ModelResponse]:
-    settled = await nesting.settle(await nesting.turn.operations.decide(call), outer)
-    if isinstance(settled, Denied):
-        outer.ends_turn = outer.ends_turn or settled.deny.ends_turn
-        raise errors.Denied(settled.by, settled.deny.tell_model, settled.event.digest)
-    return settled
-
-
-async def _performed(
-    nesting: Nesting, outer: ToolCallOperation, call: NestedModelCall,
-    agreed: Ready[ModelRequestEvent, ModelResponse] | Answered[ModelRequestEvent, ModelResponse],
-) -> ModelResponse:  # fmt: skip
-    turn = nesting.turn
-    started, failure, finish = perf_counter(), "", ""
-    try:
-        response = await nesting.turn.operations.perform(agreed)
-        finish = response.finish_reason
-        return response
-    except errors.Denied as refused:
-        failure = refused.reason
-        # What is for the person stays out of what the tool, and by it the model, reads.
-        raise errors.Denied(refused.by, refused.tell_model, refused.digest) from refused
-    except BaseException as error:
-        failure = str(error) or type(error).__name__
-        raise
-    finally:
-        outer.ends_turn = outer.ends_turn or call.ends_turn
-        for each in call.calls(perf_counter() - started, finish, failure):
-            turn.meter.usage += each.usage
-            turn.record.append(Spending(call.scope.turn_id, each.model, each.usage, each.error))
-            turn.record.emit(each.event(call.scope, outer.event.round))
-
-
 def _lines(message: Message) -> list[str]:
     texts = [part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in message.content]
     return [f"{message.role} | {escape_all(line)}" for line in "\n".join(texts).split("\n")]
-
-
-# ---- people -------------------------------------------------------------------------------
-
-
-async def ask_person(nesting: Nesting, outer: ToolCallOperation, question: Question) -> Elicited:
-    """Return the answer. Raises Denied and LimitReached."""
-    turn, services = nesting.turn, nesting.turn.services
-    if not turn.meter.may_ask():
-        raise errors.LimitReached("asks", turn.meter.limits.asks)
-    answerers = Answerers(services.chains[HOOK], services.caller, services.settings, services.emit)
-    operation = QuestionOperation(
-        turn.record, nesting.scope(outer), answerers, outer.tool.capability, question, nesting.next_id(outer)
-    )
-    decided = await turn.operations.decide(operation)
-    if isinstance(decided, Denied):
-        outer.ends_turn = outer.ends_turn or decided.deny.ends_turn
-        raise errors.Denied(decided.by, decided.deny.tell_model, decided.event.digest)
-    assert isinstance(decided, Ready)  # it can neither ask nor answer: see ANSWERS
-    started = perf_counter()
-    with nesting.standing_still(outer), turn.meter.person():
-        answer = await turn.operations.perform(decided)
-    outcome, given = type(answer).__name__.lower(), tuple(answer.content) if isinstance(answer, Accepted) else ()
-    told = QuestionAnswered(
-        operation.scope, outer.event.call_id, outer.tool.capability, question.source, outcome,
-        operation.by, given, perf_counter() - started,
-    )  # fmt: skip
-    turn.record.emit(told)
-    return answer
 
 
 # ---- what a call is given ------------------------------------------------------------------
@@ -388,16 +265,49 @@ class NestedCalls:
     """Makes contexts for the calls of one turn and runs what tools ask for through them."""
 
     def __init__(self, turn: TurnParts) -> None:
-        services, agent = turn.services, turn.agent
+        services = turn.services
         self._turn = turn
-        self._agent = agent
-        self._nesting = Nesting(turn)
+        self._numbers = itertools.count(1)
+        self._outer: dict[str, ToolCallOperation] = {}
         self._loop = asyncio.get_running_loop()
         doubts = partial(turn.conversation.doubts, services.threads)
-        self.runner = CallRunner(services.caller, services.threads, agent.protected, self._begun, doubts)
+        self.runner = CallRunner(services.caller, services.threads, turn.agent.protected, self._begun, doubts)
 
     def _begun(self, call: ToolCallOperation, clock: Deadline) -> CallContext:
-        return CallContext(self, call, clock, self._agent.workspace, len(self._nesting.above(call)))
+        return CallContext(self, call, clock, self._turn.agent.workspace, len(self._with_outer(call)) - 1)
+
+    # ---- where something happens ---------------------------------------------------------
+
+    def _scope(self, outer: ToolCallOperation) -> Scope:
+        return attrs.evolve(self._turn.scope, origin="tool", parent_id=outer.id)
+
+    def _next_id(self, outer: ToolCallOperation) -> str:
+        return f"{outer.id}.{next(self._numbers)}"
+
+    def _with_outer(self, call: ToolCallOperation) -> list[ToolCallOperation]:
+        """Return *call* and the calls above it, the nearest first."""
+        calls = [call]
+        while (outer := self._outer.get(calls[-1].id)) is not None:
+            calls.append(outer)
+        return calls
+
+    @contextlib.contextmanager
+    def _clocks_stopped(self, outer: ToolCallOperation) -> Generator[None]:
+        """Stop the clocks of *outer* and of every call above it."""
+        clocks = [call.clock for call in self._with_outer(outer)]
+        for clock in clocks:
+            clock.stop()
+        try:
+            yield
+        finally:
+            for clock in clocks:
+                clock.start()
+
+    async def _settled(self, decided: Decided[E, R], outer: ToolCallOperation) -> SettledCall[E, R]:
+        """Return *decided* settled at once; the clocks above are stopped while a person is asked."""
+        return await self._turn.consent.settle_now(decided, self._clocks_stopped(outer))
+
+    # ---- what is told --------------------------------------------------------------------
 
     @property
     def _filtered(self) -> bool:
@@ -424,7 +334,7 @@ class NestedCalls:
     async def nested_tool(
         self, outer: ToolCallOperation, depth: int, name: str, arguments: Mapping[str, Json]
     ) -> ToolOutput:
-        tools: Toolset = self._agent.tools
+        tools = self._turn.agent.tools
         if name not in tools:
             raise errors.ToolError(f"there is no tool {name!r}{did_you_mean(name, tools)}", kind=ToolErrorKind.UNKNOWN)
         if depth > self._turn.meter.limits.delegation_depth:
@@ -436,13 +346,16 @@ class NestedCalls:
         quota = self._turn.meter.quota
         if refusal := quota.take(tools[name]).refusal:
             raise errors.ToolError(refusal.removeprefix("Error: "), tool=name, kind=ToolErrorKind.LIMIT)
-        id = self._nesting.next_id(outer)
+        id = self._next_id(outer)
         call = ToolCallOperation(
-            self.runner, self._turn.record, self._nesting.scope(outer), tools[name], id, prepared,
+            self.runner, self._turn.record, self._scope(outer), tools[name], id, prepared,
             outer.event.round, outer.event.index, min(outer.timeout_s, quota.timeout_s(tools[name])), id,
         )  # fmt: skip
-        with self._nesting.entered(id, outer):
+        self._outer[id] = outer
+        try:
             return await self._run(call, outer)
+        finally:
+            del self._outer[id]
 
     async def _run(self, call: ToolCallOperation, outer: ToolCallOperation) -> ToolOutput:
         try:
@@ -479,9 +392,7 @@ class NestedCalls:
             turn.record.emit(call.finished(name, output, seen))
         return output
 
-    async def _performed(
-        self, call: ToolCallOperation, agreed: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
-    ) -> ToolOutput:
+    async def _performed(self, call: ToolCallOperation, agreed: Granted[ToolCallEvent, ToolOutput]) -> ToolOutput:
         try:
             return await self._turn.operations.perform(agreed)
         except errors.Denied as refused:  # by a ledger, or because the decision had grown old
@@ -492,9 +403,9 @@ class NestedCalls:
 
     async def _agreed(
         self, call: ToolCallOperation, outer: ToolCallOperation
-    ) -> Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput] | ToolOutput:
+    ) -> Granted[ToolCallEvent, ToolOutput] | ToolOutput:
         """Return what may be performed, or what the tool is told instead."""
-        settled = await self._nesting.settle(await self._turn.operations.decide(call), outer)
+        settled = await self._settled(await self._turn.operations.decide(call), outer)
         match settled:
             case Unanswered(why=why) if call.scope.dry_run:
                 return ToolOutput(WOULD_ASK.format(call.tool.spec.name, why))
@@ -513,20 +424,66 @@ class NestedCalls:
     # ---- the model, people and memory ----------------------------------------------------
 
     async def nested_model(self, outer: ToolCallOperation, prompt: Prompt) -> ModelResponse:
-        return await ask_model(self._nesting, outer, prompt)
+        """Ask the session's model. Raises Denied and ProviderError."""
+        turn, agent, services = self._turn, self._turn.agent, self._turn.services
+        request = ModelRequest(agent.model.name, prompt.messages, (), prompt.parameters)
+        call = NestedModelCall(
+            turn.record, self._scope(outer), agent.model.provider, agent.model.capability, request, Toolset(),
+            outer.event.round, lambda: services.settings.timeouts.model_s, None, services.model,
+            partial(self._settled, outer=outer), self._next_id(outer),
+        )  # fmt: skip
+        call.asker = outer.tool.capability
+        if prompt.why:
+            who = f"'{outer.tool.plugin}', for its tool '{outer.tool.spec.name}'"
+            call.agreement = Ask(f"{who}, wants to ask the model: {clean(prompt.why)}", reach="once")
+        settled = await self._settled(await turn.operations.decide(call), outer)
+        if isinstance(settled, Denied):
+            outer.ends_turn = outer.ends_turn or settled.deny.ends_turn
+            raise errors.Denied(settled.by, settled.deny.tell_model, settled.event.digest)
+        started, failure, finish = perf_counter(), "", ""
+        try:
+            response = await turn.operations.perform(settled)
+            finish = response.finish_reason
+            return response
+        except errors.Denied as refused:
+            failure = refused.reason
+            # What is for the person stays out of what the tool, and by it the model, reads.
+            raise errors.Denied(refused.by, refused.tell_model, refused.digest) from refused
+        except BaseException as error:
+            failure = str(error) or type(error).__name__
+            raise
+        finally:
+            outer.ends_turn = outer.ends_turn or call.ends_turn
+            turn.book(call, perf_counter() - started, finish, failure)
 
     async def nested_question(self, outer: ToolCallOperation, question: Question) -> Elicited:
-        return await ask_person(self._nesting, outer, question)
+        """Return the answer. Raises Denied and LimitReached."""
+        turn, services = self._turn, self._turn.services
+        if not turn.meter.may_ask():
+            raise errors.LimitReached("asks", turn.meter.limits.asks)
+        answerers = Answerers(services.chains[HOOK], services.caller, services.settings, services.emit)
+        operation = QuestionOperation(
+            turn.record, self._scope(outer), answerers, outer.tool.capability, question, self._next_id(outer)
+        )
+        decided = await turn.operations.decide(operation)
+        if isinstance(decided, Denied):
+            outer.ends_turn = outer.ends_turn or decided.deny.ends_turn
+            raise errors.Denied(decided.by, decided.deny.tell_model, decided.event.digest)
+        assert isinstance(decided, Ready)  # it can neither ask nor answer: see ANSWERS
+        started = perf_counter()
+        with self._clocks_stopped(outer), turn.meter.person():
+            answer = await turn.operations.perform(decided)
+        outcome, given = type(answer).__name__.lower(), tuple(answer.content) if isinstance(answer, Accepted) else ()
+        told = QuestionAnswered(
+            operation.scope, outer.event.call_id, outer.tool.capability, question.source, outcome,
+            operation.by, given, perf_counter() - started,
+        )  # fmt: skip
+        turn.record.emit(told)
+        return answer
 
     def nested_memory(self, outer: ToolCallOperation, store: str) -> MemoryAccess:
-        nesting = self._nesting
-        return self._turn.services.memory(
-            store,
-            self._turn.record,
-            nesting.scope(outer),
-            nesting.numbers,
-            lambda decided: nesting.settle(decided, outer),
-        )
+        settle = partial(self._settled, outer=outer)
+        return self._turn.services.memory(store, self._turn.record, self._scope(outer), self._numbers, settle)
 
 
 def _facts(data: Json) -> Json:
@@ -535,8 +492,3 @@ def _facts(data: Json) -> Json:
         return freeze(clean_json(json.loads(json.dumps(thaw(data), allow_nan=False))))
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-def call_runner(turn: TurnParts) -> CallRunner:
-    """Return what the tool calls of *turn* run with; their contexts lead to operations of the same turn."""
-    return NestedCalls(turn).runner

@@ -78,33 +78,29 @@ class Agent:
         return Terms(scope.metadata, self.parameters, plain_limits(self.limits), schema)
 
 
+@attrs.define(eq=False)
 class Conversation:
-    """Messages and their transcript: what is in ``messages`` has been appended before."""
+    """Messages and their transcript: what is in ``messages`` has been appended before.
 
-    def __init__(
-        self,
-        transcript: Transcript,
-        messages: tuple[Message, ...],
-        doubts: Doubts,
-        waiting: Waiting | None = None,
-        standing: tuple[Standing, ...] = (),
-        approvals: Approvals | None = None,
-        void: str = "",
-    ) -> None:
-        self.transcript = transcript
-        self.messages = messages
-        self.doubtful = doubts
-        self.waiting = waiting
-        self.standing = standing
-        self.approvals = approvals
-        self.flush = transcript.flush if approvals is None else self._flush_both
-        """Returns what to wait for until everything kept outlives this process; None if it does."""
-        self.waiting_form: OutputForm[Any] | None = None
-        """The form of the reply of the turn that waits, if this process began that turn."""
-        self.void = void
-        """Why what waited when the session was opened does not count; empty once something else is said."""
-        if void:
-            log.warning("a turn that waited for an approval has ended: %s", void)
+    ``waiting_form`` is the form of the reply of the turn that waits, if this process began that turn. ``void`` says
+    why what waited when the session was opened does not count; it is empty once something else is said.
+    """
+
+    transcript: Transcript
+    messages: tuple[Message, ...]
+    doubtful: Doubts
+    waiting: Waiting | None = None
+    standing: tuple[Standing, ...] = ()
+    approvals: Approvals | None = None
+    void: str = ""
+    waiting_form: OutputForm[Any] | None = attrs.field(default=None, init=False)
+    flush: Callable[[], Awaitable[None] | None] = attrs.field(init=False)
+    """Returns what to wait for until everything kept outlives this process; None if it does."""
+
+    def __attrs_post_init__(self) -> None:
+        self.flush = self.transcript.flush if self.approvals is None else self._flush_both
+        if self.void:
+            log.warning("a turn that waited for an approval has ended: %s", self.void)
 
     def append(self, *entries: Entry) -> None:
         """Make *entries* durable."""

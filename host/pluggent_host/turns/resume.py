@@ -38,10 +38,9 @@ class ResumedTurn:
 
     def used_since(self, before: Usage) -> Usage:
         """Return what this part of the turn has used."""
-        fields = attrs.asdict(self._turn.meter.usage)
-        then = attrs.asdict(before)
-        counts = {name: _less(value, then[name]) for name, value in fields.items() if name != "estimated"}
-        return Usage(**counts, estimated=self._turn.meter.usage.estimated)
+        now, then = attrs.asdict(self._turn.meter.usage), attrs.asdict(before)
+        less = {name: count - then[name] for name, count in now.items() if None not in (count, then[name])}
+        return Usage(**{**now, **less, "estimated": self._turn.meter.usage.estimated})
 
     async def resume(self) -> TurnResult[Any]:
         """Go on with the turn. Raises as Turn.run; what is still not answered pauses it again."""
@@ -141,10 +140,6 @@ class ResumedTurn:
         return self._turn.result(done)
 
 
-def _less(now: float | None, before: float | None) -> Any:
-    return now if now is None or before is None else now - before
-
-
 class ResumedBatch(Batch):
     """The calls of a reply of which some were pending."""
 
@@ -166,8 +161,9 @@ class ResumedBatch(Batch):
         return await self._go_on()
 
     def _found(self, call: ToolCall, index: int, waiting: Waiting, pending: Pending | None) -> Slot:
-        operation = self._operation(call, index, b"{}" if pending is None else pending.arguments_json)
-        slot = self._slot(call, operation, message=waiting.results.get(call.id))
+        tool = self._offered.get(call.name) or unknown_tool(call.name)
+        arguments = b"{}" if pending is None else pending.arguments_json
+        slot = self._slot(call, tool, index, arguments, message=waiting.results.get(call.id))
         if slot.message is not None:
             slot.output = ToolOutput(slot.message.content, is_error=slot.message.is_error)
         return slot
@@ -193,11 +189,3 @@ class ResumedBatch(Batch):
         # Digests of an earlier version did not say who asks.
         nameless = attrs.evolve(event, scope=attrs.evolve(event.scope, principal=""))
         return operation.freeze(nameless).digest == pending.digest
-
-    def _operation(self, call: ToolCall, index: int, arguments_json: bytes) -> ToolCallOperation:
-        turn = self._turn
-        tool = self._offered.get(call.name) or unknown_tool(call.name)
-        return ToolCallOperation(
-            self._runner, turn.record, turn.scope, tool, call.id, arguments_json, self._round, index,
-            turn.meter.left_s(turn.meter.quota.timeout_s(tool)),
-        )  # fmt: skip

@@ -19,13 +19,20 @@ from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
 from pluggent_hookspecs.observations import ToolStarted
+from pluggent_hookspecs.sanitize import clean, clean_message
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 from pluggent_host.approvals.pending import Outcome, Pending
 from pluggent_host.approvals.standing import limits, narrowest
 from pluggent_host.common.names import did_you_mean
-from pluggent_host.common.sanitize import clean, clean_message
-from pluggent_host.operations.operation import Answered, Decided, Denied, Ready, Settled as SettledCall, Unanswered
+from pluggent_host.operations.operation import (
+    Answered,
+    Decided,
+    Denied,
+    Granted,
+    Ready,
+    Unanswered,
+)
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.results import fit
@@ -34,7 +41,7 @@ from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Waits
 from pluggent_host.turns.parts import TurnParts
-from pluggent_host.turns.step import Spent, ToolsSettled
+from pluggent_host.turns.step import ToolsSettled
 
 EARLIER = "An earlier run of this call was interrupted: whether it took effect is unknown."
 EARLIER_IN_PART = "An earlier run of this call was interrupted: it may have run in part."
@@ -233,6 +240,8 @@ class Batch:
             if slot.open:
                 await self._ask(slot)
         messages = tuple(slot.message for slot in self._slots if slot.message is not None)
+        outputs = tuple(slot.output for slot in self._slots if slot.output is not None)
+        pending = tuple(slot.pending for slot in self._slots if slot.pending is not None)
         settled = ToolsSettled(
             tuple(
                 outcome_of(slot, served=slot.operation.capability in self._turn.serving)
@@ -241,11 +250,8 @@ class Batch:
             ),
             tuple(slot.unanswered for slot in self._slots if slot.unanswered),
             sum(slot.asked for slot in self._slots),
-            Spent(),
-            tuple(slot.call.id for slot in self._slots if slot.pending is not None),
+            pending=tuple(each.call_id for each in pending),
         )
-        outputs = tuple(slot.output for slot in self._slots if slot.output is not None)
-        pending = tuple(slot.pending for slot in self._slots if slot.pending is not None)
         return BatchRun(messages, outputs, settled, pending)
 
     def close(self) -> None:
@@ -270,9 +276,8 @@ class Batch:
         problem, kind, arguments = "", None, b"{}"
         if tool is None:
             tool = unknown_tool(call.name)
-            problem = (
-                f"Error: there is no tool {call.name!r}{did_you_mean(call.name, self._offered) or '.'} {self._offer()}"
-            )
+            others = f"Offered are: {', '.join(self._offered)}." if self._offered else "No tools are offered."
+            problem = f"Error: there is no tool {call.name!r}{did_you_mean(call.name, self._offered) or '.'} {others}"
             kind = ToolErrorKind.UNKNOWN
         else:
             try:
@@ -284,11 +289,8 @@ class Batch:
         if not problem:
             taken = turn.meter.quota.take(tool)
             problem, note, kind = taken.refusal, taken.note, ToolErrorKind.LIMIT
-        operation = ToolCallOperation(
-            self._runner, turn.record, turn.scope, tool, call.id, arguments, self._round, index,
-            turn.meter.left_s(turn.meter.quota.timeout_s(tool)),
-        )  # fmt: skip
-        slot = self._slot(call, operation, note=note)
+        slot = self._slot(call, tool, index, arguments, note=note)
+        operation = slot.operation
         if problem:
             operation.kind = kind
             output = await turn.operations.finish(operation, operation.event, ToolOutput.error(problem))
@@ -302,8 +304,12 @@ class Batch:
         await self._note(slot, slot.decided)
         return slot
 
-    def _slot(self, call: ToolCall, operation: ToolCallOperation, **more: Any) -> Slot:
+    def _slot(self, call: ToolCall, tool: BoundTool, index: int, arguments: bytes, **more: Any) -> Slot:
         turn = self._turn
+        operation = ToolCallOperation(
+            self._runner, turn.record, turn.scope, tool, call.id, arguments, self._round, index,
+            turn.meter.left_s(turn.meter.quota.timeout_s(tool)),
+        )  # fmt: skip
         stopping = stops(operation.tool, turn.services.settings.stops_batch)
         interrupted = turn.conversation.doubtful.interrupted(call.id)
         operation.unsure = bool(interrupted)  # until it has run to its end now
@@ -316,9 +322,6 @@ class Batch:
             await self._deny(slot, decided.deny)
         elif (refused := self._turn.consent.refusal(slot.operation, decided.event)) is not None:
             await self._deny(slot, refused.deny)
-
-    def _offer(self) -> str:
-        return f"Offered are: {', '.join(self._offered)}." if self._offered else "No tools are offered."
 
     # ---- run -----------------------------------------------------------------------------
 
@@ -344,63 +347,55 @@ class Batch:
         for slot in slots:
             if slot.message is None and self._turn.consent.may_wait:
                 self._wait(slot)
-            elif slot.message is None:
+            else:
                 await self._pass_over(slot, ToolErrorKind.NOT_RUN, NOT_APPROVED)
 
     async def _skip(self, slots: Sequence[Slot], stopper: Slot) -> None:
         text = SKIPPED.format(stopper.call.name, "was denied" if stopper.denied else "failed")
         for slot in slots:
-            if slot.message is None:
-                await self._pass_over(slot, ToolErrorKind.SKIPPED, text)
+            await self._pass_over(slot, ToolErrorKind.SKIPPED, text)
 
     async def _pass_over(self, slot: Slot, kind: ToolErrorKind, text: str) -> None:
+        if slot.message is not None:
+            return
         slot.dispatched, slot.asked, slot.note = False, False, ""
         self._turn.meter.quota.give_back(slot.operation.tool)
         slot.operation.kind = kind
         await self._settle(slot, ToolOutput.error(text))
 
     async def _run_segment(self, slots: Sequence[Slot]) -> None:
+        async def in_order(slots: Sequence[Slot]) -> None:
+            for slot in slots:
+                await self._perform(slot)
+
         free = [slot for slot in slots if not slot.operation.tool.serial]
         serial = [slot for slot in slots if slot.operation.tool.serial]
         if len(free) + bool(serial) <= 1:
-            for slot in slots:
-                await self._perform(slot)
+            await in_order(slots)
             return
         try:
             async with asyncio.TaskGroup() as group:
                 for slot in free:
                     group.create_task(self._perform(slot))
                 if serial:
-                    group.create_task(self._perform_in_order(serial))
+                    group.create_task(in_order(serial))
         except BaseExceptionGroup as failures:
             # Calls fail as values; what comes out is one failure of the host, such as a full disk.
             raise failures.exceptions[0] from failures
 
-    async def _perform_in_order(self, slots: Sequence[Slot]) -> None:
-        for slot in slots:
-            await self._perform(slot)
-
     async def _perform(self, slot: Slot) -> None:
-        if isinstance(slot.decided, Ready | Answered):
-            decided = await self._current(slot, slot.decided)
-            if decided is not slot.decided:
-                await self._note(slot, decided)
-                slot.dispatched = slot.dispatched and isinstance(decided, Ready)
-            if slot.message is None and isinstance(decided, Ready | Answered):
-                await self._execute(slot, decided)
+        if isinstance(slot.decided, Ready | Answered) and self._outdated(slot):
+            await self._note(slot, await self._turn.operations.confirm(slot.decided))
+            slot.dispatched = slot.dispatched and isinstance(slot.decided, Ready)
+        if slot.message is None and isinstance(slot.decided, Ready | Answered):
+            await self._execute(slot, slot.decided)
 
-    async def _current(
-        self, slot: Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
-    ) -> Decided[ToolCallEvent, ToolOutput]:
-        """Return *decided*, decided again if a sibling has taken effect since."""
-        if slot.effects_seen == self._turn.meter.effects:
-            return decided
-        slot.effects_seen = self._turn.meter.effects
-        return await self._turn.operations.confirm(decided)
+    def _outdated(self, slot: Slot) -> bool:
+        """Say whether a sibling has taken effect since *slot* was decided about; it is from now on seen."""
+        seen, slot.effects_seen = slot.effects_seen, self._turn.meter.effects
+        return seen != slot.effects_seen
 
-    async def _execute(
-        self, slot: Slot, decided: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
-    ) -> None:
+    async def _execute(self, slot: Slot, decided: Granted[ToolCallEvent, ToolOutput]) -> None:
         turn, event = self._turn, decided.event
         slot.begun = True
         turn.record.emit(ToolStarted(turn.scope, slot.call.id, slot.call.name, event.capability, event.arguments_json))
@@ -420,8 +415,8 @@ class Batch:
         if slot.decided is None or not slot.decided.asks:
             return
         settled = await self._turn.consent.settle(slot.decided)
-        if isinstance(settled, Ready | Answered):
-            settled = await self._still(slot, settled)
+        if isinstance(settled, Ready | Answered) and self._outdated(slot):
+            settled = await self._turn.operations.confirm_approved(settled)
         match settled:
             case Ready() | Answered():
                 slot.decided = settled
@@ -436,15 +431,6 @@ class Batch:
                 await self._deny(slot, deny)
             case Denied(deny=deny):
                 await self._deny(slot, deny)
-
-    async def _still(
-        self, slot: Slot, approved: Ready[ToolCallEvent, ToolOutput] | Answered[ToolCallEvent, ToolOutput]
-    ) -> SettledCall[ToolCallEvent, ToolOutput]:
-        """Return *approved*, decided again if a sibling has taken effect since the call was decided."""
-        if slot.effects_seen == self._turn.meter.effects:
-            return approved
-        slot.effects_seen = self._turn.meter.effects
-        return await self._turn.operations.confirm_approved(approved)
 
     def _wait(self, slot: Slot) -> None:
         """Leave the call as it is: a person is asked about it later."""

@@ -1,7 +1,8 @@
 """What a person can be asked to fill in: schemas read, shown, and answers checked."""
 
 import pytest
-from pluggent_host.operations.forms import MOST_FIELDS, Field, Kind, Option, form_of
+from pluggent_hookspecs.forms import MOST_FIELDS, Field, FieldKind, Option
+from pluggent_host.operations.question import form_of
 from pluggent_host.tools.arguments import ArgumentProblems
 
 
@@ -17,26 +18,26 @@ OPTIONS = (Option("c", "Celsius"), Option("f", "Fahrenheit"))
 @pytest.mark.parametrize(
     ("schema", "field"),
     [
-        ({"type": "string", "title": "T", "description": "d"}, Field("x", Kind.TEXT, "T", "d", True)),
-        ({"type": "number", "minimum": 1}, Field("x", Kind.NUMBER, required=True, bounds={"minimum": 1})),
-        ({"type": "integer"}, Field("x", Kind.INTEGER, required=True)),
-        ({"type": "boolean", "default": False}, Field("x", Kind.YES_NO, "", "", True, True, False)),
-        ({"type": "string", "enum": ["c"]}, Field("x", Kind.CHOICE, required=True, options=(Option("c", "c"),))),
+        ({"type": "string", "title": "T", "description": "d"}, Field("x", FieldKind.TEXT, "T", "d", True)),
+        ({"type": "number", "minimum": 1}, Field("x", FieldKind.NUMBER, required=True, bounds={"minimum": 1})),
+        ({"type": "integer"}, Field("x", FieldKind.INTEGER, required=True)),
+        ({"type": "boolean", "default": False}, Field("x", FieldKind.YES_NO, "", "", True, True, False)),
+        ({"type": "string", "enum": ["c"]}, Field("x", FieldKind.CHOICE, required=True, options=(Option("c", "c"),))),
         (
             {"type": "string", "enum": ["c", "f"], "enumNames": ["Celsius", "Fahrenheit"]},
-            Field("x", Kind.CHOICE, required=True, options=OPTIONS),
+            Field("x", FieldKind.CHOICE, required=True, options=OPTIONS),
         ),
-        ({"type": "string", "oneOf": TITLED}, Field("x", Kind.CHOICE, required=True, options=OPTIONS)),
+        ({"type": "string", "oneOf": TITLED}, Field("x", FieldKind.CHOICE, required=True, options=OPTIONS)),
         (
             {"type": "array", "items": {"anyOf": TITLED}, "minItems": 1},
-            Field("x", Kind.CHOICES, required=True, options=OPTIONS, bounds={"minItems": 1}),
+            Field("x", FieldKind.CHOICES, required=True, options=OPTIONS, bounds={"minItems": 1}),
         ),
         (
             {"type": "array", "items": {"type": "string", "enum": ["c"]}},
-            Field("x", Kind.CHOICES, required=True, options=(Option("c", "c"),)),
+            Field("x", FieldKind.CHOICES, required=True, options=(Option("c", "c"),)),
         ),
-        ({"type": "string", "format": "email"}, Field("x", Kind.TEXT, required=True, bounds={"format": "email"})),
-        ({"type": "string", "format": "colour"}, Field("x", Kind.TEXT, required=True)),
+        ({"type": "string", "format": "email"}, Field("x", FieldKind.TEXT, required=True, bounds={"format": "email"})),
+        ({"type": "string", "format": "colour"}, Field("x", FieldKind.TEXT, required=True)),
     ],
 )
 def test_every_field_that_mcp_knows_is_understood(schema, field):

@@ -24,7 +24,8 @@ from pluggent_hookspecs import (
     ToolSpec,
     tool,
 )
-from pluggent_host.operations.forms import Field, Kind, form_of
+from pluggent_hookspecs.forms import Field, FieldKind
+from pluggent_host.operations.question import form_of
 from pluggent_testing.fakes import call
 from policy_rules import agreeing, hooked
 from policy_stage import Danger, run, said
@@ -126,7 +127,7 @@ async def test_nothing_of_a_question_steers_the_terminal_or_begins_a_line_of_our
 @each_of("typed", ["nan", "inf", "-inf", "1e999", "9" * 5000, "Infinity"])
 def test_a_number_that_is_none_is_not_sent(typed: str):
     form = form_of({"type": "object", "properties": {"n": {"type": "number"}}})
-    field = Field("n", Kind.NUMBER)
+    field = Field("n", FieldKind.NUMBER)
     try:
         problems = form.problems(field, read_value(field, typed))
     except ValueError as error:

@@ -13,10 +13,11 @@ from types import MappingProxyType
 
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import REACHES, Approval, Reach
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent
+from pluggent_hookspecs.forms import Field, FieldKind, Option
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
-from pluggent_host.common.escape import escape_all
-from pluggent_host.inspection import Field, Form, Kind, Option, form_of
+from pluggent_host.inspection import Form, form_of
 
 from pluggent_cli.approvals.view import request_lines
 from pluggent_cli.terminal.console import Ink, hanging, width
@@ -177,21 +178,21 @@ class ConsoleAnswerer:
 def read_value(field: Field, typed: str) -> Json:
     """Return what *typed* means in *field*. Raises ValueError in words for the person.
 
-    >>> read_value(Field("n", Kind.INTEGER), "12"), read_value(Field("ok", Kind.YES_NO), "Yes")
+    >>> read_value(Field("n", FieldKind.INTEGER), "12"), read_value(Field("ok", FieldKind.YES_NO), "Yes")
     (12, True)
     """
     match field.kind:
-        case Kind.TEXT:
+        case FieldKind.TEXT:
             return typed
-        case Kind.INTEGER | Kind.NUMBER:
-            return _number(typed, whole=field.kind is Kind.INTEGER)
-        case Kind.YES_NO:
+        case FieldKind.INTEGER | FieldKind.NUMBER:
+            return _number(typed, whole=field.kind is FieldKind.INTEGER)
+        case FieldKind.YES_NO:
             if typed.lower() not in (*_YES, *_NO):
                 raise ValueError("yes or no?")
             return typed.lower() in _YES
-        case Kind.CHOICE:
+        case FieldKind.CHOICE:
             return _chosen(field.options, typed)
-        case Kind.CHOICES:
+        case FieldKind.CHOICES:
             return [_chosen(field.options, each.strip()) for each in typed.split(",") if each.strip()]
 
 

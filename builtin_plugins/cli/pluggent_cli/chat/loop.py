@@ -11,11 +11,11 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.messages import Image, Part
 from pluggent_hookspecs.observations import Observation
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.approvals.process_marker import is_inside
-from pluggent_host.common.escape import escape_all
 from pluggent_host.host import Host
 from pluggent_host.session import Session
 from pluggent_host.turns.result import TurnResult, TurnStream
@@ -233,7 +233,7 @@ def read_images(options: argparse.Namespace) -> tuple[Image, ...]:
     """Return the images that *options* name. Raises ConfigError naming every one that cannot be sent."""
     if not options.image:
         return ()
-    from pluggent_host.attachments import image  # here and not above: most turns have no image
+    from pluggent_hookspecs.attachments import image  # here and not above: most turns have no image
 
     read: list[Image] = []
     problems: list[str] = []

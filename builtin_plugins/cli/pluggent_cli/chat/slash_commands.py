@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import attrs
+from pluggent_hookspecs.attachments import image
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.messages import Image, Message, Usage
-from pluggent_host.attachments import image
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import did_you_mean, plugin_of
 
 from pluggent_cli.chat.completer import Completion, paths

@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import did_you_mean
 from pluggent_host.inspection import Chains
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_host.common.escape import escape_all
+from pluggent_hookspecs.escape import escape_all
 from pluggent_host.common.names import did_you_mean
 
 from pluggent_cli import exits

@@ -7,9 +7,9 @@ from contextlib import aclosing
 from typing import Any
 
 from pluggent_cli.command_host import CommandHost
+from pluggent_hookspecs.attachments import file, image
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Part
-from pluggent_host.attachments import file, image
 from pluggent_host.host import Host
 from pluggent_host.inspection import SyncTurnStream
 

@@ -3,7 +3,7 @@
 import pytest
 from each_of import each_of
 from pluggent_cli.approvals.prompts import DECLINE, HELP, SEND, read_value
-from pluggent_host.operations.forms import Field, Kind, Option
+from pluggent_hookspecs.forms import Field, FieldKind, Option
 from screens import GREETING
 
 TOOL = """
@@ -95,21 +95,21 @@ A_OR_B = (Option("a", "A"), Option("b", "B"))
 @each_of(
     ("field", "typed", "value"),
     [
-        (Field("x", Kind.TEXT), "12", "12"),
-        (Field("x", Kind.INTEGER), "-12", -12),
-        (Field("x", Kind.NUMBER), "12", 12),
-        (Field("x", Kind.NUMBER), "1.5", 1.5),
-        (Field("x", Kind.YES_NO), "NO", False),
-        (Field("x", Kind.CHOICE, options=(Option("2", "two"), Option("b", "B"))), "2", "2"),
-        (Field("x", Kind.CHOICE, options=A_OR_B), "2", "b"),
-        (Field("x", Kind.CHOICES, options=A_OR_B), "1, B,", ["a", "b"]),
+        (Field("x", FieldKind.TEXT), "12", "12"),
+        (Field("x", FieldKind.INTEGER), "-12", -12),
+        (Field("x", FieldKind.NUMBER), "12", 12),
+        (Field("x", FieldKind.NUMBER), "1.5", 1.5),
+        (Field("x", FieldKind.YES_NO), "NO", False),
+        (Field("x", FieldKind.CHOICE, options=(Option("2", "two"), Option("b", "B"))), "2", "2"),
+        (Field("x", FieldKind.CHOICE, options=A_OR_B), "2", "b"),
+        (Field("x", FieldKind.CHOICES, options=A_OR_B), "1, B,", ["a", "b"]),
     ],
 )
 def test_what_is_typed_means_a_value(field, typed, value):
     assert read_value(field, typed) == value
 
 
-@each_of("field", [Field("x", kind, options=A_OR_B[:1]) for kind in Kind if kind is not Kind.TEXT])
+@each_of("field", [Field("x", kind, options=A_OR_B[:1]) for kind in FieldKind if kind is not FieldKind.TEXT])
 def test_what_means_no_value_is_refused(field):
     with pytest.raises(ValueError, match=r"is not|yes or no"):
         read_value(field, "perhaps")

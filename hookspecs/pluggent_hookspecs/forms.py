@@ -1,4 +1,4 @@
-"""What a person can be asked to fill in: a flat JSON Schema, read, shown, and its answers checked."""
+"""What a person can be asked to fill in: the schema of a question read as fields, for the plugin that asks a person."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from enum import StrEnum
 from typing import Any, Final, cast
 
 import attrs
-from pluggent_hookspecs import Json, freeze, thaw
 
-from pluggent_host.common.escape import escape_all
-from pluggent_host.common.sanitize import clean_json
-from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse
+from pluggent_hookspecs._frozen import Json, thaw
+from pluggent_hookspecs.escape import escape_all
+
+__all__ = ["Field", "FieldKind", "FieldProblems", "Option", "fields_of"]
 
 MOST_FIELDS: Final = 50
-MOST_BYTES: Final = 16_384
-"""How long a question may be, message and schema together: a person has to read it."""
 
 _BOUNDS = (
     "minLength", "maxLength", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
@@ -24,7 +22,7 @@ _BOUNDS = (
 _FORMATS = ("email", "uri", "date", "date-time")
 
 
-class Kind(StrEnum):
+class FieldKind(StrEnum):
     """What is typed into a field."""
 
     TEXT = "text"
@@ -35,7 +33,12 @@ class Kind(StrEnum):
     CHOICES = "any of these"
 
 
-_KINDS = {"string": Kind.TEXT, "number": Kind.NUMBER, "integer": Kind.INTEGER, "boolean": Kind.YES_NO}
+_TYPES = {
+    "string": FieldKind.TEXT,
+    "number": FieldKind.NUMBER,
+    "integer": FieldKind.INTEGER,
+    "boolean": FieldKind.YES_NO,
+}
 
 
 @attrs.frozen
@@ -51,7 +54,7 @@ class Field:
     """One thing to fill in. ``has_default`` tells a default of None from none; ``bounds`` are of its schema."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
     title: str = ""
     description: str = ""
     required: bool = False
@@ -78,6 +81,20 @@ class Field:
             value = escape_all(str(option.value))
             yield f"  {number}. {escape_all(option.title)}{'' if option.title == option.value else f' ({value})'}"
 
+    @property
+    def schema(self) -> Mapping[str, Json]:
+        """The JSON Schema of what is filled in, as far as it is understood; a format is checked on its own."""
+        made: dict[str, Json] = {key: value for key, value in self.bounds.items() if key != "format"}
+        values: list[Json] = [option.value for option in self.options]
+        match self.kind:
+            case FieldKind.CHOICE:
+                made["enum"] = values
+            case FieldKind.CHOICES:
+                made |= {"type": "array", "items": {"enum": values}}
+            case kind:
+                made["type"] = next(name for name, each in _TYPES.items() if each is kind)
+        return made | ({"default": self.default} if self.has_default else {})
+
     def shown(self, value: Json) -> str:
         """Return *value* as a person would type it."""
         if isinstance(value, bool):
@@ -87,47 +104,25 @@ class Field:
         return str(value)
 
 
-@attrs.frozen(eq=False)
-class Form:
-    """Fields, and the schema that an answer has to fit: what is understood of the one that was given."""
+class FieldProblems(ValueError):  # noqa: N818 (it is what it carries: all that is wrong at once)
+    """A schema that cannot be filled in; ``problems`` are all that is wrong with it."""
 
-    fields: tuple[Field, ...]
-    schema: Mapping[str, Json]
-
-    def fitted(self, content: Mapping[str, Json]) -> dict[str, Any]:
-        """Return *content* with the defaults filled in. Raises ArgumentProblems for what does not fit."""
-        value = plain_object(content)
-        checker = Checker(self.schema)
-        value = checker.completed(value)
-        problems = [*checker.problems(value), *(each for field in self.fields for each in _ill_formed(field, value))]
-        if problems:
-            raise ArgumentProblems(problems)
-        return value
-
-    def problems(self, field: Field, value: Json) -> tuple[str, ...]:
-        """Return what is wrong with *value* for one field; empty if nothing is."""
-        alone: dict[str, Json] = {"type": "object", "properties": {field.name: _properties(self.schema)[field.name]}}
-        return (*Checker(alone).problems({field.name: value}), *_ill_formed(field, {field.name: value}))
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
 
 
-def plain_object(value: object) -> dict[str, Any]:
-    """Return *value*, which a plugin gave, as a JSON object with nothing in it that cannot be written down.
+def fields_of(schema: Mapping[str, Json]) -> tuple[Field, ...]:
+    """Return the fields that *schema* describes. Raises FieldProblems, with every problem, if none can be made.
 
-    Raises ArgumentProblems if it is none.
+    >>> [field.label for field in fields_of({"type": "object", "properties": {"n": {"type": "number"}}})]
+    ['n']
     """
-    try:
-        return parse(canonical(clean_json(thaw(cast("Json", value)))).decode())
-    except (AttributeError, TypeError, RecursionError) as error:
-        raise ArgumentProblems(["$: is not a JSON object"]) from error
-
-
-def form_of(schema: Mapping[str, Json]) -> Form:
-    """Return the form that *schema* describes. Raises ArgumentProblems, with every problem, if none can be made."""
     properties = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(properties, Mapping):
-        raise ArgumentProblems(["the schema of a question has to be of type object, with properties"])
+        raise FieldProblems("the schema of a question has to be of type object, with properties")
     if len(properties) > MOST_FIELDS:
-        raise ArgumentProblems([f"a question has {MOST_FIELDS} fields at most; this one has {len(properties)}"])
+        raise FieldProblems(f"a question has {MOST_FIELDS} fields at most; this one has {len(properties)}")
     required = schema.get("required", ())
     needed = {str(name) for name in required} if isinstance(required, Sequence) else set[str]()
     fields: list[Field] = []
@@ -138,10 +133,8 @@ def form_of(schema: Mapping[str, Json]) -> Form:
         except ValueError as error:
             problems.append(f"'{name}': {error}")
     if problems:
-        raise ArgumentProblems(problems)
-    form = Form(tuple(fields), cast("Mapping[str, Json]", freeze(_schema(fields, needed))))
-    Checker(form.schema).problems({})  # a bound that is none is told here, and not to the person
-    return form
+        raise FieldProblems(*problems)
+    return tuple(fields)
 
 
 def _field(name: str, given: object, *, required: bool) -> Field:
@@ -150,16 +143,16 @@ def _field(name: str, given: object, *, required: bool) -> Field:
     schema = cast("Mapping[str, Json]", given)
     options, several = _options(schema)
     if several:
-        kind = Kind.CHOICES
+        kind = FieldKind.CHOICES
     elif options:
-        kind = Kind.CHOICE
-    elif (found := _KINDS.get(str(schema.get("type")))) is not None:
+        kind = FieldKind.CHOICE
+    elif (found := _TYPES.get(str(schema.get("type")))) is not None:
         kind = found
     else:
-        raise ValueError(f"a person can be asked for {', '.join(_KINDS)} and choices of them, not for this")
+        raise ValueError(f"a person can be asked for {', '.join(_TYPES)} and choices of them, not for this")
     wanted = schema.get("format")
     bounds = {key: schema[key] for key in _BOUNDS if key in schema}
-    if kind is Kind.TEXT and wanted in _FORMATS:
+    if kind is FieldKind.TEXT and wanted in _FORMATS:
         bounds["format"] = wanted
     return Field(
         name, kind, _text(schema, "title"), _text(schema, "description"), required, "default" in schema,
@@ -192,41 +185,6 @@ def _option(given: object) -> Option:
     if not isinstance(choice.get("const"), str | int | float):
         raise ValueError("each of its choices needs a const, and may have a title")
     return Option(choice["const"], str(choice.get("title", choice["const"])))
-
-
-def _schema(fields: Sequence[Field], required: set[str]) -> dict[str, Json]:
-    properties: dict[str, Json] = {field.name: _property(field) for field in fields}
-    closed: dict[str, Json] = {"type": "object", "properties": properties, "additionalProperties": False}
-    return closed | ({"required": sorted(required)} if required else {})
-
-
-def _property(field: Field) -> dict[str, Json]:
-    types = {kind: name for name, kind in _KINDS.items()}
-    values: list[Json] = [option.value for option in field.options]
-    made: dict[str, Json] = {key: value for key, value in field.bounds.items() if key != "format"}
-    match field.kind:
-        case Kind.CHOICE:
-            made["enum"] = values
-        case Kind.CHOICES:
-            made |= {"type": "array", "items": {"enum": values}}
-        case kind:
-            made["type"] = types[kind]
-    return made | ({"default": field.default} if field.has_default else {})
-
-
-def _ill_formed(field: Field, value: Mapping[str, Any]) -> Iterator[str]:
-    wanted, given = field.bounds.get("format"), value.get(field.name)
-    if wanted is None or not isinstance(given, str):
-        return
-    # Inside: it costs 30 ms, and few questions ask for such a text.
-    import jsonschema_rs
-
-    if not jsonschema_rs.Draft202012Validator({"format": wanted}, validate_formats=True).is_valid(given):
-        yield f"$.{field.name}: is not a valid {wanted}"
-
-
-def _properties(schema: Mapping[str, Json]) -> Mapping[str, Json]:
-    return cast("Mapping[str, Json]", schema["properties"])
 
 
 def _listed(value: object) -> Sequence[Any]:

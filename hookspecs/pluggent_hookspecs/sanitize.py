@@ -1,20 +1,19 @@
-"""Replaces lone surrogates in messages, gives tool calls distinct ids, checks a given history."""
+"""Replaces lone surrogates in values of the contract, and says what is wrong with a history."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, cast
 
 import attrs
-from pluggent_hookspecs import Json
+
+from pluggent_hookspecs._frozen import Json
 from pluggent_hookspecs.messages import Message, Part, Role, Text, ToolCall, VendorPart
 
-_OF_HOST = re.compile(r"t\d+\.")
-"""The prefix of operation ids, and so of nested calls."""
+__all__ = ["check_history", "clean", "clean_history", "clean_json", "clean_message", "clean_part", "finite"]
+
 LONE_SURROGATE = " (a lone surrogate was sent here)"
 """Appended to arguments with a lone surrogate, so that they are not JSON and are refused."""
 
@@ -108,27 +107,7 @@ def _clean_call(call: ToolCall) -> ToolCall:
     return ToolCall(clean(call.id), clean(call.name), arguments, _clean_extra(call.extra))
 
 
-def with_distinct_ids(message: Message, round: int) -> Message:
-    """Return *message* with call ids that are distinct, not empty and not of the form of operation ids."""
-    ids = [call.id for call in message.tool_calls]
-    if len(set(ids)) == len(ids) and not any(map(_is_unusable, ids)):
-        return message
-    calls: list[ToolCall] = []
-    taken = set(ids)
-    for index, call in enumerate(message.tool_calls):
-        if _is_unusable(call.id) or ids.index(call.id) != index:
-            made = next(id for n in itertools.count() if (id := f"call_{round}_{index + n}") not in taken)
-            taken.add(made)
-            call = attrs.evolve(call, id=made)  # noqa: PLW2901 (the same call under an id of its own)
-        calls.append(call)
-    return attrs.evolve(message, tool_calls=tuple(calls))
-
-
-def _is_unusable(id: str) -> bool:
-    return not id or _OF_HOST.match(id) is not None
-
-
-def check_given(messages: tuple[Message, ...]) -> None:
+def check_history(messages: tuple[Message, ...]) -> None:
     """Raise ValueError, naming the first message that is wrong, unless every call has one result."""
     waiting: list[str] = []
     for number, message in enumerate(messages):

@@ -12,6 +12,8 @@ from pathlib import Path
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Audio, File, Image
 
+__all__ = ["audio", "file", "image"]
+
 LIMIT_BYTES = 20 * 1024 * 1024
 """The default limit for a file."""
 
