@@ -24,7 +24,7 @@ from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.entries import Decided, Transcript
 from pluggent_host.transcript.logs import MemoryTranscript
 from pluggent_host.turns.record import Services
-from transcript_file import FileTranscript
+from saved import FileTranscript
 
 ROUNDS = 60
 CALLS = 200

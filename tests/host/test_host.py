@@ -27,7 +27,6 @@ from pluggent_host.transcript.entries import Decided
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from saved import add
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
-from walking import Walk
 
 DOWN = ProviderError(Kind.UNAVAILABLE, "down")
 
@@ -129,15 +128,6 @@ async def test_a_host_without_plugins_has_empty_chains() -> None:
     async with hosting() as host:
         assert dict(host.chains.by_hook) == {}
         assert len(host.chains.digest) == 64
-
-
-@pytest.mark.parametrize("seed", range(25))
-async def test_a_random_walk_leaves_every_session_whole(tmp_path: Any, seed: int) -> None:
-    assert await Walk(seed, tmp_path).go(openings=2, turns=3) == 6
-
-    for thread in threading.enumerate():  # a call that was given up may still be on its way out of its thread
-        if thread.name.startswith("pluggent-"):
-            await asyncio.to_thread(thread.join, WAIT_S)
 
 
 @pytest.mark.parametrize(

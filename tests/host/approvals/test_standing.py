@@ -14,7 +14,7 @@ from pluggent_host import Host, HostSettings, Why
 from pluggent_host.approvals.standing import fits, may_approve
 from pluggent_host.settings import Grants
 from pluggent_testing.fakes import ScriptedModel, call
-from transcript_file import FileStanding as Approvals, answer_stored
+from saved import FileStanding as Approvals, answer_stored
 
 
 class Office:

@@ -10,8 +10,7 @@ from hypothesis import given, strategies as st
 from pluggent_hookspecs import Message, SessionError
 from pluggent_host.transcript.entries import ModelChosen, Said, TurnBegan, Undone
 from pluggent_state_files.listing import delete, places
-from saved import save, turn
-from transcript_file import FileTranscript, Summary, matching, summaries
+from saved import FileTranscript, Summary, matching, save, summaries, turn
 
 LOCKED = pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="no way to see locks here")
 

@@ -17,9 +17,8 @@ from pluggent_hookspecs.messages import Image, Reasoning, Refusal, Text, ToolCal
 from pluggent_host.transcript.entries import Said, SessionBegan, TurnBegan, TurnOver
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel
-from saved import LIMITS, SCRIPTS, TOOLS, play
+from saved import LIMITS, SCRIPTS, TOOLS, FileTranscript, play, read
 from talking import assert_whole, hosting, shape
-from transcript_file import FileTranscript, read
 
 ENTRIES = (
     SessionBegan("s", 1.5, "scripted/m", "be short"),

@@ -17,8 +17,8 @@ from pluggent_host.settings import Timeouts, ToolLimits
 from pluggent_host.tools.function_tool import definition_digest, function_tool
 from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_testing.fakes import call
+from saved import read_session
 from talking import WAIT_S, assert_whole, hosting, results, said, talking
-from transcript_file import read_session
 
 PAUSING = HostSettings(on_ask="pause", timeouts=Timeouts(hook_s=5.0))
 NO = ValueError("no")

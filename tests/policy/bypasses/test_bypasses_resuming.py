@@ -12,8 +12,8 @@ from pluggent_host import Approval, Why
 from pluggent_host.plugins.discovery import discover
 from pluggent_testing.fakes import call
 from policy_rules import hooked
+from saved import answer_stored
 from talking import assert_whole
-from transcript_file import answer_stored
 
 WRITE = call("write", text="a")
 both_orders = pytest.mark.parametrize("name", ["A", "Z"])

@@ -19,7 +19,7 @@ from pluggent_host.approvals import process_marker
 from pluggent_host.approvals.standing import Standing
 from pluggent_state_files.seals import SealedRecords
 from pluggent_testing.fakes import call
-from transcript_file import FileStanding as Approvals, FileTranscript, all_waiting
+from saved import FileStanding as Approvals, FileTranscript, all_waiting
 
 STANDS = Standing("a:tool/b", "d", (("guard", "why"),), ("v",), {}, "", "", "", "terminal:ann", 1.0, "always")
 WRITE = call("write", text="x")

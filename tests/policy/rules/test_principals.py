@@ -30,8 +30,8 @@ from pluggent_host.settings import Grants
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from policy_rules import hooked
 from policy_stage import Store
+from saved import FileStanding as Approvals, FileTranscript, answer_stored
 from talking import hosting
-from transcript_file import FileStanding as Approvals, FileTranscript, answer_stored
 
 PAUSING = HostSettings(on_ask="pause", grants=Grants(sessions=("mallory", "bob")))
 calls = pytest.mark.parametrize("name", ["send", "relay"], ids=["a call", "a call below a tool"])

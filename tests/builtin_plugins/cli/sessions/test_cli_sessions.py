@@ -11,8 +11,7 @@ from cli_support import EVIL, STEERING, Cli, nobody_reads
 from each_of import each_of
 from pluggent_cli.commands import sessions
 from pluggent_cli.completion import words as completing
-from saved import save, tool_turn, turn
-from transcript_file import FileTranscript
+from saved import FileTranscript, save, tool_turn, turn
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from each_of import each_of
 from pluggent_hookspecs import private_folder
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Host
-from transcript_file import FileStanding as Approvals
+from saved import FileStanding as Approvals
 
 
 def say_hello(state: Path) -> None:

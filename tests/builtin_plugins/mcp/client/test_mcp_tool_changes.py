@@ -10,7 +10,7 @@ from pluggent_hookspecs import Approval, ToolError
 from pluggent_host import HostSettings
 from pluggent_mcp.settings import Server
 from pluggent_testing.fakes import ScriptedModel, call
-from transcript_file import answer_stored
+from saved import answer_stored
 
 
 async def test_a_tool_whose_definition_changed_is_not_called_before_it_was_offered_anew():

@@ -13,7 +13,7 @@ from mcp_serving_sites import asked, call, connected, heard, hostile_site, poste
 from pluggent_hookspecs import Approval
 from pluggent_mcp.serving.http_server import CONNECTIONS
 from pluggent_mcp.serving.stdio_server import MOST_UNDER_WAY
-from transcript_file import FileStanding as Approvals, answer_stored
+from saved import FileStanding as Approvals, answer_stored
 
 INITIALIZE = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",

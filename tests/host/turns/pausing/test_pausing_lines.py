@@ -16,8 +16,8 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Why
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import call
+from saved import all_waiting, answer_stored, read, read_session, waiting_in
 from talking import assert_whole
-from transcript_file import all_waiting, answer_stored, read, read_session, waiting_in
 
 PLAYED = STAGES | {
     "later": Edges(rounds=(1,)),
