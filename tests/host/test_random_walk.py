@@ -32,7 +32,7 @@ from pluggent_testing.fakes import Reply, ScriptedModel
 from saved import read
 from talking import WAIT_S, assert_whole, hosting
 
-NAMES = ("act", "act_in_a_thread", "alone", "late", "delegate", "undeclared", "nobody")
+NAMES = ("act", "act_in_a_thread", "alone", "late", "delegate", "undeclared", "absent")
 
 
 class Walk:

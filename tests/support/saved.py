@@ -205,7 +205,7 @@ TOOLS = [add, write, fail, hang, delegate]
 
 _BROKEN = ProviderError(ProviderErrorKind.UNAVAILABLE, "down")
 _BATCH = (
-    call("write", "a", n=1), call("add", "b", a=1, b=2), call("nobody", "c"), call("write", "d", n=2),
+    call("write", "a", n=1), call("add", "b", a=1, b=2), call("absent", "c"), call("write", "d", n=2),
     call("fail", "e", n=3), call("add", "f", a=1),
 )  # fmt: skip
 _SAME = (call("write", "x", n=1), call("write", "x", n=2), call("add", "", a=1, b=2))

@@ -444,11 +444,11 @@ async def test_it_needs_the_grant_of_a_retrier_and_grants_name_installed_ones():
 
     with pytest.raises(RuntimeError, match=r"needs the operator's grant \[grants\] retriers"):
         await rest.reissue(None)
-    with pytest.raises(ConfigError, match="nobody"):
-        await said(config=HostSettings(grants=Grants(retriers=("nobody",))))
+    with pytest.raises(ConfigError, match="absent"):
+        await said(config=HostSettings(grants=Grants(retriers=("absent",))))
 
 
-@pytest.mark.parametrize("wanted", ["nobody/x", "nonsense", "other/small"])
+@pytest.mark.parametrize("wanted", ["absent/x", "nonsense", "other/small"])
 async def test_what_cannot_be_asked_is_told(wanted: str):
     async def around(event, call_next):
         return await call_next.reissue("no request" if wanted == "other/small" else event.request, model=wanted)

@@ -101,7 +101,7 @@ async def test_the_approval_of_the_outer_call_does_not_cover_the_inner_one(dange
     assert (danger.ran, output.is_error) == ([], True)
 
 
-async def test_an_ask_below_a_call_with_nobody_there_is_a_denial_and_never_a_pause(danger: Danger) -> None:
+async def test_an_ask_below_a_call_without_an_approver_is_a_denial_and_never_a_pause(danger: Danger) -> None:
     """Rule 19."""
     (output,), on = await run(calls_danger(), danger, "and on", config=ASKS._replace(on_ask="pause"))
 
@@ -224,7 +224,7 @@ async def test_a_response_to_a_nested_call_needs_no_run(danger: Danger) -> None:
 
 
 async def test_a_nested_effect_makes_the_decisions_on_its_siblings_old() -> None:
-    """Rule 18: an effect is an effect, whoever caused it."""
+    """Rule 18: an effect is an effect, whatever caused it."""
     danger, late = Danger(("shell",)), list[str]()
     user, _ = using(calls_danger())
 
@@ -516,7 +516,7 @@ async def test_a_person_who_agrees_lets_the_call_through_and_reads_the_whole_con
         (None, Allow("always"), 0),
         (Person(True), Deny("no"), 0),
     ],
-    ids=["no", "silent", "nobody", "a policy that allows takes no person's place", "a denial is not asked about"],
+    ids=["no", "silent", "no person", "a policy that allows takes no person's place", "a denial is not asked about"],
 )
 async def test_without_a_person_who_agrees_nothing_is_sent(
     person: Person | None, answer: object, asked: int, danger: Danger

@@ -68,7 +68,7 @@ def _undecided(when: Callable[[Any], bool], method: str = "decide") -> Callable[
 
 
 def _called_directly(patch: pytest.MonkeyPatch) -> None:
-    """Let ``call_tool`` call the tool, and nobody else."""
+    """Let ``call_tool`` alone call the tool."""
 
     async def broken(
         services: Any, conversation: Any, agent: Any, scope: Any, name: str, arguments: Any, book: Any
@@ -188,7 +188,7 @@ def _read_directly(patch: pytest.MonkeyPatch) -> None:
 
 
 def _agreed(patch: pytest.MonkeyPatch) -> None:
-    """Let every ask be approved by nobody."""
+    """Let every ask pass without an approval."""
 
     async def broken(self: Operations, asked: Any) -> Any:
         return Ready(MADE_BY_DECIDE, asked.operation, asked.event, asked.asks)
@@ -318,7 +318,7 @@ BREAKS: Mapping[str, Break] = {
             (FIRES, "nested-memory"),
         ),
     ),
-    "nobody is asked for an approval": Break(
+    "no person is asked for an approval": Break(
         _agreed,
         (
             (REFUSES, "approved-tool-call-resolve_approval-deny"), (REFUSES, "resume-resolve_approval-deny"),
@@ -326,7 +326,7 @@ BREAKS: Mapping[str, Break] = {
             (UNAPPROVED, "approved-memory-write-resolve_approval-fails"),
         ),
     ),
-    "nobody has to agree to what a tool asks for others": Break(
+    "no person has to agree to what a tool asks for others": Break(
         _without_agreement,
         (
             (FIRES, "nested-model-agreed"), (REFUSES, "nested-model-agreed-resolve_approval-deny"),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cli_support import EVIL, STEERING, Cli, nobody_reads
+from cli_support import EVIL, STEERING, Cli, without_reader
 from each_of import each_of
 from pluggent_cli.commands import sessions
 from pluggent_cli.completion import words as completing
@@ -271,7 +271,7 @@ def test_a_damaged_session_is_not_exported(cli, folder):
 
 def test_an_export_without_a_reader_is_no_fault(cli, folder):
     save(folder, "s", *turn("x" * 500_000, ""))
-    with nobody_reads() as writer:
+    with without_reader() as writer:
         done = cli("sessions", "export", "s", stdout=writer)
 
     assert (done.code, done.err) == (141, "")

@@ -85,7 +85,7 @@ def test_sticky_folders_above_the_state_are_no_fault(tmp_path: Path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_a_state_that_belongs_to_somebody_else_is_refused(tmp_path: Path):
+def test_a_state_that_belongs_to_another_user_is_refused(tmp_path: Path):
     private_folder(tmp_path / "state" / "sessions")
     os.chown(tmp_path / "state", 4711, -1)
 

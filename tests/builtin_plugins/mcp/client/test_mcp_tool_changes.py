@@ -86,7 +86,7 @@ async def test_a_tool_of_another_command_is_another_tool():
 
 
 READS = {name: ["network_read"] for name in ("change", "counts", "reshape")}
-"""What the peer's helping tools do; nobody says what echo does, so it asks."""
+"""What the peer's helping tools do; echo declares no effects, so it asks."""
 CHANGED = "MCP server 'one' has changed tools since they were offered: 'echo' (its {}). What was approved"
 ANEW = "'pluggent-mcp:tool/one__echo' has changed since it was approved; it is asked about anew"
 

@@ -237,7 +237,7 @@ class Peer:
         os._exit(9)
 
     def call_false_id(self, id: Any, arguments: Any, params: Any) -> Any:
-        send({"jsonrpc": "2.0", "id": 987_654, "result": text("for somebody else")})
+        send({"jsonrpc": "2.0", "id": 987_654, "result": text("for another client")})
 
     def call_long(self, id: Any, arguments: Any, params: Any) -> Any:
         return text("x" * 20_000_000)

@@ -1,4 +1,4 @@
-"""An ask that nobody answers now waits, whichever kind of operation it is about: the turn is durable, and resumed."""
+"""An ask without an answer now waits, whichever kind of operation it is about: the turn is durable, and resumed."""
 
 from pathlib import Path
 from typing import Any

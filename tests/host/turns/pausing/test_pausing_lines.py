@@ -202,7 +202,7 @@ async def test_an_approval_that_may_have_been_used_does_not_count_again_and_a_ne
         await session.resume({"t1.0": True})
     whole = lines(shared)
     kinds = [json.loads(line)["t"] for line in whole]
-    # The process died while the model was asked, and somebody has written the old answer once more.
+    # The process died while the model was asked, and the old answer was written once more.
     shared.file.write_bytes(b"".join([*whole[: kinds.index("Spending")], whole[kinds.index("Resolved")]]))
 
     async with shared.session("ok") as session:
