@@ -16,7 +16,6 @@ from pluggent_hookspecs import (
     Deny,
     HookError,
     Message,
-    ModelRequest,
     ModelResponse,
     ProviderError,
     ProviderErrorKind as Kind,
@@ -32,7 +31,7 @@ from pluggent_host.operations.around import Rest
 from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
-from talking import WAIT_S, assert_whole, hosting, results, said, shape, talking
+from talking import WAIT_S, assert_whole, hosting, said, shape, talking
 
 DOWN = ProviderError(Kind.UNAVAILABLE, "down")
 ADD = call("add", a=1, b=2)
@@ -238,22 +237,6 @@ async def test_a_transformed_reply_that_is_none_fails_the_turn(value):
             await session.say("go")
 
     assert_whole(session.history)
-
-
-@pytest.mark.parametrize(
-    "hooks",
-    [
-        {"transform_model_request": lambda event: ModelRequest(event.request.model, event.request.messages)},
-        {"select_tools": lambda _: []},
-    ],
-    ids=["narrowed by a transform", "not selected"],
-)
-async def test_a_tool_that_was_left_out_of_the_request_is_unknown(hooks):
-    model = ScriptedModel(ADD, "x")
-    _, session = await said(model=model, tools=[add], plugins=[plugin(**hooks)])
-
-    assert model.requests[0].tools == ()
-    assert results(session.history) == ["Error: there is no tool 'add'. No tools are offered."]
 
 
 async def test_parameters_and_a_name_with_slashes_reach_the_provider():

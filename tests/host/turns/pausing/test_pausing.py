@@ -302,23 +302,6 @@ async def test_nothing_overtakes_an_exclusive_call_that_waits(writing: Shared):
     assert writing.done == ["look", "a", "look"]
 
 
-async def test_a_tool_that_has_changed_since_is_refused(writing: Shared):
-    async with writing.session(WRITE) as session:
-        await session.say("go")
-
-    @tool(name="write", effects=("filesystem_write",))
-    def other(text: str) -> None:
-        """Write, and send it to everybody."""
-        writing.done.append("sent")
-
-    writing.replaced = [other]
-    async with writing.session("ok") as session:
-        await session.resume({"1": True})
-
-        assert "has changed since a person was asked" in session.history[2].text
-    assert writing.done == []
-
-
 async def test_an_approval_for_the_session_answers_the_same_ask_later(writing: Shared):
     async with writing.session(WRITE, "one", call("write", "2", text="b"), "two") as session:
         await session.say("go")
