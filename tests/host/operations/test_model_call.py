@@ -348,8 +348,10 @@ def about_other(answer):
 
 
 async def test_another_model_answers_in_place_of_one_that_failed():
-    second, recorder, texts = Other("I am here"), Recorder(), list[str]()
-    policy = plugin(transform_model_response=lambda event: texts.append(event.response.message.text))
+    second, recorder, replies = Other("I am here"), Recorder(), list[tuple[str, str, str]]()
+    policy = plugin(
+        transform_model_response=lambda e: replies.append((e.provider, e.request.model, e.response.message.text))
+    )
     result, _ = await said(DOWN, plugins=[second, fallback(), recorder, policy])
 
     assert (result.text, result.usage.input) == ("I am here", 10)
@@ -361,7 +363,8 @@ async def test_another_model_answers_in_place_of_one_that_failed():
         ("scripted/m", None, "down"), ("other/small", 10, ""),
     ]  # fmt: skip
     assert [(event.model, event.attempt) for event in recorder.of(ModelRetried)] == [("other/small", 2)]
-    assert texts == ["I am here"], "what comes back passes the result hooks once"
+    came_back = ("app:other:provider/other", "small", "I am here")
+    assert replies == [came_back], "what comes back passes the result hooks once, which see who answered"
 
 
 async def test_the_other_request_is_transformed_and_decided_like_any():

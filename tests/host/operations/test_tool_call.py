@@ -60,16 +60,7 @@ async def test_any_name_can_be_unknown(name):
 @pytest.mark.parametrize(
     ("arguments", "problems"),
     [
-        ('{"a": 1', ["not valid JSON"]),
         ("[1]", ["expected a JSON object, got an array"]),
-        ("1", ["expected a JSON object, got a number"]),
-        ('"{}"', ["expected a JSON object, got a string"]),
-        ("null", ["expected a JSON object, got null"]),
-        ('{"a": NaN}', ["not valid JSON"]),
-        ('{"a": 1e999}', ["number out of range"]),
-        ('{"a": "\\ud800"}', ["lone surrogate"]),
-        ("[" * 5_000, ["nested more than"]),
-        ('{"a": 1}x', ["not valid JSON"]),
         ('{"b": "x", "c": 1}', ["$.a", "$.b", "$.c"]),
     ],
 )

@@ -81,9 +81,10 @@ def test_every_part_of_an_approval_is_under_its_seal(tmp_path: Path, part: str, 
     assert (counted(tmp_path), approvals.all(), len(approvals.problems())) == ((), (), 1)
 
 
-@each_of("id", ["\u0455", "s\n", "s\u200b", ".s", "s/../s", "s\0", "\uff53", "", "s" * 101])
-def test_no_session_has_a_name_that_only_looks_like_another(tmp_path: Path, id: str):
-    with pytest.raises(SessionError):
+@each_of("id", ["\u0455", "s\n", "s\u200b", ".s", "s/../s", "s\0", "\uff53", "", "s" * 101, ".", "..", "../s", "/s",
+                "a/b", "a\\b", "-s", "a b", "é", "~"])  # fmt: skip
+def test_no_session_has_a_name_that_only_looks_like_another_or_like_a_path(tmp_path: Path, id: str):
+    with pytest.raises(SessionError, match="session id"):
         FileTranscript(tmp_path, id)
     assert [*tmp_path.iterdir()] == []
 
