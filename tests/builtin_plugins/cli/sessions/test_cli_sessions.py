@@ -167,13 +167,6 @@ def test_a_damaged_session_is_shown_up_to_the_damage(cli, folder):
     assert cli.document("sessions", "show", "s")["problem"] != ""
 
 
-def test_a_session_in_use_can_be_read(cli, folder):
-    with in_use(folder, "s") as writer:
-        writer.append(*turn("hello", "ho"))
-
-        assert "  hello\n" in cli("sessions", "show", "s").out
-
-
 @each_of(
     ("words", "says"),
     [
