@@ -24,7 +24,7 @@ from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.entries import Decided, Transcript
 from pluggent_host.transcript.logs import MemoryTranscript
 from pluggent_host.turns.record import Services
-from transcript_file import FileTranscript
+from saved import FileTranscript
 
 ROUNDS = 60
 CALLS = 200
@@ -69,12 +69,12 @@ def main() -> None:
     asyncio.run(print_whole_calls())
 
 
-# ---- hooks that nobody implements --------------------------------------------------------
+# ---- hooks that no plugin implements -----------------------------------------------------
 
 
 def print_idle() -> None:
     """Print what a call site costs whose chain is empty."""
-    show("a hook that nobody implements", "CPU µs")
+    show("a hook that no plugin implements", "CPU µs")
     chains = Chains({}, "")
     code = "if chains['transform_tool_call']: pass"
     loop = min(timeit.repeat("pass", number=100_000, repeat=9))
@@ -159,7 +159,7 @@ class Ending:
     """The context of a call that asks for nothing."""
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """No reader waits any more."""
 
 
 # ---- the same as a model makes them ------------------------------------------------------

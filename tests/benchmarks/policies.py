@@ -84,7 +84,7 @@ def written(audit: Audit, record: Observation) -> float:
 
 
 async def print_resumed(folder: Path) -> None:
-    """Print what it costs to pause a turn with one call, and to go on with it once somebody has agreed."""
+    """Print what it costs to pause a turn with one call, and to continue it once a person has agreed."""
     show("a turn with one call that waits for a person (fsync off)", "CPU µs")
     waiting = HostSettings(on_ask="pause", strict=True, fsync="off")
     for kind, state in (("memory", None), ("file", folder / "sessions")):
@@ -109,7 +109,7 @@ async def post(a: int, b: int) -> int:
 
 
 async def resumed_turn(host: Host, id: str) -> tuple[float, float]:
-    """Return the CPU microseconds of a turn before and after somebody was asked."""
+    """Return the CPU microseconds of a turn before and after a person was asked."""
     async with await host.session(id) as session:
         begun = time.process_time()
         assert (await session.say("go")).why == "paused"

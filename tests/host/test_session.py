@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 import pytest
-from pluggent_hookspecs import Deny, File, Message, ModelResponse, SessionError, Usage, hookimpl, tool
+from pluggent_hookspecs import File, Message, SessionError, Usage, tool
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade, SessionClosed, SessionOpened, TextShown
@@ -239,17 +239,6 @@ async def test_a_tool_can_be_called_without_a_model_and_fails_as_a_model_would_r
         assert session.history == ()
 
 
-async def test_a_direct_call_passes_the_policies():
-    class No:
-        @hookimpl
-        def decide_tool_call(self, event):
-            return Deny("not directly") if event.scope.origin == "cli" else None
-
-    async with talking(tools=[add], plugins=[No()]) as session:
-        assert (await session.call_tool("add", {"a": 1, "b": 2}, origin="cli")).for_model == "Denied: not directly"
-        assert (await session.call_tool("add", {"a": 1, "b": 2})).for_model == "3"
-
-
 async def test_a_session_has_limits_of_its_own():
     async with hosting(call("add", a=1, b=2), tools=[add]) as host:
         session = await host.session(limits=Limits(tool_rounds=0))
@@ -272,13 +261,3 @@ async def test_a_lone_surrogate_from_a_person_does_not_spoil_the_session():
             await session.say("a lone \ud83d")
 
         assert (await session.say("again")).why is Why.COMPLETED
-
-
-@pytest.mark.parametrize("ids", [("", ""), ("x", "x"), ("", "call_0_0"), ("call_0_1", ""), ("x", "", "x", "y")])
-async def test_calls_get_ids_of_their_own_whatever_the_model_made_of_them(ids):
-    calls = tuple(ToolCall(id, "add", f'{{"a": {number}, "b": 0}}') for number, id in enumerate(ids))
-    async with talking(ModelResponse(Message.assistant((), calls)), "x", tools=[add]) as session:
-        await session.say("go")
-
-        assert_whole(session.history)
-        assert results(session.history) == [str(number) for number in range(len(ids))]

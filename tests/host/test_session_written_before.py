@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from pluggent_host import Why
 from pluggent_testing.fakes import call
-from saved import Office
-from transcript_file import all_waiting
+from saved import Office, all_waiting
 
 WRITTEN = Path(__file__).parent / "written_before"
 

@@ -286,8 +286,8 @@ def umask(value: int) -> Generator[None]:
 
 
 @contextmanager
-def nobody_reads() -> Generator[int]:
-    """Yield the writing end of a pipe that nobody reads from."""
+def without_reader() -> Generator[int]:
+    """Yield the writing end of a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     try:

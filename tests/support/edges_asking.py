@@ -77,7 +77,6 @@ class Shared:
         self.edges = edges
         self.done: list[str] = []
         self.more: list[Any] = []
-        self.replaced: list[Any] = []
 
     def host(self, *replies: Any, plugins: tuple[object, ...] = (), **options: Any) -> Any:
         """Return a host whose model says *replies*."""
@@ -102,10 +101,8 @@ class Shared:
 
         self.model = ScriptedModel(*replies)
         given: dict[str, Any] = {"config": PAUSING, "model": "scripted/m", "state_dir": self.folder, **options}
-        tools = self.replaced or [write, look, write_alone]
-        return Host.open(
-            plugins=[self.model, self.edges, *plugins], tools=[*tools, *self.more], installed=False, **given
-        )
+        tools = [write, look, write_alone, *self.more]
+        return Host.open(plugins=[self.model, self.edges, *plugins], tools=tools, installed=False, **given)
 
     @asynccontextmanager
     async def session(self, *replies: Any, name: str = "s", **options: Any) -> AsyncGenerator[Session]:

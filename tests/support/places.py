@@ -154,7 +154,7 @@ class BatchTools:
 
 
 class Again:
-    """Makes a second attempt at a model call that fails, and tells nobody that what was shown is void."""
+    """Makes a second attempt at a model call that fails, and emits no Discard for what was shown."""
 
     @hookimpl
     async def around_model_call(self, event: Any, call_next: Any) -> Any:

@@ -45,7 +45,7 @@ NAMES = "abcdefghijklmnopqrstuvwxyz"
 
 @attrs.frozen
 class Stage:
-    """A host with one session, a model that does what the test says, and somebody who listens."""
+    """A host with one session, a model that does what the test says, and a subscriber."""
 
     host: Host
     session: Session

@@ -1,4 +1,4 @@
-"""Sessions on disk and their stores: written as the host writes them, slow ones, and turns of every kind.
+"""Sessions in files and other stores: written, read, answered and listed without a host; turns of every kind.
 
 As a program it writes the state folder of pluggent 0.1 anew: python tests/support/saved.py FOLDER. Nothing should need
 that.
@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pluggent_cli.approvals.standing import problems_in
+from pluggent_cli.sessions import pending, reader, search as searching
+from pluggent_cli.sessions.store import Sessions
+from pluggent_cli.sessions.summary import Summary, summarise
 from pluggent_hookspecs import (
-    Approval,
     Ask,
     DecisionMade,
     Json,
@@ -29,7 +33,7 @@ from pluggent_hookspecs import (
     hookimpl,
     tool,
 )
-from pluggent_hookspecs.decisions import Reach
+from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import ToolCall
@@ -43,11 +47,16 @@ from pluggent_hookspecs.sessions import (
     SessionQuery,
 )
 from pluggent_host import Host, HostSettings, Limits, Session
+from pluggent_host.approvals.pending import Pending
+from pluggent_host.approvals.standing import KIND, Approvals
+from pluggent_host.transcript.codec import decode_unsealed
 from pluggent_host.transcript.entries import Decided, Entry, Said, SessionBegan, Settled, Spending, TurnBegan, TurnOver
+from pluggent_host.transcript.logs import StoredTranscript
+from pluggent_state_files.session_log import FileLog
+from pluggent_state_files.store import FileApprovals, FileStore
 from pluggent_testing.fakes import Reply, ScriptedModel, call
 from pluggent_testing.sessions import MemorySessions, answered, lines_of
 from talking import Permits
-from transcript_file import FileTranscript, answer_stored, waiting_in
 
 CALL = ToolCall("c1", "weather", '{"city": "Beijing", "unit": "fahrenheit"}')
 DECISION = DecisionMade(
@@ -91,6 +100,77 @@ def save(folder: Path, id: str, *entries: Entry, system: str = "", modified_s: f
     return transcript.path
 
 
+class FileTranscript(StoredTranscript):
+    """The transcript of session *id* in *folder*, open for writing until it is closed."""
+
+    def __init__(self, folder: Path, id: str) -> None:
+        self._file = FileLog(folder, id)
+        super().__init__(self._file, id)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    def force(self) -> None:
+        """Force everything appended to the disk. Blocks."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Give up the writer's lock. Safe twice."""
+        self._file.close()
+
+
+class FileStanding(Approvals):
+    """The approvals that hold in every session of *folder*."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = FileApprovals(folder)
+        super().__init__(self._file, at_once=True)
+
+    def forget(self, id: str) -> bool:
+        """Let the approval called *id* hold no longer; return whether there was one."""
+        return self._file.drop(KIND, id)
+
+    def problems(self) -> tuple[str, ...]:
+        """Return what the command says of records that do not count."""
+        return tuple(problems_in(self._file.all()))
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield the entries of the session in *path*, whatever their seals say."""
+    return decode_unsealed(FileStore(path.parent).read(path.stem), str(path))
+
+
+def read_session(folder: Path, id: str) -> reader.StoredSession:
+    return reader.read_session(Sessions.in_files(folder), id)
+
+
+def answer_stored(folder: Path, id: str, digests: Collection[str], approval: Approval, by: str) -> tuple[Pending, ...]:
+    return pending.answer_stored(Sessions.in_files(folder), id, digests, approval, by)
+
+
+def waiting_in(folder: Path, id: str) -> pending.Waiting | None:
+    return pending.waiting_in(Sessions.in_files(folder), id)
+
+
+def all_waiting(folder: Path) -> Iterator[pending.Waiting]:
+    return pending.all_waiting(Sessions.in_files(folder))
+
+
+def search(folder: Path, text: str) -> Iterator[searching.Found | searching.Unreadable]:
+    return searching.search(Sessions.in_files(folder), text)
+
+
+def matching(folder: Path, beginning: str) -> tuple[str, ...]:
+    return Sessions.in_files(folder).matching(beginning)
+
+
+def summaries(folder: Path, *, limit: int | None = None) -> Iterator[Summary]:
+    sessions = Sessions.in_files(folder)
+    return (summarise(sessions, one) for one in islice(sessions.all(brief=True), limit))
+
+
 @tool(effects=())
 def add(a: int, b: int) -> int:
     """Add two numbers."""
@@ -126,7 +206,7 @@ TOOLS = [add, write, fail, hang, delegate]
 
 _BROKEN = ProviderError(ProviderErrorKind.UNAVAILABLE, "down")
 _BATCH = (
-    call("write", "a", n=1), call("add", "b", a=1, b=2), call("nobody", "c"), call("write", "d", n=2),
+    call("write", "a", n=1), call("add", "b", a=1, b=2), call("absent", "c"), call("write", "d", n=2),
     call("fail", "e", n=3), call("add", "f", a=1),
 )  # fmt: skip
 _SAME = (call("write", "x", n=1), call("write", "x", n=2), call("add", "", a=1, b=2))

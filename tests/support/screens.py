@@ -41,7 +41,7 @@ class Screen:
     def _obey(self, sequence: str) -> None:
         match sequence:
             case "A":
-                # Nobody gets above the top of the screen.
+                # The cursor stays below the top of the screen.
                 self.row = max(self.row - 1, len(self.lines) - self.rows, 0)
             case "2K":
                 self.lines[self.row] = ""

@@ -430,8 +430,8 @@ class MemoryStoreConformance(ListsAndSearches):
                 assert [hit.item.namespace for hit in await store.search(space, "tea")] == [space]
             assert await store.delete("a", "k") is True
             assert text_of(await store.get("a:b", "k")) == "tea 1"
-            assert (await store.list(MemoryQuery("nobody"))).items == ()
-            assert await store.search("nobody", "tea") == ()
+            assert (await store.list(MemoryQuery("absent"))).items == ()
+            assert await store.search("absent", "tea") == ()
 
         told(story)
 

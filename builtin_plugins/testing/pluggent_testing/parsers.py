@@ -30,7 +30,7 @@ NO_PLANS = {
     "an empty list": "[]",
     "an empty object": "{}",
     "NUL": "\x00",
-    "half a character": "\ud800",
+    "lone surrogate": "\ud800",
 }
 """Texts that are a plan in no notation."""
 
@@ -52,7 +52,7 @@ HOSTILE = {
     "broken steps": '{"steps": [' + '{"description": ' * 30_000,
     "broken objects": '{"a" 1 ' * 100_000,
     "NaN": '{"steps": [NaN, Infinity, -Infinity, 1e999]}',
-    "half a character": '{"steps": ["\ud800", "\\ud800"]}',
+    "lone surrogate": '{"steps": ["\ud800", "\\ud800"]}',
     "control characters": "".join(map(chr, range(32))) * 1000,
 }
 """Texts that cost a careless parser its stack, its memory or an afternoon."""

@@ -304,7 +304,7 @@ class SessionStoreConformance:
 
         told(story)
 
-    def test_a_session_is_deleted_when_nobody_writes_to_it(self, told: Callable[[Story], None]) -> None:
+    def test_a_session_is_deleted_when_it_has_no_writer(self, told: Callable[[Story], None]) -> None:
         async def story(store: SessionStore) -> None:
             log = await answered(store.open("s"))
             await answered(log.append(BEGAN))

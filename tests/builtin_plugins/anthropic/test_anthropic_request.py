@@ -64,7 +64,7 @@ def test_the_points_are_behind_the_tools_the_system_message_and_the_last_two_tur
     assert marked(*longer, tools=(ADD, SUB)) == ["tools 1", "system 1", "turn 2.0", "turn 4.1"]
 
 
-def test_a_question_that_comes_back_to_nobody_is_not_marked():
+def test_a_question_that_is_asked_once_is_not_marked():
     assert marked(Message.system("s"), Message.user("q")) == []
     assert marked(Message.system("s"), Message.user("q"), tools=(ADD,)) == ["tools 0", "system 0", "turn 0.0"]
 

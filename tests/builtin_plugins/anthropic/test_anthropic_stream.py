@@ -149,7 +149,7 @@ def test_blocks_that_only_the_vendor_knows_grow_as_they_come():
     assert part == VendorPart("anthropic", {"type": "new", "said": "ab", "list": (1, 2), "other": {"x": 1}})
 
 
-def test_kinds_of_pieces_that_nobody_knows_are_left_alone():
+def test_unknown_kinds_of_pieces_are_left_alone():
     found = streamed_reply(text("a"))
     odd = sse(start(), BLOCK, piece(type="sparkle_delta", sparkle="*"), said(0, "a"), *stop())
 

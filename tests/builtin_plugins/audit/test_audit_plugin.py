@@ -1,4 +1,4 @@
-"""The audit in a host: what is kept, what is not, and that nothing goes on without it."""
+"""The audit in a host: what is kept, what is not, and that nothing continues without it."""
 
 import json
 import os
@@ -224,7 +224,7 @@ def test_a_log_whose_end_is_no_record_is_not_gone_on_with(tmp_path):
         written(tmp_path / "audit", 1)
 
 
-def test_a_full_disk_denies_leaves_no_half_line_and_is_over_when_there_is_room(tmp_path):
+def test_a_full_disk_denies_leaves_no_partial_line_and_is_over_when_there_is_space(tmp_path):
     audit = Audit(AuditSettings(folder=str(tmp_path / "audit")))
     audit.write_record(decision(0))
     size = logs(tmp_path / "audit")[0].stat().st_size

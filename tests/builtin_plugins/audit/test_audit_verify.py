@@ -129,7 +129,7 @@ def test_a_damaged_or_missing_head_is_told(head, folder, capsys):
     assert "audit.head: " in capsys.readouterr().out
 
 
-def test_with_a_key_nobody_else_can_make_a_chain_that_verifies(tmp_path, capsys):
+def test_without_the_key_no_chain_can_be_made_that_verifies(tmp_path, capsys):
     written(tmp_path / "audit", 3, key=Secret.of("k1"))
     where = str(tmp_path / "audit")
 

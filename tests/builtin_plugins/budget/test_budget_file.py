@@ -249,7 +249,7 @@ def test_owners_and_lost_reservations_do_not_pile_up(path: Path) -> None:
 # ---- what cannot be written --------------------------------------------------------------
 
 
-def test_a_full_disk_refuses_and_what_was_spent_is_booked_when_there_is_room_again(path: Path) -> None:
+def test_a_full_disk_refuses_and_what_was_spent_is_booked_when_there_is_space_again(path: Path) -> None:
     refused, unsettled, after = said("full", path)
 
     assert "whether the budget allows it cannot be told: the ledger" in refused

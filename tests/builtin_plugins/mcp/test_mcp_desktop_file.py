@@ -51,7 +51,7 @@ def test_servers_of_every_kind_are_listed_as_they_are(mcp):
     assert "hunter2" not in said.out
 
 
-def test_those_that_are_on_are_tried_and_one_that_is_gone_takes_nobody_with_it(mcp):
+def test_those_that_are_on_are_tried_and_one_that_is_gone_stops_no_other(mcp):
     said = mcp("test", "--json")
 
     rows = {row["name"]: row for row in json.loads(said.out)["servers"]}

@@ -14,7 +14,7 @@ NAMED = '[plugins.pluggent-mcp]\nfile = ".mcp.json"\n'
 
 
 class Person(Cli):
-    """Somebody whose settings name .mcp.json, in a working directory that has one of its own."""
+    """A user whose settings name .mcp.json, in a working directory that has one of its own."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         super().__init__(folder)

@@ -123,7 +123,7 @@ async def test_more_at_once_than_the_store_holds_is_refused_whole():
     assert await keys(store) == ["a"]
 
 
-async def test_deleted_and_expired_items_leave_room():
+async def test_deleted_and_expired_items_free_their_space():
     clock = Clock()
     store = InMemoryStore(InMemorySettings("capacity", max_items=3), clock)
     await save(store, "old")

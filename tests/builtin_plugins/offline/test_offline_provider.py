@@ -311,7 +311,7 @@ async def test_the_one_model_is_listed():
     assert (model.id, "no model is behind it" in model.name) == ("demo", True)
 
 
-def test_half_a_character_in_a_mistake_is_not_repeated():
+def test_a_lone_surrogate_in_a_mistake_is_not_repeated():
     assert "\ud800" not in reply("weather city=\ud800").message.text
 
 

@@ -162,7 +162,7 @@ def test_what_a_server_does_not_take_back_is_kept_with_the_reply():
         assert reply.extra["tool_calls"] == {"c1": {"score": 7}}
 
 
-def test_a_kind_of_call_that_nobody_has_heard_of_keeps_its_name():
+def test_an_unknown_kind_of_call_keeps_its_name():
     odd = {**entry(), "type": "builtin_function"}
 
     (found,) = read(odd).message.tool_calls

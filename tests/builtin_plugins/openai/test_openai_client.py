@@ -344,7 +344,7 @@ async def test_a_server_that_does_not_accept_is_given_up_naming_the_setting():
 
 
 @both
-async def test_nobody_listening_is_unavailable_and_says_where(stream):
+async def test_a_closed_port_is_unavailable_and_says_where(stream):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -355,7 +355,7 @@ async def test_nobody_listening_is_unavailable_and_says_where(stream):
     assert "hush" not in str(error)
 
 
-async def test_a_name_that_nobody_has_is_unavailable():
+async def test_an_unknown_host_name_is_unavailable():
     error = await failure_of(provider_at("http://no-such-host.invalid/v1"), stream=False)
 
     assert error.kind is Kind.UNAVAILABLE

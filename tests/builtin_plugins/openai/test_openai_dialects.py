@@ -102,7 +102,7 @@ def test_an_entry_can_be_changed_field_by_field():
     [
         ({"top_kk": True}, "'top_kk' is unknown; did you mean 'top_k'?"),
         ({"zzz": True}, "'zzz' is unknown; known are like, max_tokens"),
-        ({"like": "nobody"}, "there is no server 'nobody'; known are openai"),
+        ({"like": "absent"}, "there is no server 'absent'; known are openai"),
         ({"top_k": 1}, "top_k: expected true or false, got 1"),
         ({"max_tokens": "tokens"}, "max_tokens: expected one of 'max_completion_tokens', 'max_tokens'"),
         ({"user": None}, "user: expected one of"),
@@ -185,7 +185,7 @@ def test_a_top_k_is_sent_to_servers_that_have_one():
     assert body(like("vllm"), top_k=5)["top_k"] == 5
 
 
-def test_a_developer_is_the_system_where_nobody_knows_developers():
+def test_a_developer_is_the_system_where_developers_are_unknown():
     said = Message(Role.DEVELOPER, (Text("a"),))
 
     assert body(like("deepseek"), said)["messages"] == [{"role": "system", "content": "a"}]

@@ -169,7 +169,7 @@ async def test_a_server_that_cannot_stream_tools_is_asked_for_the_whole_reply():
     assert without[0] == TextDelta("Hi")
 
 
-async def test_a_request_that_cannot_be_sent_reaches_nobody():
+async def test_a_request_that_cannot_be_sent_reaches_no_server():
     async with OddServer(json_answer(REPLY)) as server:
         plugin, provider = plugin_at(server.url)
         async with plugin.open(LENT):

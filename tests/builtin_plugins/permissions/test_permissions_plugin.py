@@ -225,7 +225,7 @@ async def test_a_denial_is_recorded_with_the_rule_and_may_end_the_turn(site: Sit
         ({"provider": "pluggent-openai:*"}, False),
         ({"model": "scripted/m", "principal": "eve"}, True),
         ({"model": "scripted/m", "principal": "bob"}, False),
-        ({"target": {"host": "evil.example"}}, True),  # "scripted:" is no URL: nobody can say
+        ({"target": {"host": "evil.example"}}, True),  # "scripted:" is not a URL: unknown
     ],
 )
 async def test_models_are_refused_by_name_provider_place_and_person(site: Site, when: Any, denied: bool):

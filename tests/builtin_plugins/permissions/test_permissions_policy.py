@@ -208,7 +208,7 @@ def test_the_memory_for_tools_does_not_mix_them_up(reverse: bool):
         ({"principal": "bob"}, Scope(principal="bob"), True, True),
         ({"principal": "bob"}, Scope(principal="eve"), False, False),
         ({"principal": "bob"}, Scope(principal="b\u200bob"), True, False),
-        # Nobody said who is asking: it may be anybody.
+        # Without a principal, any user may be asking.
         ({"principal": "bob"}, Scope(), True, False),
         ({"principal": "*"}, Scope(), True, False),
         ({"agent": "research", "origin": "cli"}, Scope(agent="research", origin="api"), False, False),

@@ -1,4 +1,4 @@
-"""The door to HTTP: two methods, their limits, what comes back."""
+"""The HTTP client: two methods, their limits, what comes back."""
 
 import asyncio
 import gzip

@@ -132,7 +132,7 @@ async def test_the_file_and_the_folder_of_authorities_both_count(monkeypatch, ce
     assert by_file == by_folder == b'{"ok": true}'
 
 
-async def test_nobody_else_is_trusted_and_the_error_says_what_to_do(certificates):
+async def test_no_other_authority_is_trusted_and_the_error_says_what_to_do(certificates):
     async with OddServer(OK, tls=certificates.server()) as server:
         error = await failure(server.url)
 

@@ -213,7 +213,7 @@ def test_two_hosts_share_no_breaker() -> None:
     [
         (failure(Kind.BAD_REQUEST, status=400), True),
         (failure(Kind.RATE_LIMITED, status=429), True),
-        (failure(Kind.AUTHENTICATION), False),  # no key: nobody was asked
+        (failure(Kind.AUTHENTICATION), False),  # no key: no request was made
         (failure(Kind.PROTOCOL), False),
         (failure(Kind.TIMEOUT, status=504), False),
     ],

@@ -66,9 +66,9 @@ async def test_when_all_fail_the_first_failure_is_told_with_the_fate_of_each() -
     assert len(at.model.requests) == 1, "the model that has just failed is not its own fallback"
 
 
-async def test_a_fallback_that_nobody_provides_is_told_when_the_host_opens() -> None:
-    with pytest.raises(ConfigError, match="fallback: there is no provider 'nobody'"):
-        async with retrying("Hello.", fallback=("nobody/b",)):
+async def test_a_fallback_without_a_provider_is_named_when_the_host_opens() -> None:
+    with pytest.raises(ConfigError, match="fallback: there is no provider 'absent'"):
+        async with retrying("Hello.", fallback=("absent/b",)):
             pass
 
 

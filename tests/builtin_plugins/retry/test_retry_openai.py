@@ -151,7 +151,7 @@ async def test_a_server_that_says_no_is_not_asked_again(status: int) -> None:
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens."""
+    """Return a closed port."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]

@@ -64,7 +64,7 @@ async def test_one_call_at_a_time_tries_and_the_others_fail_fast() -> None:
         await all_of.asked()
         opened = all_of.flaky.asked
         assert await all_of.asked() == [text for text in await all_of.asked() if "left alone" in text]
-        assert all_of.flaky.asked == opened, "nobody asks while it is open"
+        assert all_of.flaky.asked == opened, "no request is made while it is open"
 
         all_of.time.passed_s += 30.0
         all_of.flaky.down, all_of.flaky.hold = False, asyncio.Event()

@@ -22,7 +22,7 @@ from pluggent_host.transcript.rebuild import Rebuilt, rebuild
 from pluggent_state_files import session_log
 from pluggent_state_files.store import FileStore
 from pluggent_testing.fakes import ScriptedModel, call
-from transcript_file import answer_stored
+from saved import answer_stored
 
 CALLS = ("open", "write", "fsync", "fdatasync", "replace", "rename", "mkdir", "unlink", "ftruncate")
 

@@ -15,8 +15,7 @@ from pluggent_host.transcript.entries import Entry, Said, SessionBegan, TurnBega
 from pluggent_state_files import session_log
 from pluggent_state_files.store import FileStore
 from pluggent_testing.fakes import call
-from saved import Office
-from transcript_file import answer_stored
+from saved import Office, answer_stored
 
 ENTRIES: tuple[Entry, ...] = (
     SessionBegan("s", 1.5, "scripted/m", '天气 "x" 🎉'),

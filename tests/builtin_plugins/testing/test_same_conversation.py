@@ -200,7 +200,7 @@ async def test_a_message_is_written_for_each_vendor_by_itself(servers):
     assert servers["openai"].asked[0].json["messages"] != servers["anthropic"].asked[0].json["messages"]
 
 
-async def test_what_a_vendor_signed_goes_back_to_it_and_to_nobody_else(servers):
+async def test_what_a_vendor_signed_goes_back_to_it_alone(servers):
     signed, own = Reasoning("I think.", "c2lnbmVkLTdmM2E="), AnthropicWire.vendor_part
     assert own is not None
     call = ToolCall("toolu_1", "add", '{"a": 2, "b": 3}')

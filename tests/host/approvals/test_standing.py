@@ -14,7 +14,7 @@ from pluggent_host import Host, HostSettings, Why
 from pluggent_host.approvals.standing import fits, may_approve
 from pluggent_host.settings import Grants
 from pluggent_testing.fakes import ScriptedModel, call
-from transcript_file import FileStanding as Approvals, answer_stored
+from saved import FileStanding as Approvals, answer_stored
 
 
 class Office:
@@ -55,7 +55,7 @@ def office(tmp_path: Path) -> Office:
 
 
 async def says(office: Office, *to: str, session: str = "s", **options: Any) -> int:
-    """Have the model send to each of *to* in a turn of its own; return how often somebody was asked."""
+    """Have the model send to each of *to* in a turn of its own; return how often a person was asked."""
     before = len(office.asked)
     replies = [reply for one in to for reply in (call("send", to=one), "done")]
     async with office.host(*replies, **options) as host, await host.session(session) as opened:
@@ -213,7 +213,7 @@ def lines(office: Office, session: str = "s") -> list[Any]:
     return [json.loads(line) for line in (office.sessions / f"{session}.jsonl").read_text().splitlines()]
 
 
-async def test_an_approval_that_somebody_wrote_into_the_transcript_does_not_count(office: Office, caplog: Any):
+async def test_an_approval_that_was_written_into_the_transcript_by_hand_does_not_count(office: Office, caplog: Any):
     pending = await paused(office)
     at_s = lines(office)[-1]["at_s"]
     forged = {

@@ -1,7 +1,5 @@
 """The verdict of many votes (rule 1), the host's own (2), answers that differ (3) and the table of answers (5)."""
 
-import itertools
-
 from each_of import each_of, shown
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ANSWERS, Allow, Ask, Decision, Deny, Respond, ToolOutput, Vote
@@ -72,14 +70,6 @@ def test_every_vote_is_kept_with_its_reason(votes: list[Decision | None], host_v
     for vote, decision in zip(verdict.votes, given_votes, strict=True):
         reason = {Allow: "note", Respond: "note"}.get(type(decision), "tell_user")
         assert vote.reason == ("" if decision is None else getattr(decision, reason))
-
-
-def test_any_deny_that_ends_the_turn_ends_it() -> None:
-    for votes in itertools.permutations([Deny("a"), Deny("b", ends_turn=True), Deny("c")]):
-        deny = tally(plugins(list(votes))).deny
-
-        assert deny is not None
-        assert deny.ends_turn
 
 
 def test_a_deny_is_attributed_to_a_plugin_that_denied_and_an_empty_vote_to_the_host() -> None:
@@ -189,13 +179,6 @@ def test_a_problem_denies_whatever_came_with_it(hook: str, value: object) -> Non
 
     assert isinstance(made, Deny)
     assert vote == Vote("acme", "deny", "was too late", 500_000.0)
-
-
-def test_a_respond_without_the_grant_denies_and_names_the_grant() -> None:
-    made, _ = ballot(HOOK, "acme", Answer(Respond("x")), may_respond=False)
-
-    assert isinstance(made, Deny)
-    assert "may_respond" in made.tell_user
 
 
 def test_the_person_reads_which_policy_failed_and_the_model_does_not() -> None:

@@ -88,7 +88,7 @@ def test_an_answer_is_completed_by_the_defaults():
     ("schema", "value"),
     [
         ({"type": "string", "maxLength": 2}, "abc"),
-        ({"type": "string", "format": "email"}, "nobody"),
+        ({"type": "string", "format": "email"}, "no-address"),
         ({"type": "string", "format": "date"}, "yesterday"),
         ({"type": "string", "format": "date-time"}, "2026-11-22"),
         ({"type": "string", "format": "uri"}, "not a uri"),
@@ -120,5 +120,5 @@ def test_what_is_missing_or_too_much_or_no_json_is_refused(content):
         of(x={"type": "string"}).fitted(content)
 
 
-def test_half_a_character_of_a_person_is_replaced():
+def test_a_lone_surrogate_of_a_person_is_replaced():
     assert of(x={"type": "string"}).fitted({"x": "a\ud800"}) == {"x": "a\ufffd"}

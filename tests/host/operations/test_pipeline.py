@@ -192,7 +192,7 @@ async def test_results_of_failed_calls_pass_the_result_hooks() -> None:
 @pytest.mark.parametrize(
     "answer", [Deny("withheld"), Ask("?"), Respond("other"), True, ValueError("broken")], ids=shown
 )
-async def test_a_withheld_result_is_seen_by_nobody(answer: object, is_async: bool) -> None:
+async def test_a_withheld_result_is_seen_by_no_hook_and_no_model(answer: object, is_async: bool) -> None:
     async def later(event: object) -> object:
         await asyncio.sleep(0)
         if isinstance(answer, Exception):

@@ -42,7 +42,7 @@ CITY = {
 }
 GIVEN = Accepted({"city": "Oslo"})
 OSLO = Accepted({"city": "Oslo", "days": 3})
-NOBODY = Cancelled("no person was there to answer")
+UNANSWERED = Cancelled("no person was there to answer")
 
 
 class Person:
@@ -114,9 +114,9 @@ async def test_a_sink_keeps_that_a_question_was_asked_and_answered():
 async def test_a_person_may_say_no_or_leave_or_not_be_there(answer):
     outcome, on = await asked(*([Person(answer)] if answer else []))
 
-    assert outcome == [answer or NOBODY]
+    assert outcome == [answer or UNANSWERED]
     (told,) = on.recorder.of(QuestionAnswered)
-    assert (told.outcome, told.by) == (type(answer or NOBODY).__name__.lower(), "app:person" if answer else "")
+    assert (told.outcome, told.by) == (type(answer or UNANSWERED).__name__.lower(), "app:person" if answer else "")
 
 
 async def test_an_approver_is_not_asked_and_an_answer_approves_nothing():
@@ -140,7 +140,7 @@ async def test_an_approver_is_not_asked_and_an_answer_approves_nothing():
 async def test_an_accepted_that_is_none_answers_nothing():
     outcome, on = await asked(Person(Accepted(NO_OBJECT)))
 
-    assert outcome == [NOBODY]
+    assert outcome == [UNANSWERED]
     assert on.recorder.of(HookFailed)[0].problem == "answered with something that does not fit at $"
 
 
@@ -213,7 +213,7 @@ async def test_everything_a_stranger_wrote_is_marked_and_escaped():
         ("x" * 20_000, CITY),
     ],
 )
-async def test_a_question_that_nobody_could_be_asked_is_the_tools_mistake(message, schema):
+async def test_a_question_that_cannot_be_asked_is_the_tools_mistake(message, schema):
     outcome, _ = await asked(Person(), use=eliciting(message, schema))
 
     assert isinstance(outcome[0], ToolError)
@@ -253,7 +253,7 @@ async def test_the_clocks_of_the_call_and_of_all_calls_above_stand_still_while_a
     assert (outcome, result.text, on.read_by_model()) == ([ToolOutput("Accepted")], "done", ["used"])
 
 
-async def test_a_turn_that_is_cancelled_asks_nobody_any_more():
+async def test_a_turn_that_is_cancelled_asks_no_person_any_more():
     began, left = asyncio.Event(), asyncio.Event()
 
     async def stay_away(event):
@@ -282,7 +282,7 @@ async def test_a_denied_question_can_end_the_turn():
     assert result.why == "denied"
 
 
-async def test_in_a_dry_run_nobody_is_asked():
+async def test_in_a_dry_run_no_person_is_asked():
     user, outcome = using(eliciting())
     await said(call("user"), tools=[user], plugins=[Person()], dry_run=True)
 
@@ -333,6 +333,6 @@ class Plugin:
         listed = config._replace(grants=config.grants._replace(approvers=("acme-desk",)))
         late, later = await asked(installed=installed, config=listed)
 
-    assert unlisted == late == [NOBODY]
+    assert unlisted == late == [UNANSWERED]
     assert on.recorder.of(HookFailed) == []
     assert later.recorder.of(HookFailed)[0].problem == "was too late"

@@ -60,16 +60,7 @@ async def test_any_name_can_be_unknown(name):
 @pytest.mark.parametrize(
     ("arguments", "problems"),
     [
-        ('{"a": 1', ["not valid JSON"]),
         ("[1]", ["expected a JSON object, got an array"]),
-        ("1", ["expected a JSON object, got a number"]),
-        ('"{}"', ["expected a JSON object, got a string"]),
-        ("null", ["expected a JSON object, got null"]),
-        ('{"a": NaN}', ["not valid JSON"]),
-        ('{"a": 1e999}', ["number out of range"]),
-        ('{"a": "\\ud800"}', ["lone surrogate"]),
-        ("[" * 5_000, ["nested more than"]),
-        ('{"a": 1}x', ["not valid JSON"]),
         ('{"b": "x", "c": 1}', ["$.a", "$.b", "$.c"]),
     ],
 )
@@ -82,24 +73,6 @@ async def test_every_problem_of_the_arguments_is_explained(arguments, problems):
 
 async def test_empty_arguments_are_an_empty_object():
     assert await outcome(ToolCall("c", "give", ""), tools=[returning("given")]) == ["given"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "frozen", "result"),
-    [
-        ('{"a": 1}', b'{"a":1,"b":1}', "2"),
-        ('{"a": 1, "a": 5}', b'{"a":5,"b":1}', "6"),
-        (f'{{"a": {2**100}}}', f'{{"a":{2**100},"b":1}}'.encode(), str(2**100 + 1)),
-    ],
-    ids=["defaults", "the last of a key written twice", "big integers"],
-)
-async def test_policies_and_the_tool_see_the_same_arguments(arguments, frozen, result):
-    """Policy 10."""
-    seen = []
-    watch = plugin(decide_tool_call=lambda event: seen.append(event.arguments_json))
-
-    assert await outcome(ToolCall("c", "add", arguments), tools=[add], plugins=[watch]) == [result]
-    assert seen == [frozen]
 
 
 @pytest.mark.parametrize("arguments", [{"a": 1}, None, 12])
@@ -247,27 +220,6 @@ async def test_a_call_that_timed_out_is_doubtful_even_if(hooks):
 
 
 # ---- contexts ---------------------------------------------------------------------------
-
-
-async def test_a_finished_call_lends_nothing_any_more():
-    contexts, recorder = [], Recorder()
-
-    @tool(effects=())
-    async def keep(context: ToolContext) -> str:
-        """Keep the context."""
-        contexts.append(context)
-        return ""
-
-    async with talking(call("keep"), tools=[keep, add], plugins=[recorder]) as session:
-        await session.say("go")
-        (context,) = contexts
-
-        assert context.cancelled
-        context.progress(1)
-        with pytest.raises(Exception, match="limit"):
-            await context.call_tool("add", {"a": 1})
-        await asyncio.sleep(0)
-    assert recorder.of(ToolProgressed) == []
 
 
 async def test_a_tool_is_told_where_it_is_and_given_its_key(tmp_path):

@@ -24,8 +24,8 @@ from pluggent_host.approvals.pending import Pending
 from pluggent_host.session import Session
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import Reply, ScriptedModel, call
+from saved import answer_stored, read
 from talking import assert_whole
-from transcript_file import answer_stored, read
 
 DOUBT = "may already have taken effect"
 NUMBERS = (1, 2)

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import sys
 
 import pytest
 from each_of import each_of
@@ -11,10 +10,7 @@ from pluggent_hookspecs import Message, SessionError
 from pluggent_host.transcript.entries import ModelChosen, Said, TurnBegan, Undone
 from pluggent_state_files.listing import delete, places
 from pluggent_state_files.session_log import read_lines
-from saved import save, turn
-from transcript_file import FileTranscript, Summary, matching, summaries
-
-LOCKED = pytest.mark.skipif(not sys.platform.startswith(("linux", "darwin")), reason="no way to see locks here")
+from saved import FileTranscript, Summary, matching, save, summaries, turn
 
 
 def problems(folder):
@@ -116,18 +112,6 @@ def test_the_beginning_of_an_id_means_every_session_that_begins_so(tmp_path):
     assert matching(tmp_path, "") == matching(tmp_path, "../trip") == ()
 
 
-@LOCKED
-def test_a_session_in_use_is_listed_as_such_and_its_lock_is_not_taken(tmp_path):
-    save(tmp_path, "idle")
-    writer = FileTranscript(tmp_path, "busy")
-    try:
-        assert {one.id: one.in_use for one in summaries(tmp_path)} == {"idle": False, "busy": True}
-    finally:
-        writer.close()
-
-    assert not any(one.in_use for one in summaries(tmp_path))
-
-
 def test_a_writer_can_come_while_the_session_is_read(tmp_path):
     save(tmp_path, "a")
     save(tmp_path, "b")
@@ -149,18 +133,6 @@ def test_a_deleted_session_is_gone_with_its_torn_lines_and_nothing_else_is(tmp_p
     delete(tmp_path, "a")
 
     assert {file.name for file in tmp_path.iterdir()} == {"b.jsonl", "a.txt"}
-
-
-def test_a_session_in_use_is_not_deleted(tmp_path):
-    save(tmp_path, "a")
-    writer = FileTranscript(tmp_path, "a")
-    try:
-        with pytest.raises(SessionError, match="session 'a' is in use by another process, so it is not deleted"):
-            delete(tmp_path, "a")
-    finally:
-        writer.close()
-
-    assert (tmp_path / "a.jsonl").exists()
 
 
 @each_of("id", ["../a", "a/b", "", ".", "..", "-a", "a\0", "a\n"])

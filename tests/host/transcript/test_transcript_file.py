@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 from each_of import each_of
-from hypothesis import given, strategies as st
 from pluggent_hookspecs import Message, ModelResponse, SessionError, Usage
-from pluggent_hookspecs.messages import Image, Reasoning, Refusal, Text, ToolCall
+from pluggent_hookspecs.messages import ToolCall
 from pluggent_host.transcript.entries import Said, SessionBegan, TurnBegan, TurnOver
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel
-from saved import LIMITS, SCRIPTS, TOOLS, play
+from saved import LIMITS, SCRIPTS, TOOLS, FileTranscript, play, read
 from talking import assert_whole, hosting, shape
-from transcript_file import FileTranscript, read
 
 ENTRIES = (
     SessionBegan("s", 1.5, "scripted/m", "be short"),
@@ -61,31 +59,6 @@ def test_what_was_appended_is_read_again_without_a_lock_and_by_the_owner_alone(t
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-texts = st.text(max_size=20)
-parts = st.one_of(
-    st.builds(Text, texts),
-    st.builds(Refusal, texts),
-    st.builds(Reasoning, texts, st.none() | texts),
-    st.builds(Image, st.none(), texts),
-)
-calls = st.builds(ToolCall, texts, texts, texts)
-messages = st.builds(
-    Message,
-    st.sampled_from(["user", "assistant"]),
-    st.lists(parts, max_size=3).map(tuple),
-    st.lists(calls, max_size=2).map(tuple),
-)
-
-
-@given(said=st.lists(messages, max_size=4))
-def test_any_message_survives_the_file(tmp_path_factory, said):
-    folder = tmp_path_factory.mktemp("sessions")
-    entries = tuple(Said("t1", message) for message in said)
-    written(folder, *entries)
-
-    assert reopened(folder) == entries
-
-
 async def test_a_session_continues_where_it_stopped(tmp_path):
     async with hosting("one", state_dir=tmp_path, system="be short") as host, await host.session("s") as session:
         await session.say("a")
@@ -96,19 +69,6 @@ async def test_a_session_continues_where_it_stopped(tmp_path):
 
         assert result.turn_id == "t2"
         assert shape(model.requests[0].messages) == ["system be short", "user a", "assistant one", "user b"]
-
-
-async def test_numbers_of_turns_are_never_used_twice(tmp_path):
-    """A key of an effect is made of its turn's number; a turn that was denied at once has one too."""
-    ids = []
-    for text in ("", "a", "", "b"):
-        async with hosting("x", state_dir=tmp_path) as host, await host.session("s") as session:
-            with_error = not text
-            try:
-                ids.append((await session.say(text or Message.user(""))).turn_id)
-            except SessionError:
-                assert with_error
-    assert len(set(ids)) == len(ids)
 
 
 ODD_CALL = ModelResponse(Message.assistant((), (ToolCall("c\udc00", "add\udc00", '{"a":"\udc00"}'),)))
@@ -216,18 +176,6 @@ def test_fields_of_a_newer_version_are_passed_over(tmp_path):
     assert reopened(tmp_path) == ENTRIES[:1]
 
 
-async def test_a_second_writer_in_this_process_is_refused(tmp_path):
-    first = FileTranscript(tmp_path, "s")
-
-    with pytest.raises(SessionError, match="session 's' is in use"):
-        FileTranscript(tmp_path, "s")
-    first.close()
-    FileTranscript(tmp_path, "s").close()
-    async with hosting(state_dir=tmp_path) as host, await host.session("s"):
-        with pytest.raises(SessionError, match="in use"):
-            await host.session("s")
-
-
 def other_process(code, folder):
     """Run *code*, in which F is FileTranscript and folder is *folder*."""
     head = "import os, sys, pathlib\nfrom pluggent_state_files.session_log import FileLog as F\n"
@@ -273,14 +221,6 @@ def test_a_closed_transcript_says_so(tmp_path):
         transcript.append(*ENTRIES)
     with pytest.raises(SessionError, match="session 's' is closed"):
         transcript.force()
-
-
-@each_of("id", ["", ".", "..", "../s", "/s", "a/b", "a\\b", "-s", ".s", "a\n", "a\x00", "a b", "é", "a" * 101, "~"])
-def test_a_session_cannot_be_called_like_a_path(tmp_path, id):
-    with pytest.raises(SessionError, match="session id"):
-        FileTranscript(tmp_path, id)
-
-    assert list(tmp_path.iterdir()) == []
 
 
 async def test_an_impossible_name_is_refused_before_anything_happens(tmp_path):

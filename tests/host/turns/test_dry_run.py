@@ -78,9 +78,9 @@ async def test_policies_decide_and_the_decisions_are_recorded(tools: Tools):
     assert [event.ran for event in recorder.of(ToolFinished)] == [False, False]
 
 
-async def test_nobody_is_asked_and_the_turn_goes_on(tools: Tools):
+async def test_a_dry_run_asks_no_person_and_continues(tools: Tools):
     def approve(event: Any) -> bool:
-        raise AssertionError("a dry run asks nobody")
+        raise AssertionError("a dry run asks no person")
 
     asks = plugin(decide_tool_call=Ask("it is Friday"))
     result, session = await said(call("add", a=1, b=2), tools=tools.all, plugins=[asks], approver=approve, dry_run=True)

@@ -26,6 +26,7 @@ from pluggent_hookspecs import (
     ToolContext,
     ToolFinished,
     ToolOutput,
+    ToolProgressed,
     ToolStarted,
     tool,
 )
@@ -101,7 +102,7 @@ async def test_the_approval_of_the_outer_call_does_not_cover_the_inner_one(dange
     assert (danger.ran, output.is_error) == ([], True)
 
 
-async def test_an_ask_below_a_call_with_nobody_there_is_a_denial_and_never_a_pause(danger: Danger) -> None:
+async def test_an_ask_below_a_call_without_an_approver_is_a_denial_and_never_a_pause(danger: Danger) -> None:
     """Rule 19."""
     (output,), on = await run(calls_danger(), danger, "and on", config=ASKS._replace(on_ask="pause"))
 
@@ -123,19 +124,6 @@ async def test_what_a_person_refused_stays_refused_for_the_model_and_its_tools(d
             await on.session.say("go")
 
         assert (len(person.asked), danger.ran) == (1, [])
-
-
-async def test_a_tool_cannot_ask_a_person_without_end(danger: Danger) -> None:
-    """Rule 17: more than the limit of asks end it."""
-    person = Person(True)
-
-    async def many(context: ToolContext) -> None:
-        for number in range(20):
-            await context.call_tool("danger", {"path": str(number)})
-
-    await run(many, danger, config=ASKS._replace(limits=Limits(asks=3)), approver=person)
-
-    assert len(person.asked) <= 4
 
 
 async def test_the_outer_clock_stops_while_a_person_thinks(danger: Danger) -> None:
@@ -224,7 +212,7 @@ async def test_a_response_to_a_nested_call_needs_no_run(danger: Danger) -> None:
 
 
 async def test_a_nested_effect_makes_the_decisions_on_its_siblings_old() -> None:
-    """Rule 18: an effect is an effect, whoever caused it."""
+    """Rule 18: an effect is an effect, whatever caused it."""
     danger, late = Danger(), list[str]()
     user, _ = using(calls_danger())
 
@@ -329,36 +317,16 @@ async def test_a_context_does_nothing_after_its_call(danger: Danger) -> None:
     async with stage(call("user"), tools=[*danger.tools(), user]) as on:
         await on.session.say("go")
         (context,) = kept
+        assert context.cancelled
         for use in (context.call_tool("danger", {"path": "x"}), context.call_model("hello")):
             with pytest.raises(LimitReached):
                 await use
         with pytest.raises(LimitReached):
             context.memory()
         context.progress(1.0)
+        await asyncio.sleep(0)
 
-    assert context.cancelled
-    assert (danger.ran, len(on.model.requests)) == ([], 2)
-
-
-async def test_what_a_tool_left_running_calls_nothing_after_its_call(danger: Danger) -> None:
-    tasks: list[asyncio.Task[Any]] = []
-    go_on = asyncio.Event()
-
-    async def later(context: ToolContext) -> Any:
-        await go_on.wait()
-        return await context.call_tool("danger", {"path": "x"})
-
-    async def leave_behind(context: ToolContext) -> None:
-        tasks.append(asyncio.create_task(later(context)))
-
-    user, _ = using(leave_behind)
-    async with stage(call("user"), tools=[*danger.tools(), user]) as on:
-        await on.session.say("go")
-        go_on.set()
-        await asyncio.wait(tasks)
-
-    assert tasks[0].exception() is not None
-    assert danger.ran == []
+    assert (danger.ran, len(on.model.requests), on.recorder.of(ToolProgressed)) == ([], 2, [])
 
 
 async def test_a_call_that_timed_out_calls_nothing_any_more(danger: Danger) -> None:
@@ -516,7 +484,7 @@ async def test_a_person_who_agrees_lets_the_call_through_and_reads_the_whole_con
         (None, Allow("always"), 0),
         (Person(True), Deny("no"), 0),
     ],
-    ids=["no", "silent", "nobody", "a policy that allows takes no person's place", "a denial is not asked about"],
+    ids=["no", "silent", "no person", "a policy that allows takes no person's place", "a denial is not asked about"],
 )
 async def test_without_a_person_who_agrees_nothing_is_sent(
     person: Person | None, answer: object, asked: int, danger: Danger

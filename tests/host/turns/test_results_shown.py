@@ -179,7 +179,7 @@ async def test_data_that_a_policy_has_put_into_other_words_are_not_shown_as_data
 
 
 @pytest.mark.parametrize("name", ["tells", "below"])
-async def test_nobody_is_asked_to_show_a_result_while_the_turn_runs_or_below_a_call_by_hand(name: str) -> None:
+async def test_no_person_is_asked_to_show_a_result_while_the_turn_runs_or_below_a_call_by_hand(name: str) -> None:
     person = Person(True)
     _, result, _ = await played(name, POLICIES["asks"], approver=person)
     async with stage(tools=TOOLS, plugins=[POLICIES["asks"]], approver=person) as on:
@@ -264,7 +264,7 @@ async def test_a_person_is_asked_once_to_release_the_result_of_a_call_by_hand(ag
 
 
 async def test_a_command_of_a_plugin_gets_what_a_person_may_see() -> None:
-    """Whoever it works for, such as a client of a server, sees it; no final text passes the host afterwards."""
+    """The caller, such as a client of a server, sees it; no final text passes the host afterwards."""
     plugins = [DENIES, Brings(TOOLS[0]), ScriptedModel()]
     lent = CommandHost(lambda: Host.open(model="scripted/m", plugins=plugins, installed=False))
     try:

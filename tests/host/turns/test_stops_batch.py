@@ -17,8 +17,8 @@ from pluggent_host.settings import Timeouts, ToolLimits
 from pluggent_host.tools.function_tool import definition_digest, function_tool
 from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_testing.fakes import call
+from saved import read_session
 from talking import WAIT_S, assert_whole, hosting, results, said, talking
-from transcript_file import read_session
 
 PAUSING = HostSettings(on_ask="pause", timeouts=Timeouts(hook_s=5.0))
 NO = ValueError("no")
@@ -38,7 +38,7 @@ STOPS: dict[str, tuple[BatchTools, dict[str, Any], str]] = {
     "timed out": (BatchTools(hang, timeout_s=0.01), {}, "failed"),
     "denied": (BatchTools(), {"plugins": [about("gate", Deny("no"))]}, "was denied"),
     "refused": (BatchTools(), {"plugins": [about("gate", Ask("may I?"))], "approver": lambda _: False}, "was denied"),
-    "nobody there": (BatchTools(), {"plugins": [about("gate", Ask("may I?"))]}, "was denied"),
+    "no person there": (BatchTools(), {"plugins": [about("gate", Ask("may I?"))]}, "was denied"),
     "limit": (BatchTools(), {"config": LIMITED}, "failed"),
     "withheld": (BatchTools("fine"), {"plugins": [WITHHOLDS]}, "failed"),
     "ledger": (BatchTools(), {"plugins": [LEDGER]}, "was denied"),
@@ -54,7 +54,7 @@ async def test_nothing_behind_a_call_that_did_not_succeed_is_run(how: str) -> No
 
     assert results(session.history)[::2] == ["before", SKIPPED.format(skipped)]
     assert tools.ran == (["before", "gate"] if ran else ["before"])
-    assert result.why is (Why.DENIED if how == "nobody there" else Why.COMPLETED)
+    assert result.why is (Why.DENIED if how == "no person there" else Why.COMPLETED)
 
 
 async def test_a_call_with_invalid_arguments_stops_too() -> None:
@@ -144,7 +144,7 @@ async def test_a_call_behind_it_that_is_refused_on_its_own_account_says_so() -> 
     assert results(session.history)[2] == SKIPPED.format("failed")
 
 
-async def test_nobody_is_asked_about_a_call_that_will_not_run() -> None:
+async def test_no_person_is_asked_about_a_call_that_will_not_run() -> None:
     asked: list[ApprovalEvent] = []
     tools = BatchTools(NO)
     config = HostSettings(strict=True, effects={"app:tools:tool/before": (), "app:tools:tool/gate": ()})

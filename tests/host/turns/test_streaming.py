@@ -11,7 +11,6 @@ from places import Again, hanging, only_this_task
 from pluggent_hookspecs import (
     Ask,
     DecisionMade,
-    Deny,
     Message,
     ModelResponse,
     ProviderError,
@@ -97,26 +96,6 @@ async def test_reasoning_and_refusals_are_shown_too():
 
 
 # ---- policies in between ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("policy", "config", "texts"),
-    [
-        (POLITE, HostSettings(), ["darn it"]),
-        (POLITE, PROVISIONAL, ["damn ", "it", "!", "darn it"]),
-        (plugin(decide_output=Deny("", tell_user="withheld")), PROVISIONAL, ["damn ", "it", "!"]),
-    ],
-    ids=["nothing before it has passed", "a change takes it back", "a denial takes it back"],
-)
-async def test_what_policies_change_or_withhold_is_not_shown_or_taken_back(policy, config, texts):
-    async with talking("damn it", plugins=[policy], config=config) as session, session.stream("go") as events:
-        assert [getattr(event, "text", "!") for event in await shown(events)] == texts
-
-    denied = texts[-1] == "!"
-    assert (events.result.why, events.result.text) == (
-        (Why.DENIED, "withheld") if denied else (Why.COMPLETED, "darn it")
-    )
-    assert "damn" not in repr(session.history[1:])
 
 
 # ---- leaving early ----------------------------------------------------------------------

@@ -8,10 +8,8 @@ from fake_plugins import plugin
 from pluggent_hookspecs import (
     Deny,
     HookError,
-    Message,
     ProviderError,
     ProviderErrorKind,
-    Respond,
     SessionError,
     ToolOutput,
     Usage,
@@ -215,29 +213,6 @@ async def test_a_hook_that_may_not_fail_raises_and_leaves_the_history_whole(hook
     assert_whole(session.history)
 
 
-@pytest.mark.parametrize("value", [12, b"bytes", Message.user("not an answer"), None])
-@pytest.mark.parametrize("hook", ["decide_input", "decide_model_request"])
-async def test_an_answer_that_answers_nothing_counts_as_a_denial(hook, value):
-    result, _ = await said("x", plugins=[plugin(**{hook: Respond(value)})])
-
-    assert result.why is Why.DENIED
-
-
-async def test_a_policy_can_answer_in_place_of_the_model():
-    model = ScriptedModel("x")
-    result, session = await said(model=model, plugins=[plugin(decide_input=Respond("from the cache"))])
-
-    assert (result.text, result.why, model.requests) == ("from the cache", Why.COMPLETED, [])
-    assert shape(session.history) == ["user go", "assistant from the cache"]
-
-
-async def test_a_denied_input_asks_no_model_and_joins_no_conversation():
-    model = ScriptedModel("x")
-    result, session = await said(model=model, plugins=[plugin(decide_input=Deny("model reads", tell_user="not today"))])
-
-    assert (result.why, result.detail, model.requests, session.history) == (Why.DENIED, "not today", [], ())
-
-
 async def test_a_denied_output_is_neither_shown_nor_kept():
     no = plugin(decide_output=lambda e: Deny("", tell_user="withheld") if "secret" in e.message.text else None)
     async with talking("a secret", "fine", plugins=[no]) as session:
@@ -246,18 +221,6 @@ async def test_a_denied_output_is_neither_shown_nor_kept():
         assert (result.why, result.text) == (Why.DENIED, "withheld")
         assert "secret" not in repr(session.history)
         assert (await session.say("again")).text == "fine"
-
-
-async def test_an_around_that_replaces_the_result_of_a_turn_fails_and_repeats_nothing():
-    async def polish(event, call_next):
-        await call_next()
-        return "polished"
-
-    async with talking("raw", plugins=[plugin(around_turn=polish)]) as session:
-        with pytest.raises(HookError, match="cannot be replaced"):
-            await session.say("go")
-
-    assert shape(session.history) == ["user go", "assistant raw"]
 
 
 async def test_an_around_that_runs_a_turn_twice_repeats_nothing():

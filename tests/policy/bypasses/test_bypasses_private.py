@@ -99,7 +99,7 @@ def test_a_private_place_is_found_wherever_it_stands_as_a_name_too(state: Path):
 @each_of(
     "text",
     ["", "\0", " ", "file:", "file://", "file:///", "file://host", "x" * 100_000, "/" * 100_000, "sessions",
-     "../sessions", "{}2", "{}.bak", "http://host{}/x", "see {}", "a:b", "~", "~nobody-of-this-name/x"],
+     "../sessions", "{}2", "{}.bak", "http://host{}/x", "see {}", "a:b", "~", "~no-user-of-this-name/x"],
 )  # fmt: skip
 def test_what_leads_elsewhere_is_left_alone(state: Path, text: str):
     assert not holds(state, text.format(state / "sessions"))

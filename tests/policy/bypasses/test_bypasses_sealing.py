@@ -19,7 +19,7 @@ from pluggent_host.approvals import process_marker
 from pluggent_host.approvals.standing import Standing
 from pluggent_state_files.seals import SealedRecords
 from pluggent_testing.fakes import call
-from transcript_file import FileStanding as Approvals, FileTranscript, all_waiting
+from saved import FileStanding as Approvals, FileTranscript, all_waiting
 
 STANDS = Standing("a:tool/b", "d", (("guard", "why"),), ("v",), {}, "", "", "", "terminal:ann", 1.0, "always")
 WRITE = call("write", text="x")
@@ -81,9 +81,10 @@ def test_every_part_of_an_approval_is_under_its_seal(tmp_path: Path, part: str, 
     assert (counted(tmp_path), approvals.all(), len(approvals.problems())) == ((), (), 1)
 
 
-@each_of("id", ["\u0455", "s\n", "s\u200b", ".s", "s/../s", "s\0", "\uff53", "", "s" * 101])
-def test_no_session_has_a_name_that_only_looks_like_another(tmp_path: Path, id: str):
-    with pytest.raises(SessionError):
+@each_of("id", ["\u0455", "s\n", "s\u200b", ".s", "s/../s", "s\0", "\uff53", "", "s" * 101, ".", "..", "../s", "/s",
+                "a/b", "a\\b", "-s", "a b", "é", "~"])  # fmt: skip
+def test_no_session_has_a_name_that_only_looks_like_another_or_like_a_path(tmp_path: Path, id: str):
+    with pytest.raises(SessionError, match="session id"):
         FileTranscript(tmp_path, id)
     assert [*tmp_path.iterdir()] == []
 

@@ -17,7 +17,7 @@ from pluggent_host.common.names import DOUBT
 from pluggent_testing.fakes import call
 from policy_rules import agreeing, hooked
 from policy_stage import said
-from transcript_file import FileStanding as Approvals, FileTranscript
+from saved import FileStanding as Approvals, FileTranscript
 
 # ---- patterns
 

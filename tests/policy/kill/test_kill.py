@@ -4,6 +4,7 @@ Nothing is lost, and nothing is done twice without asking (rules 21 and 22).
 """
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import dying
 import pytest
-from full_disk import full_disk
+import saved
 from places import only_this_task
 from pluggent_hookspecs import Message, SessionError, ToolContext, tool
 from pluggent_hookspecs.errors import ToolErrorKind
@@ -23,9 +24,9 @@ from pluggent_host.transcript.entries import Dispatched, Said, Settled
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import ScriptedModel, call
-from policy_rules import agreeing, hooked
+from policy_rules import agreeing, full_disk, hooked
+from saved import FileTranscript, read
 from talking import WAIT_S, assert_whole, hosting, results, shape, talking
-from transcript_file import FileTranscript, read
 
 NUMBERS = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
 """Which number each call of the turn writes."""
@@ -36,9 +37,9 @@ def remains(request, tmp_path_factory):
     """Return what processes left behind that were killed, each a step later; the last one lived."""
     folder = tmp_path_factory.mktemp("killed")
     program = Path(dying.__file__)
-    done = subprocess.run(  # noqa: S603 (this very Python)
-        [sys.executable, str(program), str(folder), *request.param.split()], capture_output=True, text=True, check=True
-    )
+    support = {**os.environ, "PYTHONPATH": str(Path(saved.__file__).parent)}
+    command = [sys.executable, str(program), str(folder), *request.param.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=support)  # noqa: S603 (this Python)
     return [folder / number for number in done.stdout.split()]
 
 

@@ -12,18 +12,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import attack_dying
+import dying
 import pytest
-import transcript_file
-from attack_dying import REFUSED, answers, number_of, opened
+import saved
+from dying import REFUSED, answers, number_of, opened
 from pluggent_hookspecs import ModelRequest
 from pluggent_hookspecs.messages import Role
 from pluggent_host import Why
 from pluggent_host.approvals.pending import Paused, Resolved
 from pluggent_host.transcript.entries import Dispatched, Entry, Settled
 from pluggent_testing.fakes import Reply, call
+from saved import read
 from talking import assert_whole
-from transcript_file import read
 
 PARTS = ("say", "approve", "resume", "again")
 
@@ -32,8 +32,8 @@ PARTS = ("say", "approve", "resume", "again")
 def remains(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder, called as the turn, where the processes of all parts left what they left; the last lived."""
     folder = Path(tmp_path_factory.mktemp("killed") / request.param)
-    program = [sys.executable, attack_dying.__file__, str(folder), folder.name]
-    support = {**os.environ, "PYTHONPATH": str(Path(transcript_file.__file__).parent)}
+    program = [sys.executable, dying.__file__, str(folder), folder.name]
+    support = {**os.environ, "PYTHONPATH": str(Path(saved.__file__).parent)}
     subprocess.run(program, check=True, timeout=120, env=support)  # noqa: S603 (this very Python)
     return folder
 

@@ -23,15 +23,15 @@ from pluggent_hookspecs import (
     ToolSpec,
     tool,
 )
-from pluggent_host import Host, HostSettings, Session, SyncHost, Why
+from pluggent_host import Host, HostSettings, Session, Why
 from pluggent_host.approvals.pending import Paused, Resolved
 from pluggent_host.approvals.standing import Standing
 from pluggent_host.settings import Grants
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from policy_rules import hooked
 from policy_stage import Store
+from saved import FileStanding as Approvals, FileTranscript, answer_stored
 from talking import hosting
-from transcript_file import FileStanding as Approvals, FileTranscript, answer_stored
 
 PAUSING = HostSettings(on_ask="pause", grants=Grants(sessions=("mallory", "bob")))
 calls = pytest.mark.parametrize("name", ["send", "relay"], ids=["a call", "a call below a tool"])
@@ -201,19 +201,6 @@ async def test_an_approval_that_alice_was_given_is_not_used_by_another(
     for other in others:
         assert await office.says(other, name, id=id) == 1
     assert office.sent == ["alice", "alice"]
-
-
-def test_an_approval_for_always_is_not_used_by_another_without_a_loop(office: Office):
-    office.answer = Approval(agreed=True, reach="always")
-    for principal in ("alice", "mallory"):
-        with (
-            SyncHost.open(**office.options(call("send", to=principal), "done")) as host,
-            host.session(principal=principal) as session,
-        ):
-            session.say("go")
-        office.answer = False
-
-    assert (len(office.asked), office.sent) == (2, ["alice"])
 
 
 async def test_what_is_approved_of_a_pause_for_always_stands_for_who_asked(office: Office):

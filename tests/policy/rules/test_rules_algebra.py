@@ -284,7 +284,8 @@ async def test_the_model_and_the_person_are_told_different_things():
 
 
 async def test_a_person_whose_message_is_denied_reads_the_text_for_people():
-    _, result = await said(plugins=[deciding("decide_input", Deny("for the model", tell_user="for the person"))])
+    on, result = await said(plugins=[deciding("decide_input", Deny("for the model", tell_user="for the person"))])
 
-    assert "for the person" in f"{result.text} {result.detail}"
-    assert "for the model" not in f"{result.text} {result.detail}"
+    assert (result.why, result.detail) == ("denied", "for the person")
+    assert "for the model" not in result.text
+    assert (on.model.requests, on.session.history) == ([], ())

@@ -15,6 +15,7 @@ from pluggent_host.tools.workspace_guard import stays_inside
 from pluggent_testing.fakes import call
 from policy_rules import ASKS, DANGER, both_orders, hooked
 from policy_stage import Danger, either_way, reach, said, stage
+from talking import assert_whole
 
 STRICT = HostSettings(strict=True)
 
@@ -221,10 +222,12 @@ async def test_a_transform_of_a_call_cannot_name_another_tool():
     assert (await reach("say", [hooked(transform_tool_call={"name": "quiet", "arguments": {}})])).ran == ()
 
 
-async def test_every_call_of_a_reply_has_an_id_of_its_own():
-    calls = tuple(ToolCall(id, "quiet") for id in ("call_0_1", "", "x", "x"))
+@each_of("ids", [("call_0_1", "", "x", "x"), ("", ""), ("x", "x"), ("", "call_0_0"), ("x", "", "x", "y")])
+async def test_every_call_of_a_reply_has_an_id_of_its_own(ids: tuple[str, ...]):
+    calls = tuple(ToolCall(id, "danger", f'{{"path": "{number}"}}') for number, id in enumerate(ids))
 
-    on, _ = await said(calls, tools=Danger().tools())
+    on, _ = await said(calls, tools=Danger(()).tools())
 
-    ids = [message.tool_call_id for message in on.session.history if message.role is Role.TOOL]
-    assert len(set(ids)) == 4
+    assert_whole(on.session.history)
+    assert len({message.tool_call_id for message in on.session.history if message.role is Role.TOOL}) == len(ids)
+    assert on.read_by_model() == [f"did {number}" for number in range(len(ids))]

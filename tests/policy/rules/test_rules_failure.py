@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from full_disk import full_disk
 from pluggent_hookspecs import PluggentError, TurnEnded, tool
 from pluggent_testing.fakes import call
-from policy_rules import hooked
+from policy_rules import full_disk, hooked
 from policy_stage import Danger, results, stage
 
 # ---- rule 13: a policy that is late or fails is in test_bypasses_failing; here what a cancellation leaves

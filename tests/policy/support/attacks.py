@@ -15,7 +15,7 @@ from pluggent_hookspecs import Allow, Approval, Ask, Deny, Respond, ToolCallEven
 from pluggent_host import HostSettings
 from pluggent_testing.fakes import Reply
 from policy_stage import Stage, stage
-from transcript_file import answer_stored
+from saved import answer_stored
 
 PAUSING = HostSettings(on_ask="pause")
 

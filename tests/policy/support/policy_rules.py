@@ -1,8 +1,10 @@
-"""Plugins, people and tables of the tests of policy."""
+"""Plugins, approvers, tables and a full disk: parts that the tests of policy share."""
 
 import asyncio
+import contextlib
 import inspect
-from collections.abc import Awaitable, Callable
+import resource
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 from each_of import each_of
@@ -94,3 +96,13 @@ def agreeing(asked: list[Any], answer: object = True) -> Any:
 async def twice(event: object, call_next: Callable[[], Awaitable[Any]]) -> Any:
     await call_next()
     return await call_next()
+
+
+@contextlib.contextmanager
+def full_disk() -> Generator[Callable[[int], None]]:
+    """Yield what lets files of this process grow to a number of bytes and no further; lift the limit at the end."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

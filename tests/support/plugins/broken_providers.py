@@ -170,7 +170,7 @@ class TestLeaksATask(OnOffline):
 class RaisesKeyError(Passing):
     def before(self, request: ModelRequest) -> ModelRequest:
         cast("dict[str, str]", {})[
-            request.messages[0].role if request.messages else "nobody"
+            request.messages[0].role if request.messages else "no role"
         ] if not request.messages else 0
         return request
 
@@ -180,7 +180,7 @@ class TestRaisesKeyError(OnOffline):
     caught_by = ("test_a_conversation_is_answered_or_refused",)
 
 
-class NamesNobody(Passing):
+class NamesNoRole(Passing):
     async def complete(self, request: ModelRequest) -> ModelResponse:
         try:
             return await self.inner.complete(request)
@@ -188,8 +188,8 @@ class NamesNobody(Passing):
             raise ProviderError(error.kind, error.message) from error
 
 
-class TestNamesNobody(OnOffline):
-    broken = NamesNobody
+class TestNamesNoRole(OnOffline):
+    broken = NamesNoRole
     caught_by = ("test_a_parameter_is_honoured_or_refused_by_name",)
 
 

@@ -142,7 +142,7 @@ def total(path: Path, column: str = "tokens") -> int:
         return found
 
 
-NOBODY = 65534
+NO_USER = 65534
 LIMIT = Limit(per=("principal", "day"), tokens=1_000_000)
 
 
@@ -166,7 +166,7 @@ async def full(path: str) -> None:
     async with budget.open(Lent()):
         held = await reserve(budget, model_call(100))
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        size = Path(path + "-wal").stat().st_size  # noqa: ASYNC240 (nobody else waits)
+        size = Path(path + "-wal").stat().st_size  # noqa: ASYNC240 (no other task waits)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
         say(await refusal(budget, model_call(100)))
         try:
@@ -180,8 +180,8 @@ async def full(path: str) -> None:
 def readonly(path: str) -> None:
     if os.geteuid() == 0:
         os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        os.setresgid(NO_USER, NO_USER, NO_USER)
+        os.setresuid(NO_USER, NO_USER, NO_USER)
     try:
         LedgerFile(Path(path), lambda: 0.0)
     except ConfigError as error:
@@ -199,7 +199,7 @@ async def fork(path: str) -> None:
             except StopIteration as end:
                 say(end.value.tell_user)
             os._exit(0)
-        os.waitpid(child, 0)  # noqa: ASYNC222 (nobody else waits)
+        os.waitpid(child, 0)  # noqa: ASYNC222 (no other task waits)
 
 
 async def hammer(path: str, cap: int, size: int, tasks: int, calls: int) -> None:

@@ -35,7 +35,7 @@ STARTED = 1_795_000_000.0
 class Time:
     """Stands still but for sleepers, who pass at once; ``waits`` is what they waited.
 
-    With ``hold`` they never wake by themselves; ``asleep`` tells that somebody sleeps.
+    With ``hold`` they never wake by themselves; ``asleep`` is set when one sleeps.
     """
 
     def __init__(self, *, hold: bool = False) -> None:

@@ -122,7 +122,7 @@ def reserved_and_settled(stage: Stage) -> None:
 
 
 def stopped(stage: Stage, event: Any) -> None:
-    """What the probe refused, or failed on, when it was given *event*, had no effect and was seen by nobody."""
+    """What the probe refused, or failed on, when it was given *event*, had no effect and was not seen."""
     match event:
         case e.InputEvent() | e.ToolSelectionEvent():
             _nothing(stage, stage.log.after("hit", until=ENTERED), "the turn went on")

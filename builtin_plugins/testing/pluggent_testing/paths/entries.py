@@ -16,7 +16,7 @@ from pluggent_host.sync import SyncHost, SyncSession
 
 from pluggent_testing.paths.operations import NO_OPERATION as HOOKS_WITHOUT, EntryPath
 
-DOORS: tuple[type, ...] = (Host, Session, SyncHost, SyncSession, SyncMemory, ToolContext, MemoryAccess, HostOperations)
+PUBLIC: tuple[type, ...] = (Host, Session, SyncHost, SyncSession, SyncMemory, ToolContext, MemoryAccess, HostOperations)
 """What applications, tools and commands hold in their hands."""
 
 NO_OPERATION: Mapping[str, str] = {
@@ -47,23 +47,23 @@ NO_OPERATION: Mapping[str, str] = {
 """Public methods through which nothing is asked, run, read or written, each with the reason."""
 
 
-def methods(doors: Iterable[type] = DOORS) -> frozenset[str]:
-    """Return the public methods of *doors*, as ``Class.method``. A property only reads, so it is none.
+def methods(classes: Iterable[type] = PUBLIC) -> frozenset[str]:
+    """Return the public methods of *classes*, as ``Class.method``. A property only reads, so it is none.
 
     >>> "Session.say" in methods(), "Session.history" in methods()
     (True, False)
     """
     return frozenset(
-        f"{door.__name__}.{name}"
-        for door in doors
-        for name, value in inspect.getmembers_static(door)
-        if not name.startswith("_") and not isinstance(value, property) and callable(getattr(door, name))
+        f"{each.__name__}.{name}"
+        for each in classes
+        for name, value in inspect.getmembers_static(each)
+        if not name.startswith("_") and not isinstance(value, property) and callable(getattr(each, name))
     )
 
 
-def missing_entries(paths: Iterable[EntryPath], doors: Iterable[type] = DOORS) -> list[str]:
+def missing_entries(paths: Iterable[EntryPath], classes: Iterable[type] = PUBLIC) -> list[str]:
     """Return what is wrong with the registry: methods that it does not know, and names that are no methods."""
-    known, entered = methods(doors), {name for path in paths for name in path.enters}
+    known, entered = methods(classes), {name for path in paths for name in path.enters}
     wrong = [
         f"{name}: no path goes through it, and no reason says why not" for name in known - entered - {*NO_OPERATION}
     ]

@@ -178,7 +178,7 @@ class PathMatrix:
     ``paths`` are ours, every one in ``PATHS``; set it to go others, or others too: ``(*PATHS.values(),
     *MINE)``. See EntryPath for what one is made of. What it executes notes that in the log that its
     ``plugins`` are given: ``log.note("ran", "mark-one")`` where something is done, by the mark that its
-    arguments carry; ``log.note("told", text)`` where somebody else is handed what came of it. What it
+    arguments carry; ``log.note("told", text)`` where another plugin is handed what came of it. What it
     makes begins with one of the words in ``paths.probes.SECRET``, so that it can be looked for.
 
     >>> class TestPaths(PathMatrix):
@@ -326,7 +326,7 @@ class PathMatrix:
 
         for act in FAULTS[HookKind.SINK][fault]:
             probe, stage = self.probed(alone, folder, "resolve_approval", act, 1)
-            assert probe.hit is not None, f"{path.name}: nobody was asked"
+            assert probe.hit is not None, f"{path.name}: no approver was asked"
             checks.stopped(stage, probe.hit)
 
     def test_what_a_hook_changes_is_what_counts(self, path: EntryPath, hook: str, way: str, folder: Path) -> None:

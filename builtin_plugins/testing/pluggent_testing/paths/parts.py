@@ -37,7 +37,7 @@ def saying(text: str, *made: ToolCall) -> ModelResponse:
 
 
 def fails(request: ModelRequest) -> Reply:
-    """Be a provider that cannot be used, in a way that nobody tries again on his own."""
+    """Be a provider that cannot be used, in a way that no plugin retries."""
     return ProviderError(ProviderErrorKind.AUTHENTICATION, "no entry", provider="paths")
 
 
@@ -101,9 +101,9 @@ async def nested_question(context: ToolContext, on: Stage) -> str:
 
 
 async def nested_agreed(context: ToolContext, on: Stage) -> str:
-    """Ask the model with a conversation that somebody else wrote, once a person has agreed."""
+    """Ask the model with a conversation of another author, once a person has agreed."""
     conversation = [Message.user("a question"), Message.assistant("go on"), Message.user("the rest of it")]
-    return (await context.call_model(conversation, ask="somebody else wrote it")).message.text
+    return (await context.call_model(conversation, ask="another author wrote it")).message.text
 
 
 async def nested_all(context: ToolContext, on: Stage) -> str:
@@ -129,7 +129,7 @@ def asking(hook: str) -> Callable[[Log], tuple[object, ...]]:
 
 
 def agreeing(log: Log) -> tuple[object, ...]:
-    """Return a policy that asks for nothing, and somebody who agrees to what the host itself asks for."""
+    """Return a policy that asks for nothing, and an approver of what the host itself asks for."""
 
     def ask(event: object) -> None:
         log.note("asking", event, "decide_model_request")
@@ -144,7 +144,7 @@ def agreeing(log: Log) -> tuple[object, ...]:
 
 
 def approving(hook: str) -> Callable[[Log], tuple[object, ...]]:
-    """Return what makes a policy that asks in *hook*, and somebody who agrees to all."""
+    """Return what makes a policy that asks in *hook*, and an approver of all."""
 
     def agree(event: object) -> bool:
         return True
@@ -153,7 +153,7 @@ def approving(hook: str) -> Callable[[Log], tuple[object, ...]]:
 
 
 def knowing(log: Log) -> tuple[object, ...]:
-    """Return a plugin that puts questions to somebody who knows."""
+    """Return a plugin that answers every question."""
 
     def answer(event: object) -> Accepted:
         log.note("questioned", event)

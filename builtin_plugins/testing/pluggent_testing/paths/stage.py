@@ -196,7 +196,7 @@ class Model(ScriptedModel):
             shown = 0
             async for batch in batches:
                 if shown == self._path.cut:
-                    # Of a kind that nobody tries again on his own.
+                    # Of a kind that no plugin retries.
                     raise ProviderError(ProviderErrorKind.BAD_REQUEST, "cut off", provider=self.name)
                 shown += 1
                 yield batch

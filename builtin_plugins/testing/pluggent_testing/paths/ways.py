@@ -93,7 +93,7 @@ def lent(
                 on.keep(await operations.tools("probe_*"))
             for name, mark in calls:
                 await on.enter(
-                    operations.call_tool(name, {"mark": f"mark-{mark}"}, origin=origin, principal="somebody")
+                    operations.call_tool(name, {"mark": f"mark-{mark}"}, origin=origin, principal="a caller")
                 )
 
     return way

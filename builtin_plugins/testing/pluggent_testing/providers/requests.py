@@ -158,7 +158,7 @@ class Requests(Suite):
         told(story)
 
     @both
-    def test_half_a_character_is_sent_or_refused(self, told: Tell, ask: Ask) -> None:
+    def test_a_lone_surrogate_is_sent_or_refused(self, told: Tell, ask: Ask) -> None:
         async def story(provider: Provider) -> None:
             for text in ("\ud800", "a\udfffb"):
                 answer = await outcome(provider, self.request(text), ask)

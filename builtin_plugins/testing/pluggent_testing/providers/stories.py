@@ -77,12 +77,12 @@ def fail(reason: str) -> str:
 
 @tool(effects=())
 def launch(count: int) -> str:
-    """Launch some; nobody may."""
+    """Launch some; it is denied."""
     raise AssertionError(f"{count} were launched although a policy forbids it")
 
 
 class NoLaunch:
-    """A policy that lets nobody launch anything."""
+    """A policy that denies every launch."""
 
     @hookimpl
     def decide_tool_call(self, event: ToolCallEvent) -> Deny | None:
@@ -148,7 +148,7 @@ SHAPE: tuple[str, ...] = (
     "assistant: …",
     "t2 is over: completed",
 )
-"""What is kept of the conversation, whoever the model is; see transcript_shape."""
+"""What is kept of the conversation, whichever the model is; see transcript_shape."""
 
 
 class Stories(Suite):

@@ -70,7 +70,7 @@ class Suite:
         return Message.user(CALLS_WANTED + json.dumps(wanted))
 
     def request(self, *messages: Message | str, tools: Sequence[ToolSpec] = (), **fields: Any) -> ModelRequest:
-        """Return a request of *messages*; without one, somebody says hello."""
+        """Return a request of *messages*; without one, a user says hello."""
         said = tuple(Message.user(each) if isinstance(each, str) else each for each in messages or ("Say hello.",))
         fields.setdefault("parameters", self.parameters)
         return ModelRequest(fields.pop("model", self.model), said, tuple(tools), **fields)

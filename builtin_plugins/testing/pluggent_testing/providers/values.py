@@ -100,7 +100,7 @@ def check_extra(extra: Mapping[str, Json], what: str) -> None:
 
 
 def check_read_only(value: object, what: str) -> None:
-    """Check that *value* is JSON, and that nobody can change it."""
+    """Check that *value* is JSON, and frozen."""
     kind = type(value).__name__
     assert not isinstance(value, dict | list), f"{what}: a {kind} that anybody can change"
     if isinstance(value, Mapping):

@@ -39,7 +39,7 @@ class Says(Enum):
     AUDIO_TOKENS = "how many tokens were sound"
     LOGPROBS = "log-probabilities, in the extra of a reply"
     ORDER = "the order of texts and thoughts in a reply"
-    MESSAGE_FIELDS = "fields of a message that nobody else knows, kept and sent back"
+    MESSAGE_FIELDS = "fields of a message that only the vendor knows, kept and sent back"
     ARGUMENTS_AS_TEXT = "a call's arguments in a whole reply as text, as the model wrote them"
 
 
@@ -65,7 +65,7 @@ class Wire(ABC):
 
     ``format`` is the name under which the vendor's own fields stand in ``extra``. ``base_path``
     is what a base URL ends with. ``is_sse``: streams are server-sent events. ``own_fields`` are
-    names of a request's body that belong to the provider, which nobody may set by
+    names of a request's body that belong to the provider, which no user may set by
     ``parameters.extra``. ``vendor_part`` is a part that this vendor sends and wants back as it is.
     ``idle_events`` are events that may come at any place of a stream and say nothing.
     """

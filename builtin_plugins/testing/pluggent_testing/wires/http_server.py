@@ -69,7 +69,7 @@ Plan: TypeAlias = Callable[[Received], Steps]
 class LoopbackServer:
     """Answers each request by the next of the plans that were laid out, and then by *otherwise*.
 
-    ``requests`` are those that came. Whoever waits for something waits *wait_s* seconds at most. A
+    ``requests`` are those that came. Every wait lasts *wait_s* seconds at most. A
     context manager; at the end every connection is closed.
     """
 

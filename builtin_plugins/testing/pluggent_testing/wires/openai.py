@@ -134,7 +134,7 @@ class OpenAIWire(Wire):
 
     def models(self, models: Sequence[ModelInfo], asked: Received) -> bytes:
         listed = [
-            {"id": model.id, "object": "model", "created": int(model.created or 0), "owned_by": "somebody"}
+            {"id": model.id, "object": "model", "created": int(model.created or 0), "owned_by": "a-vendor"}
             for model in models
         ]
         return _json({"object": "list", "data": listed})

@@ -238,7 +238,7 @@ class WireRequests(WireSuite):
         told(story)
 
     @both
-    def test_fields_of_a_reply_that_nobody_else_knows_go_back(self, told: Tell, server: WireServer, ask: Ask) -> None:
+    def test_fields_of_a_reply_of_one_vendor_go_back(self, told: Tell, server: WireServer, ask: Ask) -> None:
         self.needs(Says.MESSAGE_FIELDS)
         own = {self.wire.format: {"own_7f3a": {"deep": [1]}}}
         server.will(server.reply(attrs.evolve(HELLO, message=attrs.evolve(HELLO.message, extra=own))))

@@ -184,7 +184,7 @@ class Waits(WireSuite):
         told(story)
 
     @hasty
-    def test_a_stream_that_nobody_reads_holds_up_no_other(self, told: Tell, server: WireServer) -> None:
+    def test_a_stream_without_a_reader_holds_up_no_other(self, told: Tell, server: WireServer) -> None:
         _, steps = self._hang(server, "a stream of which some comes")
         server.will(steps)
 
@@ -193,7 +193,7 @@ class Waits(WireSuite):
             await anext(stream)
             for ask in (whole, streamed):
                 check_reply(await ask(provider, self.request()))
-            # The limit is for the server, not for whoever reads: it has not run out meanwhile.
+            # The limit is for the server, not for the reader: it has not run out meanwhile.
             await asyncio.sleep(server.patience_s * 1.2)
             check_reply(await whole(provider, self.request()))
             await stream.aclose()

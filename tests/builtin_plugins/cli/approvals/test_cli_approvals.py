@@ -3,8 +3,7 @@
 import pytest
 from cli_support import ASKING, PAUSED, QUESTION, STEERING, Cli, approve, mailing, pause, requests, requests_of, sent
 from each_of import each_of
-from saved import save, turn
-from transcript_file import FileTranscript
+from saved import FileTranscript, save, turn
 
 
 @pytest.fixture

@@ -69,12 +69,3 @@ def test_saying_something_else_goes_on_and_reports_it(cli, words):
     assert (done.code, unfit(done), sent(cli)) == (0, True, ""), done
     assert "a turn that waited for an approval has ended" in done.err
     assert "hello" in cli("sessions", "export", "s").out
-
-
-def test_with_a_new_key_beside_the_sessions_nothing_that_waits_runs(cli):
-    (cli.state / "sessions" / "approvals.json.key").write_bytes(b"x" * 32)
-
-    assert requests(cli) == {}
-    done = cli("resume", "t")
-    assert (done.code, sent(cli)) == (1, "")
-    assert "the key that seals was made anew" in " ".join(done.err.split())

@@ -209,7 +209,7 @@ def test_the_line_that_goes_on_names_what_decides_about_plugins(cli):
 
 @pytest.fixture
 def approved(tmp_path_factory) -> Cli:
-    """Return a command whose session ``s`` goes on with an answer that is in the file ``words``."""
+    """Return a command whose session ``s`` continues with an answer that is in the file ``words``."""
     made = Cli(tmp_path_factory.mktemp("speaking"))
     install_speaker(made.site)
     assert made("run", "-m", "speaker/x", "--session", "s", 'read call send_mail {"to":"bob"}').code == PAUSED

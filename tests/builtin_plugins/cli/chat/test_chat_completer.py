@@ -49,7 +49,7 @@ def test_paths_are_those_that_begin_so_with_folders_marked(folder):
     assert paths(".") == [".hidden"]
 
 
-@each_of("typed", ["absent/x", "~nobody-at-all/x", "a\0b/", "pictures/cat.png/"])
+@each_of("typed", ["absent/x", "~no-such-user/x", "a\0b/", "pictures/cat.png/"])
 @pytest.mark.usefixtures("folder")
 def test_where_there_is_no_folder_nothing_is_offered(typed):
     assert paths(typed) == []

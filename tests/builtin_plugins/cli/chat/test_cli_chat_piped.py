@@ -5,7 +5,7 @@ import os
 import signal
 
 import pytest
-from cli_support import Done, nobody_reads, signalled, wait_for_line
+from cli_support import Done, signalled, wait_for_line, without_reader
 from each_of import each_of
 from screens import install_speaker
 
@@ -82,7 +82,7 @@ def test_a_document_of_a_stream_that_breaks_off_is_the_error_alone(cli, hasty):
         (b"/undoo\n", 2, "did you mean '/undo'?"),
         (b"/undo now\n", 2, "/undo: takes nothing behind it, got 'now'"),
         (b"/tools nothing\n", 2, "/tools: there is no tool 'nothing'"),
-        (b"/model nobody/x\n", 2, "provider 'nobody': no installed plugin offers it"),
+        (b"/model absent/x\n", 2, "provider 'absent': no installed plugin offers it"),
         (b"/image absent.png\n", 2, "absent.png: cannot be read: No such file or directory"),
         (b"/help nonsense\n", 2, "/help: there is no command 'nonsense'"),
     ],
@@ -179,7 +179,7 @@ def test_with_json_every_line_is_a_message_and_every_answer_a_line(say):
         ("--max-cost -1", "is not a number of US dollars"),
         ("--max-tokens 0", "limits.tokens: expected"),
         ("words", "unrecognized arguments: words"),
-        ("-m nobody/x", "no installed plugin offers it"),
+        ("-m absent/x", "no installed plugin offers it"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(cli, options, says):
@@ -210,7 +210,7 @@ def test_standard_input_that_is_closed_is_said(cli):
 
 
 def test_a_reader_that_goes_away_ends_the_chat_quietly(cli):
-    with nobody_reads() as writer:
+    with without_reader() as writer:
         done = cli("chat", "-m", "speaker/x", stdin="one\ntwo\n", stdout=writer)
 
     assert (done.code, done.err) == (141, "")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from cli_support import nobody_reads
+from cli_support import without_reader
 from each_of import each_of
 from fake_distributions import install
 from pluggent_cli.table import COMMANDS
@@ -16,8 +16,8 @@ def configure(parser):
     parser.add_argument("--config", default="none")
 
 def run(options):
-    if options.name == "nobody":
-        raise RuntimeError("there is nobody")
+    if options.name == "missing":
+        raise RuntimeError("there is no such name")
     print("hello", options.name, options.config)
     return 7 if options.name == "seven" else 0
 
@@ -168,7 +168,7 @@ def test_colours_are_as_told_and_else_absent_without_a_terminal(cli, words, envi
 
 @each_of("words", ["--version", "--help", "plugins"])
 def test_a_reader_that_has_gone_ends_it_quietly(cli, words):
-    with nobody_reads() as writer:
+    with without_reader() as writer:
         done = cli(*words.split(), stdout=writer)
 
     assert (done.code, done.err) == (141, "")
@@ -205,11 +205,11 @@ def test_no_plugin_can_take_the_name_of_a_built_in_command(greeter):
 
 
 def test_a_command_that_fails_blames_its_plugin(greeter):
-    reason = "failed in its command 'greet': RuntimeError: there is nobody"
+    reason = "failed in its command 'greet': RuntimeError: there is no such name"
 
-    assert greeter("greet", "nobody") == (5, "", f"error: plugin 'acme-greet' (acme-greet 1.0) {reason}\n")
-    assert "Traceback" in greeter("--debug", "greet", "nobody").err
-    assert "Traceback" in greeter("greet", "nobody", PLUGGENT_DEBUG="1").err
+    assert greeter("greet", "missing") == (5, "", f"error: plugin 'acme-greet' (acme-greet 1.0) {reason}\n")
+    assert "Traceback" in greeter("--debug", "greet", "missing").err
+    assert "Traceback" in greeter("greet", "missing", PLUGGENT_DEBUG="1").err
 
 
 def test_a_plugin_that_fails_while_it_offers_its_commands_is_blamed(greeter):

@@ -23,9 +23,9 @@ from pluggent_hookspecs import (
 )
 from pluggent_host import SyncHost
 from pluggent_testing.fakes import ScriptedModel
+from saved import FileStanding as Approvals
 from talking import WAIT_S, hosting
 from tool_sources import Brings, Changing
-from transcript_file import FileStanding as Approvals
 
 
 @tool(effects=())

@@ -2,16 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
-from pluggent_cli.config.sources import load_settings
 from pluggent_cli.config.trust import Accepted, TrustStore
 from pluggent_hookspecs import ConfigError
 
@@ -220,7 +216,7 @@ def test_too_many_files_are_refused(store, file):
     assert not store.is_trusted(file)
 
 
-@each_of("content", [b"\xff", b"not toml", b"a = " + b"[" * 100_000, b'a = "\\u0000"\nb = "~nobody/x"'])
+@each_of("content", [b"\xff", b"not toml", b"a = " + b"[" * 100_000, b'a = "\\u0000"\nb = "~no-such-user/x"'])
 def test_strange_files_can_be_accepted_as_they_are(store, file, content):
     file.write_bytes(content)
     store.trust_file(file)
@@ -239,17 +235,6 @@ def test_what_is_no_file_cannot_be_accepted(store, file, tmp_path):
 
     assert not store.is_trusted(file)
     assert [entry.state for entry in store.entries()] == ["changed"]
-
-
-def test_settings_of_a_working_directory_count_once_they_are_trusted(store, file):
-    def model() -> str:
-        return load_settings(environ={"HOME": "/nonexistent"}, cwd=file.parent, trust=store).settings.model
-
-    assert model() == ""
-    store.trust_file(file)
-    assert model() == "a/b"
-    file.write_text('model = "evil/b"\n')
-    assert model() == ""
 
 
 # ---- packages ---------------------------------------------------------------------------
@@ -278,21 +263,6 @@ def test_the_store_and_its_key_are_for_their_owner_alone(store, file):
     modes = {path.name: path.stat().st_mode & 0o777 for path in store.path.parent.iterdir()}
     assert modes == {"trust.json": 0o600, "trust.json.key": 0o600, "trust.json.lock": 0o600}
     assert store.path.parent.stat().st_mode & 0o777 == 0o700
-
-
-def test_two_writers_do_not_lose_each_others_records(acme):
-    program = """
-import sys
-from pathlib import Path
-from pluggent_cli.config.trust import TrustStore
-for number in range(20):
-    TrustStore(Path(sys.argv[1])).acknowledge("shared", f"{sys.argv[2]}.{number}")
-"""
-    command = [sys.executable, "-c", program, str(acme.path)]
-    running = [subprocess.Popen([*command, name]) for name in ("1", "2", "3")]  # noqa: S603
-
-    assert [process.wait(60) for process in running] == [0, 0, 0]
-    assert sorted(len(entry.about) for entry in acme.entries()) == [1, 60]
 
 
 # ---- attacks and accidents --------------------------------------------------------------
@@ -376,30 +346,12 @@ def test_a_store_or_key_that_is_open_to_others_is_refused(acme, name, mode):
     path.chmod(0o600)
 
 
-def test_a_folder_that_others_can_write_is_refused(store, file):
-    store.trust_file(file)
-    store.path.parent.chmod(0o777)
-
-    for use in (store.is_trusted, store.trust_file):
-        with pytest.raises(ConfigError, match="is open to others"):
-            use(file)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("name", ["trust.json", "trust.json.key", "."])
 def test_what_belongs_to_another_user_is_refused(acme, name):
     os.chown(acme.path.parent / name, 12345, -1)
 
     with pytest.raises(ConfigError, match="belongs to user 12345, not to you"):
-        acme.acknowledged("acme", "1.0")
-
-
-def test_a_link_in_place_of_the_store_is_refused(acme, tmp_path):
-    moved: Path = tmp_path / "elsewhere.json"
-    acme.path.rename(moved)
-    acme.path.symlink_to(moved)
-
-    with pytest.raises(ConfigError, match="cannot be read"):
         acme.acknowledged("acme", "1.0")
 
 

@@ -85,7 +85,7 @@ def test_a_session_of_alice_does_not_go_on_below_a_host_nor_under_a_name_that_wa
     assert not claimed or "pluggent sessions show trip" in done.err
 
 
-async def test_sessions_of_the_command_belong_to_nobody_and_to_a_principal_once_there_is_one(cli):
+async def test_sessions_of_the_command_have_no_owner_until_there_is_a_principal(cli):
     pause(cli, session="trip")
     assert cli("run", "--session", "trip", "hello").code == 0
     assert principals(cli) == [""]

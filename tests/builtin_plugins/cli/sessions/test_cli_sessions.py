@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cli_support import EVIL, STEERING, Cli, nobody_reads
+from cli_support import EVIL, STEERING, Cli, without_reader
 from each_of import each_of
 from pluggent_cli.commands import sessions
 from pluggent_cli.completion import words as completing
-from saved import save, tool_turn, turn
-from transcript_file import FileTranscript
+from saved import FileTranscript, save, tool_turn, turn
 
 
 @pytest.fixture
@@ -168,13 +167,6 @@ def test_a_damaged_session_is_shown_up_to_the_damage(cli, folder):
     assert cli.document("sessions", "show", "s")["problem"] != ""
 
 
-def test_a_session_in_use_can_be_read(cli, folder):
-    with in_use(folder, "s") as writer:
-        writer.append(*turn("hello", "ho"))
-
-        assert "  hello\n" in cli("sessions", "show", "s").out
-
-
 @each_of(
     ("words", "says"),
     [
@@ -272,7 +264,7 @@ def test_a_damaged_session_is_not_exported(cli, folder):
 
 def test_an_export_without_a_reader_is_no_fault(cli, folder):
     save(folder, "s", *turn("x" * 500_000, ""))
-    with nobody_reads() as writer:
+    with without_reader() as writer:
         done = cli("sessions", "export", "s", stdout=writer)
 
     assert (done.code, done.err) == (141, "")

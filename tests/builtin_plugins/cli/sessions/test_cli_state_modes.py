@@ -63,17 +63,6 @@ def test_ledgers_and_logs_of_plugins_are_their_users_alone(cli, value):
     assert open_to_others(cli.state.parents[2]) == {}
 
 
-def test_folders_that_were_there_keep_their_modes(cli):
-    above = cli.state.parent
-    above.mkdir(parents=True)
-    above.chmod(0o755)
-
-    with umask(0):
-        done = cli("run", "hello")
-
-    assert (done.code, above.stat().st_mode & 0o777) == (0, 0o755)
-
-
 @each_of("words", ["run hello", "run --session s more", "approvals standing", "chat"])
 def test_a_folder_of_the_state_that_others_can_write_is_refused_with_what_mends_it(cli, words):
     """Policy 32: who can write there can put his own sessions, and approvals, in the place of the user's."""

@@ -11,7 +11,7 @@ from pluggent_host import Approval, Host, HostSettings, Why
 from pluggent_host.transcript.entries import WARNING, Said
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel, call
-from transcript_file import FileTranscript, all_waiting, answer_stored, read, waiting_in
+from saved import FileTranscript, all_waiting, answer_stored, read, waiting_in
 
 YES = Approval(agreed=True)
 

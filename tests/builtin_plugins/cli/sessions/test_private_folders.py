@@ -10,7 +10,7 @@ from each_of import each_of
 from pluggent_hookspecs import private_folder
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Host
-from transcript_file import FileStanding as Approvals
+from saved import FileStanding as Approvals
 
 
 def say_hello(state: Path) -> None:
@@ -53,15 +53,6 @@ def test_a_folder_cannot_be_made_where_a_file_is(tmp_path: Path):
         private_folder(tmp_path / "a" / "b")
 
 
-def test_the_folder_of_the_state_is_made_for_its_user_alone(tmp_path: Path):
-    with umask(0o002):
-        say_hello(tmp_path / "app" / "state")
-        say_hello(tmp_path / "app" / "state")
-
-    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
-    assert modes == {"app": 0o700, "state": 0o700, "sessions": 0o700, "s.jsonl": 0o600}
-
-
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o703, 0o1777])
 def test_a_state_that_others_can_write_is_refused_though_its_sessions_are_closed(tmp_path: Path, mode: int):
     state = tmp_path / "my state"
@@ -85,7 +76,7 @@ def test_sticky_folders_above_the_state_are_no_fault(tmp_path: Path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_a_state_that_belongs_to_somebody_else_is_refused(tmp_path: Path):
+def test_a_state_that_belongs_to_another_user_is_refused(tmp_path: Path):
     private_folder(tmp_path / "state" / "sessions")
     os.chown(tmp_path / "state", 4711, -1)
 

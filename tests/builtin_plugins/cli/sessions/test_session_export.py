@@ -11,8 +11,7 @@ from pluggent_cli.sessions.reader import StoredSession, StoredTurn
 from pluggent_hookspecs import Message, SessionError, Usage
 from pluggent_hookspecs.messages import Image
 from pluggent_host.transcript.entries import Given, ModelChosen, Said, SessionBegan, TurnBegan, TurnOver, Undone
-from saved import save, tool_turn, turn
-from transcript_file import FileTranscript, read_session
+from saved import FileTranscript, read_session, save, tool_turn, turn
 
 USAGE = {
     "input": None, "output": None, "cached": None, "reasoning": None, "audio": None, "cost_usd": None,

@@ -5,8 +5,7 @@ from hypothesis import given, strategies as st
 from pluggent_cli.sessions.search import AROUND, Found, Unreadable
 from pluggent_hookspecs import Message
 from pluggent_host.transcript.entries import Given, Said, SessionBegan, Settled, TurnBegan
-from saved import CALL, save, tool_turn, turn
-from transcript_file import search
+from saved import CALL, save, search, tool_turn, turn
 
 
 def found(folder, text):

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from cli_support import ASKING, nobody_reads, sent, signalled, wait_for_line
+from cli_support import ASKING, sent, signalled, wait_for_line, without_reader
 from each_of import each_of
 from screens import CTRL_C, CTRL_D, QUESTION
 
@@ -105,7 +105,7 @@ def test_settings_that_say_deny_are_heeded_at_a_terminal_too(cli):
     assert (done.code, QUESTION in done.out, sent(cli)) == (3, False, "")
 
 
-def test_a_command_in_the_background_asks_nobody(cli):
+def test_a_command_in_the_background_asks_no_person(cli):
     command = 'set -m; "$@" </dev/null & wait $!; echo code $?'
     with cli.at_terminal(*MAIL, script=command) as terminal:
         terminal.wait_for("code 6")
@@ -181,7 +181,7 @@ class Plugin:
 
 
 def test_a_reader_that_goes_away_ends_the_turn_quietly(cli):
-    with nobody_reads() as writer:
+    with without_reader() as writer:
         done = cli("run", "weather city=Oslo", stdout=writer)
 
     assert (done.code, "Traceback" in done.err, "Exception" in done.err) == (141, False, False)

@@ -91,7 +91,7 @@ async def test_a_missing_variable_is_named_with_its_server_and_its_place():
         assert "two__echo" in used.tools
 
 
-async def test_progress_reaches_whoever_watches_the_call():
+async def test_progress_reaches_the_observer_of_the_call():
     context = Context()
     async with using(one=peer()) as used:
         await used.call("one__progress", context)

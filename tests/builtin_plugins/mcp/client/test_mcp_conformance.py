@@ -43,7 +43,7 @@ LOGGED_IN = [
     ("auth/iss-wrong-issuer", "2026-07-28"),
     ("auth/metadata-issuer-mismatch", "2026-07-28"),
 ]
-"""Those in which a person logs in. In the extensions nobody does, or with keys of another kind: they are not here."""
+"""Those in which a person logs in. Extensions without one, or with keys of another kind, are not here."""
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pluggent_testing.fakes import ScriptedModel, call
 READS = {"*": ["network_read"]}
 
 
-async def test_a_tool_that_says_nothing_of_its_effects_asks_and_nobody_there_is_a_denial():
+async def test_a_tool_without_declared_effects_asks_and_without_an_approver_it_is_denied():
     async with talking({"one": told()}) as session:
         output = await session.call_tool("one__echo", {"text": "x"})
 
@@ -148,7 +148,7 @@ async def test_elicitation_is_answered_by_a_person():
     assert "MCP server 'one'" in str(asked[0])
 
 
-async def test_elicitation_with_nobody_there_is_cancelled():
+async def test_elicitation_without_a_person_is_cancelled():
     async with talking({"one": told(effects=READS)}) as session:
         output = await session.call_tool("one__elicit", {})
 

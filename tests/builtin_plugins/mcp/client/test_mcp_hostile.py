@@ -122,7 +122,7 @@ async def test_an_answer_that_is_packed_is_understood():
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_no_redirect_to_somebody_else_is_followed(status):
+async def test_no_redirect_to_another_host_is_followed(status):
     seen: list[str] = []
 
     async def elsewhere(method, body, headers):
@@ -173,7 +173,7 @@ def certificates(tmp_path_factory):
     return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
-async def test_a_server_with_a_certificate_that_nobody_vouches_for_is_not_spoken_to(certificates, monkeypatch):
+async def test_a_server_with_an_untrusted_certificate_is_not_contacted(certificates, monkeypatch):
     seen: list[bytes] = []
 
     async def answer(method, body, headers):

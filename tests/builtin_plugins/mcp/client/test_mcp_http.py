@@ -122,7 +122,7 @@ async def test_a_stream_of_the_old_transport_that_ends_is_begun_anew():
         assert (await used.call("web__act")).for_model == "acted"
 
 
-async def test_nobody_at_the_other_end_is_told():
+async def test_an_address_without_a_server_is_named():
     async with using(web=Server(url="http://127.0.0.1:9/mcp")) as used:
         assert used.failures["web"].startswith("MCP server 'web': cannot reach http://127.0.0.1:9")
 
@@ -165,7 +165,7 @@ SECRETS = "hunter2"
 
 @asynccontextmanager
 async def answering_once(says=b"", tls=None):
-    """Answer whoever comes with *says*, and hang up."""
+    """Answer every connection with *says*, and hang up."""
 
     async def answer(reader, writer):
         await reader.read(1)
@@ -189,14 +189,14 @@ async def problem(port, scheme="http", **settings):
 
 @pytest.fixture
 def free():
-    """Return a port at which nobody listens."""
+    """Return a closed port."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
-async def test_a_port_at_which_nobody_listens_is_named(free, kind):
+async def test_a_closed_port_is_named(free, kind):
     assert await problem(free, type=kind) == (
         "cannot reach http://127.0.0.1:PORT: the connection is refused; see whether it is running"
     )

@@ -1,4 +1,4 @@
-"""What servers log goes to whoever watches the call that it belongs to, and to nobody else."""
+"""What servers log goes to the observers of the call that it belongs to alone."""
 
 import asyncio
 import json
@@ -84,7 +84,7 @@ async def test_a_server_that_has_no_log_is_not_asked_for_one():
         assert (await used.call("one__echo", text="x")).for_model == "x"
 
 
-async def test_over_a_pipe_what_is_logged_between_two_sessions_is_told_to_nobody():
+async def test_over_a_pipe_what_is_logged_between_two_sessions_reaches_neither():
     ann, bob = Context(), Context()
     bob.session_id = "bob"
     async with using(one=logging_peer()) as used:

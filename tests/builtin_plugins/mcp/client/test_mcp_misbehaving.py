@@ -37,7 +37,7 @@ async def test_a_command_or_folder_that_is_not_there_is_named():
         }
 
 
-async def test_a_server_that_hangs_at_its_start_costs_its_own_deadline_and_nobody_else(monkeypatch):
+async def test_a_server_that_hangs_at_its_start_costs_its_own_deadline_and_no_other(monkeypatch):
     for name in [*os.environ]:
         if "PROXY" in name.upper() or name.startswith(("PIP_", "UV_", "npm_")):
             monkeypatch.delenv(name)
@@ -213,7 +213,7 @@ async def test_a_server_that_does_not_read_is_given_up():
     assert "it did not read what it was sent for 0.2 s" in error.message
 
 
-async def test_a_frozen_server_times_out_and_nobody_else_does():
+async def test_a_frozen_server_times_out_and_no_other_does():
     async with using(one=peer(stop_timeout_s=0.1), two=peer()) as used:
         pid = json.loads(str((await used.call("one__environ")).for_model))["pid"]
         os.kill(pid, signal.SIGSTOP)

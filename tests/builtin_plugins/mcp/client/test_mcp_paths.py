@@ -24,12 +24,12 @@ MARKED = {"mark": "mark-one"}
 
 
 def sampled(log):
-    """Return somebody who agrees that the server may ask the model."""
+    """Return an approver that lets the server ask the model."""
     return (*PEER.watched(log), *agreeing(log))
 
 
 def elicited(log):
-    """Return somebody who knows what the server asks."""
+    """Return a plugin that answers what the server asks."""
     return (*PEER.watched(log), *knowing(log))
 
 
@@ -93,7 +93,7 @@ class TestServersThatAskInTheirOwnRequests(Composed):
     paths = tuple(path for path in PATHS if path.name in ("mcp-sampling", "mcp-elicitation"))
 
 
-def asked_nobody(patch: pytest.MonkeyPatch) -> None:
+def asked_no_person(patch: pytest.MonkeyPatch) -> None:
     """Let a server have answers that no person gave."""
 
     async def broken(*_: object) -> ElicitResult:
@@ -115,7 +115,7 @@ def called_twice(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("broken", "name", "told"),
-    [(asked_nobody, "mcp-elicitation", "decide_question"), (called_twice, "mcp-tool", "executed {'ran': 2}")],
+    [(asked_no_person, "mcp-elicitation", "decide_question"), (called_twice, "mcp-tool", "executed {'ran': 2}")],
 )
 def test_a_plugin_that_does_more_than_was_decided_is_noticed(broken, name, told, tmp_path, monkeypatch):
     suite = TestServers()

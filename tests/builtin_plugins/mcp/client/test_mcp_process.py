@@ -97,7 +97,7 @@ async def test_a_grandchild_that_left_is_stopped_when_its_server_dies_and_the_se
         with pytest.raises(ToolError, match=r"exit code 9\. .* The call may have taken effect"):
             await asyncio.wait_for(used.call("one__die"), WAIT_S)
         async with asyncio.timeout(WAIT_S):
-            while runs(pid):  # noqa: ASYNC110 (nobody tells when it ends)
+            while runs(pid):  # noqa: ASYNC110 (no event says when it ends)
                 await asyncio.sleep(0)
 
         assert (await used.call("one__echo", text="back")).for_model == "back"
@@ -115,7 +115,7 @@ async def test_a_grandchild_that_left_is_stopped_when_the_stop_is_cancelled():
                     task.cancel()
             await asyncio.sleep(0)
         async with asyncio.timeout(WAIT_S):
-            while listed(server):  # noqa: ASYNC110 (the loop buries it, and tells nobody)
+            while listed(server):  # noqa: ASYNC110 (the loop reaps it without an event)
                 await asyncio.sleep(0)
 
     assert not runs(pid)

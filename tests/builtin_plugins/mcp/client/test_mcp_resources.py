@@ -26,7 +26,7 @@ async def test_resources_and_prompts_are_listed_and_read():
     assert prompt.for_model == "[user]\nGreet Ann."
 
 
-async def test_their_tags_and_data_say_what_they_are_to_whoever_serves_them_again():
+async def test_their_tags_and_data_say_what_they_are_to_a_server_that_offers_them_again():
     async with (
         listening(made().streamable_http_app()) as url,
         using(web=Server(url=f"{url}/mcp", resources=True, prompts=True)) as used,

@@ -1,4 +1,4 @@
-"""What servers ask of us: the model, a person, folders. Through the call that runs, and nobody else's."""
+"""What servers ask of us: the model, a person, folders. Through the call that runs alone."""
 
 import asyncio
 import json
@@ -98,7 +98,7 @@ async def test_a_server_may_ask_the_model_a_few_times_in_one_call_and_not_more()
     [
         (Accepted({"city": "Oslo"}), {"action": "accept", "content": {"city": "Oslo"}}),
         (Declined("no"), {"action": "decline"}),
-        (Cancelled("nobody there"), {"action": "cancel"}),
+        (Cancelled("no person there"), {"action": "cancel"}),
         (Denied("host", "not allowed"), {"action": "decline"}),
         (LimitReached("questions", 1), {"action": "cancel"}),
     ],
@@ -200,7 +200,7 @@ async def test_over_http_each_question_reaches_the_call_that_it_belongs_to(proto
     assert [answer.for_model for answer in answers] == ["accept Oslo", "accept Rome"]
 
 
-async def test_over_a_pipe_a_question_between_two_sessions_is_answered_by_nobody():
+async def test_over_a_pipe_a_question_between_two_sessions_is_answered_by_neither():
     ann, bob = Context(answer=Accepted({"city": "Oslo"})), Context()
     bob.session_id = "bob"
     async with using(one=peer()) as used:

@@ -62,7 +62,7 @@ async def test_who_asks_again_meanwhile_finds_it_and_it_is_started_once(tmp_path
 async def test_a_server_that_always_fails_is_given_up_and_that_is_told(monkeypatch, caplog):
     monkeypatch.setattr(connection, "MOST_TRIES", 1)
     async with using(bad=peer("dies")) as used, asyncio.timeout(WAIT_S):
-        while "failed 2 times" not in caplog.text:  # noqa: ASYNC110 (a log tells nobody)
+        while "failed 2 times" not in caplog.text:  # noqa: ASYNC110 (a log sets no event)
             await asyncio.sleep(0)
 
         assert "MCP server 'bad' failed 2 times; the next session tries again" in caplog.text

@@ -10,7 +10,7 @@ from pluggent_hookspecs import Approval, ToolError
 from pluggent_host import HostSettings
 from pluggent_mcp.settings import Server
 from pluggent_testing.fakes import ScriptedModel, call
-from transcript_file import answer_stored
+from saved import answer_stored
 
 
 async def test_a_tool_whose_definition_changed_is_not_called_before_it_was_offered_anew():
@@ -86,7 +86,7 @@ async def test_a_tool_of_another_command_is_another_tool():
 
 
 READS = {name: ["network_read"] for name in ("change", "counts", "reshape", "retitle", "result")}
-"""What the peer's helping tools do; nobody says what echo does, so it asks."""
+"""What the peer's helping tools do; echo declares no effects, so it asks."""
 CHANGED = "MCP server 'one' has changed tools since they were offered: 'echo' ({}). What was approved"
 CHANGES = [
     ("change", "its description"),

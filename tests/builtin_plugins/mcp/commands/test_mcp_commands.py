@@ -146,7 +146,7 @@ def test_what_goes_wrong_with_a_call_is_said_with_an_exit_code_of_its_own(mcp, w
     assert says in said.err
 
 
-def test_a_call_that_asks_is_denied_where_nobody_can_be_asked(mcp):
+def test_a_call_that_asks_is_denied_where_no_person_can_be_asked(mcp):
     mcp.settings(server("files"))
 
     said = mcp("call", "files", "echo", "text=x")
@@ -177,7 +177,7 @@ def test_a_call_passes_the_policies_and_is_recorded(mcp, monkeypatch, tmp_path):
         (("call", "lost"), "the following arguments are required: TOOL. "),
         (("tools", "webb"), "there is no server 'webb'; did you mean 'web'?"),
         (("list", "--jsn"), "did you mean '--json'?"),
-        (("tools", "nobody"), "there is no server 'nobody'; there are: lost, poor, web"),
+        (("tools", "absent"), "there is no server 'absent'; there are: lost, poor, web"),
         (("tools", "web"), "'web' is switched off"),
         (("test", "web", "--", "x"), "nothing is expected behind --"),
     ],

@@ -265,7 +265,7 @@ def test_a_command_has_no_login(mcp):
     assert "--header and --oauth with a URL" in refused.err
 
 
-def test_what_is_said_to_be_added_is_in_the_file_although_nobody_reads_on(mcp, monkeypatch):
+def test_what_is_said_to_be_added_is_in_the_file_although_the_reader_has_gone(mcp, monkeypatch):
     class Gone(io.StringIO):
         def write(self, text):
             raise BrokenPipeError

@@ -18,7 +18,7 @@ def mcp(clean_home, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("words", [("test",), ("tools", "odd"), ("add", "odd", "--", sys.executable, str(PEER), "bad")])
-def test_what_nobody_can_do_anything_about_is_said_once_by_what_looks_at_a_server(mcp, words):
+def test_a_problem_that_no_setting_mends_is_said_once_by_what_looks_at_a_server(mcp, words):
     if words[0] != "add":
         mcp.settings(server("odd", "bad"))
 
@@ -133,7 +133,7 @@ ADDED = '[plugins.pluggent-mcp.mcpServers.time]\ncommand = "x"\n'
 
 @pytest.mark.parametrize(
     "words",
-    [("list",), ("remove", "time"), ("test", "nobody"), ("tools", "nobody"), ("add", "time", "--", "x"), ("add", "x"),
+    [("list",), ("remove", "time"), ("test", "absent"), ("tools", "absent"), ("add", "time", "--", "x"), ("add", "x"),
      ("add", "new", "--no-start", "--", "x"), ("serve",), ("serve", "--token", "env:X", "--tools", "x"),
      ("serve", "--http", "nowhere", "--tools", "x")],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where logins are kept: whole files of their own, for nobody else, without a secret in their names."""
+"""Where logins are kept: whole files of their own, private to the user, without a secret in their names."""
 
 import asyncio
 import json
@@ -176,7 +176,7 @@ def test_logins_are_where_the_host_keeps_its_state_and_for_no_tool(environ, tmp_
         ({"command": "run", "oauth": True}, "a command has no url"),
     ],
 )
-def test_a_server_to_which_nobody_can_log_in_safely_is_refused(settings, why):
+def test_a_server_without_a_safe_login_is_refused(settings, why):
     with pytest.raises(ValueError, match=why):
         Server(**settings)
 

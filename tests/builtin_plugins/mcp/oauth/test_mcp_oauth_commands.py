@@ -180,7 +180,7 @@ async def test_a_login_is_forgotten_whatever_its_authorization_server_does(mcp):
         assert "at https://mcp.example.com/old; its authorization server supports no revocation" in said.out
 
 
-async def test_the_list_says_who_is_logged_in_and_contacts_nobody(mcp):
+async def test_the_list_says_who_is_logged_in_and_contacts_no_server(mcp):
     async with served() as (_, resource):
         login = await logged_in(resource)
         resource.tokens.clear()
@@ -196,7 +196,7 @@ async def test_the_list_says_who_is_logged_in_and_contacts_nobody(mcp):
         assert resource.tokens == []
 
 
-async def test_nobody_is_asked_while_a_server_is_used(mcp):
+async def test_no_person_is_asked_while_a_server_is_used(mcp):
     async with served() as (_, resource):
         mcp.settings(table(resource.url))
         marked = {"BROWSER": BROWSER}

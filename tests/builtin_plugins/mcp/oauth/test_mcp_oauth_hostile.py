@@ -82,7 +82,7 @@ async def test_an_answer_that_says_a_thing_twice_is_no_login():
             await logged_in(resource, browse=browse)
 
 
-async def test_nobody_waits_for_ever_for_a_person():
+async def test_waiting_for_a_person_ends_at_the_deadline():
     async def browse(url):
         return url
 

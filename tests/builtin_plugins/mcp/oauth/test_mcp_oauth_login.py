@@ -32,7 +32,7 @@ async def test_a_login_is_discovered_registered_proved_and_bound_to_the_server()
         assert login.refresh_token not in repr(login)
 
 
-async def test_the_answer_is_awaited_at_an_address_that_nobody_can_guess_and_only_once():
+async def test_the_answer_is_awaited_at_an_unguessable_address_and_only_once():
     pages: list[Page] = []
 
     async def browse(url):
@@ -105,7 +105,7 @@ async def test_without_metadata_of_the_resource_the_servers_own_origin_is_asked(
             await logged_in(resource)
 
 
-async def test_nobody_who_comes_to_the_listener_learns_anything():
+async def test_a_stranger_at_the_listener_learns_nothing():
     async with Listener() as listener:
         port = urlsplit(listener.address).port
         own = f"Host: 127.0.0.1:{port}\r\n"

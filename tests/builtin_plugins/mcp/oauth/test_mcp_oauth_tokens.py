@@ -80,7 +80,7 @@ async def test_a_server_that_repeats_the_token_is_not_quoted(environ):
             assert login.access_token not in used.failures["web"]
 
 
-async def test_without_a_login_nobody_is_contacted_and_the_error_says_what_to_do(environ):
+async def test_without_a_login_no_server_is_contacted_and_the_error_says_what_to_do(environ):
     async with served() as (authority, resource), using(web=web(resource)) as used:
         assert used.failures["web"] == WANTED
         assert (authority.seen, resource.tokens) == ([], [])

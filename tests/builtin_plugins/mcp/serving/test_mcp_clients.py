@@ -205,7 +205,7 @@ def test_resources_and_prompts_are_listed_and_read_in_both_eras(taken, pipe, mod
     said = taken(
         pipe, mode, lists,
         [{"ask": "resources/read", "params": {"uri": f"test://{name}"}} for name in ("static-text", "static-binary")],
-        [{"ask": "resources/read", "params": {"uri": uri}} for uri in ("sealed://door", "test://nothing")],
+        [{"ask": "resources/read", "params": {"uri": uri}} for uri in ("sealed://letter", "test://nothing")],
         [{"ask": "prompts/get", "params": given}, {"ask": "prompts/get", "params": {"name": "leak"}}],
     )  # fmt: skip
 
@@ -217,7 +217,7 @@ def test_resources_and_prompts_are_listed_and_read_in_both_eras(taken, pipe, mod
     assert "test_simple_prompt" in [each["name"] for each in prompts["result"]["prompts"]]
     assert words["result"]["contents"][0]["text"] == "This is the content of the static text resource."
     assert picture["result"]["contents"][0]["mimeType"] == "image/png"
-    assert "the door is closed" in sealed["error"]
+    assert "the letter is sealed" in sealed["error"]
     assert lost["kind"] == "ResourceNotFoundError"
     assert prompt["result"]["messages"][0]["content"]["text"] == "with one and two"
     assert KEY not in str(leak)
@@ -226,7 +226,7 @@ def test_resources_and_prompts_are_listed_and_read_in_both_eras(taken, pipe, mod
 @pytest.mark.parametrize("pipe", ["stdio", "http"])
 def test_what_goes_wrong_is_told_apart(taken, pipe):
     calls = [
-        {"call": "nobody"},
+        {"call": "absent"},
         {"call": "test_error_handling"},
         {"call": "facts", "arguments": {"more": 1}},
         {"call": "forbidden"},
@@ -235,7 +235,7 @@ def test_what_goes_wrong_is_told_apart(taken, pipe):
     said = taken(pipe, "auto", calls)
 
     ((unknown, *failed),) = said["came"]
-    assert (unknown["code"], unknown["error"]) == (-32_602, "Unknown tool: nobody")
+    assert (unknown["code"], unknown["error"]) == (-32_602, "Unknown tool: absent")
     words = [each["result"]["content"][0]["text"] for each in failed]
     assert [each["result"]["isError"] for each in failed] == [True] * 4
     assert "intentionally" in words[0]

@@ -34,7 +34,7 @@ async def test_16_a_granted_person_approves_exactly_what_was_shown(wire, mode, t
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_16_nobody_is_asked_without_the_grant_and_the_denial_says_how(mode, tmp_path):
+async def test_16_no_person_is_asked_without_the_grant_and_the_denial_says_how(mode, tmp_path):
     cli, person = asking_site(tmp_path, config=""), Person(YES)
     async with client("stdio", cli, mode, person) as connected:
         result = await connected.call_tool("reboot", {})
@@ -89,7 +89,7 @@ async def test_one_call_may_ask_more_than_once(wire, mode, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_client_that_can_ask_nobody_is_told_the_denial(mode, tmp_path):
+async def test_a_client_without_elicitation_is_told_the_denial(mode, tmp_path):
     async with client("stdio", asking_site(tmp_path), mode) as connected:
         result = await connected.call_tool("reboot", {})
 
@@ -98,7 +98,7 @@ async def test_a_client_that_can_ask_nobody_is_told_the_denial(mode, tmp_path):
     assert "approvers = " not in text(result)
 
 
-async def test_below_another_host_nobody_is_asked(tmp_path, monkeypatch):
+async def test_below_another_host_no_person_is_asked(tmp_path, monkeypatch):
     cli, person = asking_site(tmp_path), Person(YES)
     cli.environ = lambda plain=cli.environ, **more: {**plain(**more), "PLUGGENT_INSIDE": "1"}
     async with client("stdio", cli, "auto", person) as connected:

@@ -57,5 +57,5 @@ def test_the_server_conforms(version, suite, tmp_path, capsys):
     passed = {name for name, score in scores.items() if re.fullmatch(r"[1-9]\d* passed, 0 failed", score)}
     with capsys.disabled():
         told = f"{len(WANTED[version] & passed)} of {len(WANTED[version])} scenarios of what is offered"
-        print(f"\nMCP {version}, conformance of the server: {told}")  # noqa: T201 (a score that nobody sees is none)
+        print(f"\nMCP {version}, conformance of the server: {told}")  # noqa: T201 (a score is of use only where it is seen)
     assert WANTED[version] - passed == set(), done.stdout[-4_000:]

@@ -1,4 +1,4 @@
-"""A request that was answered with a question goes on with the right answer alone, once, and not for ever."""
+"""A request that was answered with a question continues with the right answer alone, once, and not for ever."""
 
 import asyncio
 from types import SimpleNamespace
@@ -77,7 +77,7 @@ async def test_each_round_has_a_state_of_its_own(exchanges):
 
 
 @pytest.mark.parametrize("state", ["", "forged", 5, None, ["x"], {"a": 1}])
-async def test_a_state_that_nobody_gave_out_is_refused(state, exchanges):
+async def test_a_state_that_was_not_issued_is_refused(state, exchanges):
     handler = Handler()
     await exchanges(context(), handler)
     if state is None:
@@ -129,7 +129,7 @@ async def test_an_answer_counts_for_the_request_that_was_asked_about(other, exch
 @pytest.mark.parametrize(
     "responses", [None, {}, {"other": YES}, {"person": None}, {"person": "yes"}, {"person": {"action": "sure"}}, [], 7]
 )
-async def test_what_is_no_answer_is_nobodys(responses, exchanges):
+async def test_what_is_not_an_answer_is_refused_for_every_client(responses, exchanges):
     handler = Handler()
     asked = await exchanges(context(), handler)
 
@@ -172,7 +172,7 @@ async def test_what_came_of_it_is_kept_for_a_while_only():
                 await exchange.ask(QUESTION)
         except TimeoutError:
             ended.set()
-            raise MCPError(-1, "nobody answered") from None
+            raise MCPError(-1, "no client answered") from None
 
     ended = asyncio.Event()
     asked = await exchanges(context(), handler)

@@ -13,7 +13,7 @@ from mcp_serving_sites import asked, call, connected, heard, hostile_site, poste
 from pluggent_hookspecs import Approval
 from pluggent_mcp.serving.http_server import CONNECTIONS
 from pluggent_mcp.serving.stdio_server import MOST_UNDER_WAY
-from transcript_file import FileStanding as Approvals, answer_stored
+from saved import FileStanding as Approvals, answer_stored
 
 INITIALIZE = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
@@ -92,7 +92,7 @@ def test_an_answer_that_cannot_be_written_is_an_error_of_that_request_alone(tmp_
 
 
 @pytest.mark.parametrize("wire", ["stdio", "http"])
-def test_a_log_that_cannot_be_told_costs_no_outcome_and_holds_nobody(cli, wire):
+def test_a_log_that_cannot_be_sent_costs_no_outcome_and_delays_no_call(cli, wire):
     if wire == "http":
         with over_http(cli, "--tools", "acme") as served:
             said = asked(served, call(1, "strange"))
@@ -130,7 +130,7 @@ def test_what_is_sent_over_a_pipe_by_a_client_that_reads_nothing_is_not_read_for
 
 
 def until_full(pipe: int, line: bytes) -> int:
-    """Write *line* until nobody has read any of it for some time; return how often."""
+    """Write *line* until no byte of it has been read for some time; return how often."""
     times, rest = 0, b""
     waiting = select.poll()
     waiting.register(pipe, select.POLLOUT)
@@ -157,7 +157,7 @@ def test_many_requests_at_once_are_all_answered_to_a_client_that_reads(cli):
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
-def test_connections_without_a_request_shut_nobody_out(cli, said):
+def test_connections_without_a_request_shut_no_client_out(cli, said):
     with over_http(cli, "--tools", "acme") as served, ExitStack() as stack:
         for _ in range(CONNECTIONS + 10):
             stack.enter_context(connected(served)).sendall(said)

@@ -41,17 +41,17 @@ async def test_resources_are_listed_and_read_as_their_servers_have_them(served, 
         listed = {each.uri: plain(each) for each in (await client.list_resources()).resources}
         templates = [each.uri_template for each in (await client.list_resource_templates()).resource_templates]
         read = {name: await contents(client, f"two://{name}") for name in ("page", "dot", "zip")}
-        door = await contents(client, "one://rooms/7/doors/left")
+        book = await contents(client, "one://shelves/7/books/left")
 
     assert listed["one://dot"] == {"uri": "one://dot", "name": "dot", "mimeType": "image/png"}
     assert listed["notes://shared"]["description"] == "What each of them has."
-    assert templates == ["one://rooms/{room}/doors/{door}", "two://rooms/{room}/doors/{door}"]
+    assert templates == ["one://shelves/{shelf}/books/{book}", "two://shelves/{shelf}/books/{book}"]
     assert read == {
         "page": {"uri": "two://page", "mimeType": "text/html", "text": "<p>one\n</p>\n"},
         "dot": {"uri": "two://dot", "mimeType": "image/png", "blob": DOT},
         "zip": {"uri": "two://zip", "mimeType": "application/zip", "blob": "UEsDBP8="},
     }
-    assert door == {"uri": "one://rooms/7/doors/left", "mimeType": "text/plain", "text": "door left of 7"}
+    assert book == {"uri": "one://shelves/7/books/left", "mimeType": "text/plain", "text": "book left of 7"}
 
 
 @MODES
@@ -106,7 +106,7 @@ async def test_each_is_an_operation_that_is_recorded_and_denied_to_whom_a_policy
 
 @MODES
 async def test_what_two_servers_have_is_the_first_ones_and_what_none_has_is_not_found(served, mode, missing):
-    odd = ["notes://other", "", "no uri", "one://rooms", "\u202e\x00", "file:///../../etc/passwd", "x" * 20_000]
+    odd = ["notes://other", "", "no uri", "one://shelves", "\u202e\x00", "file:///../../etc/passwd", "x" * 20_000]
     async with asyncio.timeout(WAIT_S), client_of(served, mode) as client:
         listed = [each.uri for each in (await client.list_resources()).resources]
         shared = await contents(client, "notes://shared")
@@ -126,7 +126,7 @@ async def test_what_two_servers_have_is_the_first_ones_and_what_none_has_is_not_
 async def test_what_the_server_behind_has_not_is_not_found_either(served, mode, missing):
     async with asyncio.timeout(WAIT_S), client_of(served, mode) as client:
         with pytest.raises(MCPError, match="MCP server 'two': it refused: Unknown resource") as raised:
-            await client.read_resource("two://rooms/7/windows/left")
+            await client.read_resource("two://shelves/7/windows/left")
 
     assert raised.value.code == missing
 

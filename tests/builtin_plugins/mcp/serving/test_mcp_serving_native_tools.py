@@ -62,8 +62,8 @@ async def test_a_long_list_comes_in_pages_and_none_is_missing_or_double(served):
 
 async def test_a_source_whose_reading_a_policy_denies_is_listed_and_not_read(served):
     async with asyncio.timeout(WAIT_S), client_of(served) as client:
-        with pytest.raises(MCPError, match="Denied: the door is closed"):
-            await client.read_resource("sealed://door")
+        with pytest.raises(MCPError, match="Denied: the letter is sealed"):
+            await client.read_resource("sealed://letter")
         other = plain(await client.read_resource("test://static-text"))["contents"]
         tools = [tool.name for tool in (await client.list_tools()).tools]
 

@@ -47,7 +47,7 @@ def test_what_the_text_has_too_is_served_however_it_is_told(output):
         read("the key\nis K-1", PAGE | {"text": "the key\nis [redacted]"}),  # out of the data alone
         read("the key\nis K-1", PAGE | {"uri": "a://elsewhere"}),
         read("the key\n[... cut: 8 of 14 bytes shown ...]", PAGE),
-        read((Text("the key\nis K-1"), Image(data="eA==")), PAGE),  # somebody put an image there
+        read((Text("the key\nis K-1"), Image(data="eA==")), PAGE),  # a caller put an image there
         read("[image/png of 9 bytes left out]", BYTES),
         read((Image(url="https://x.test/y.png"),), BYTES),
         read("", PAGE["text"]),

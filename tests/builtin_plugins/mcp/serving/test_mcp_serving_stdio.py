@@ -193,7 +193,7 @@ async def breaking():
         raise ExceptionGroup("streams", [anyio.BrokenResourceError()]) from None
 
 
-async def test_nobody_hears_of_streams_that_break_because_the_serving_has_ended():
+async def test_streams_that_break_because_the_serving_has_ended_are_not_reported():
     heard = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
     exported: Any = Nothing()

@@ -222,6 +222,6 @@ def made_for_suite(folder: Path) -> Cli:
     install(cli.site, "trial", {"tools/trial": "trial_tools:Tools"}, modules={"trial_tools": TOOLS})
     (cli.work / "mine.toml").write_text('[grants]\napprovers = ["pluggent-mcp"]\n', encoding="utf-8")
     plain = cli.environ
-    # While results are filtered nobody is told of logs.
+    # While results are filtered no log is sent.
     cli.environ = lambda **more: {**plain(**more), "PLUGGENT_BLOCK": f"{BLOCKED},pluggent-redact"}  # type: ignore[method-assign]
     return cli

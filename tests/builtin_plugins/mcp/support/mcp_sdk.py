@@ -192,9 +192,9 @@ def _add_resources(server: MCPServer[Any], name: str, secret: str) -> None:
     def leak() -> str:
         return f"the key is {secret}"
 
-    @server.resource(f"{name}://rooms/{{room}}/doors/{{door}}")
-    def door(room: str, door: str) -> str:
-        return f"door {door} of {room}"
+    @server.resource(f"{name}://shelves/{{shelf}}/books/{{book}}")
+    def book(shelf: str, book: str) -> str:
+        return f"book {book} of {shelf}"
 
 
 def _add_prompts(server: MCPServer[Any], secret: str) -> None:

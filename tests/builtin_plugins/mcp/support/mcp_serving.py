@@ -95,8 +95,8 @@ def read_resource(uri: str) -> ToolOutput:
 
 @tool(effects=(), tags=(LISTS,))
 def sealed__list_resources() -> dict[str, Any]:
-    """List what nobody may read, and what is listed already."""
-    return {"entries": [{"uri": "sealed://door", "name": "door"}, {"uri": "test://static-text", "name": "other"}]}
+    """List what may not be read, and what is listed already."""
+    return {"entries": [{"uri": "sealed://letter", "name": "letter"}, {"uri": "test://static-text", "name": "other"}]}
 
 @tool(effects=(), tags=(READS,))
 def sealed__read_resource(uri: str) -> ToolOutput:
@@ -115,7 +115,7 @@ def many__read_resource(uri: str) -> ToolOutput:
 
 @tool(effects=(), tags=(READS,))
 def lonely_read_resource(uri: str) -> str:
-    """Read what nobody lists."""
+    """Read what is not listed."""
     return uri
 
 def said(role: str, **content: Any) -> dict[str, Any]:
@@ -174,7 +174,7 @@ tell_model = "not over this wire"
 id = "sealed"
 decision = "deny"
 when.tool = "acme:tool/sealed__read_resource"
-tell_model = "the door is closed"
+tell_model = "the letter is sealed"
 
 [[plugins.pluggent-permissions.rules]]
 id = "stranger"

@@ -186,7 +186,7 @@ async def chatty(context: ToolContext) -> str:
 
 @pure
 async def stubborn(context: ToolContext) -> str:
-    """Never end, whoever wants it."""
+    """Never end, cancelled or not."""
     context.progress(1)
     while True:
         try:

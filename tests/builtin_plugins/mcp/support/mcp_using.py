@@ -102,7 +102,7 @@ class Used:
     async def revised(self, name: str, before: int | None) -> None:
         """Wait until the tools of *name* have changed since revision *before*, and ask anew."""
         async with asyncio.timeout(WAIT_S):
-            while self.sources[name].revision == before:  # noqa: ASYNC110 (a number tells nobody that it grows)
+            while self.sources[name].revision == before:  # noqa: ASYNC110 (no event says that a number grows)
                 await asyncio.sleep(0)
         await self.ask()
 
@@ -118,7 +118,7 @@ async def using(**servers: Server) -> AsyncGenerator[Used]:
 
 
 def runs(pid: int) -> bool:
-    """Say whether *pid* is a process that is no zombie: whoever inherits those may be slow to bury them."""
+    """Say whether *pid* is a process that is not a zombie: the process that inherits those may be slow to reap them."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"

@@ -1,4 +1,4 @@
-"""An ask that nobody answers now waits, whichever kind of operation it is about: the turn is durable, and resumed."""
+"""An ask without an answer now waits, whichever kind of operation it is about: the turn is durable, and resumed."""
 
 from pathlib import Path
 from typing import Any
@@ -300,23 +300,6 @@ async def test_nothing_overtakes_an_exclusive_call_that_waits(writing: Shared):
         assert (await session.resume({"2": True})).text == "done"
         assert_whole(session.history)
     assert writing.done == ["look", "a", "look"]
-
-
-async def test_a_tool_that_has_changed_since_is_refused(writing: Shared):
-    async with writing.session(WRITE) as session:
-        await session.say("go")
-
-    @tool(name="write")
-    def other(text: str) -> None:
-        """Write, and send it to everybody."""
-        writing.done.append("sent")
-
-    writing.replaced = [other]
-    async with writing.session("ok") as session:
-        await session.resume({"1": True})
-
-        assert "has changed since a person was asked" in session.history[2].text
-    assert writing.done == []
 
 
 async def test_an_approval_for_the_session_answers_the_same_ask_later(writing: Shared):

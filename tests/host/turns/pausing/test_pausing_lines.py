@@ -16,8 +16,8 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Why
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import call
+from saved import all_waiting, answer_stored, read, read_session, waiting_in
 from talking import assert_whole
-from transcript_file import all_waiting, answer_stored, read, read_session, waiting_in
 
 PLAYED = STAGES | {
     "later": Edges(rounds=(1,)),
@@ -202,7 +202,7 @@ async def test_an_approval_that_may_have_been_used_does_not_count_again_and_a_ne
         await session.resume({"t1.0": True})
     whole = lines(shared)
     kinds = [json.loads(line)["t"] for line in whole]
-    # The process died while the model was asked, and somebody has written the old answer once more.
+    # The process died while the model was asked, and the old answer was written once more.
     shared.file.write_bytes(b"".join([*whole[: kinds.index("Spending")], whole[kinds.index("Resolved")]]))
 
     async with shared.session("ok") as session:

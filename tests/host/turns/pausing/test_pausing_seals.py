@@ -13,8 +13,8 @@ from pluggent_host import Approval, SyncHost, Why
 from pluggent_host.approvals.pending import Paused
 from pluggent_host.transcript.entries import Settled, TurnOver
 from pluggent_testing.fakes import ScriptedModel, call
+from saved import FileTranscript, all_waiting, answer_stored, read, waiting_in
 from talking import assert_whole
-from transcript_file import FileTranscript, all_waiting, answer_stored, read, waiting_in
 
 NO_SEAL = "the pause has no seal"
 UNFIT = "the seal of the pause does not fit"
