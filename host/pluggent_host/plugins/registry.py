@@ -21,7 +21,7 @@ from pluggent_host.common.running import said
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, is_left_out
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.plugins.loader import load, new_manager, register, registered_name
-from pluggent_host.plugins.validation import PROVIDES
+from pluggent_host.plugins.validation import PROVIDES, RefusalError, collected
 from pluggent_host.settings import HostSettings
 
 log = logging.getLogger("pluggent.plugins")
@@ -196,13 +196,15 @@ class PluginSet:
         for impl in getattr(self.manager.hook, hook).get_hookimpls():
             if impl.plugin_name != name:
                 continue
-            started = perf_counter()
+            started, limit_s = perf_counter(), self._settings.timeouts.provide_s
             try:
-                things += impl.function(ProvideEvent(self._host_version))
+                things += collected(impl.function(ProvideEvent(self._host_version)), limit_s)
+            except RefusalError as error:
+                raise PluginLoadError(name, "", f"{hook} {error}") from None
             except Exception as error:
                 raise PluginLoadError(name, "", f"failed in {hook}: {said(error)}") from error
-            if perf_counter() - started > self._settings.timeouts.provide_s:
-                limit = f"it may take {self._settings.timeouts.provide_s:g} s and do no input or output"
+            if perf_counter() - started > limit_s:
+                limit = f"it may take {limit_s:g} s and do no input or output"
                 raise PluginLoadError(name, "", f"took {perf_counter() - started:.1f} s in {hook}; {limit}")
         return tuple(things)
 

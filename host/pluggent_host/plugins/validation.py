@@ -10,6 +10,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import perf_counter
 from typing import Any, cast
 
 import pluggy
@@ -45,6 +46,8 @@ _POSITIONAL = (
 )
 _SYNC_ONLY = {"transform_delta", "write_record"} | {n for n, info in HOOKS.items() if info.kind is HookKind.PROVIDE}
 _ABSENT = object()
+MOST_COLLECTED = 10_000
+"""How many things a plugin may give at once."""
 
 
 class RefusalError(Exception):
@@ -88,6 +91,24 @@ def register_checked(manager: pluggy.PluginManager, name: str, plugin: object, k
         manager.unblock(name)
         raise
     return tuple(found)
+
+
+def collected(given: object, limit_s: float | None = None) -> list[Any]:
+    """Return what a plugin gave as an iterable, which may have no end. Raises RefusalError.
+
+    One step that blocks cannot be interrupted: *limit_s* is looked at between two steps.
+    """
+    if not isinstance(given, Iterable):
+        raise RefusalError(f"returned {type(given).__name__}, not an iterable: return a list")
+    found: list[Any] = []
+    started = perf_counter()
+    for each in cast("Iterable[Any]", given):
+        found.append(each)
+        if len(found) > MOST_COLLECTED:
+            raise RefusalError(f"gave more than {MOST_COLLECTED}")
+        if limit_s is not None and perf_counter() - started > limit_s:
+            raise RefusalError(f"had not ended after {limit_s:g} s; it may take that long, and do no input or output")
+    return found
 
 
 def _hooks_of(kinds: frozenset[str]) -> list[str]:

@@ -20,6 +20,7 @@ from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.plugins.catalog import PluginRecord, tool_names
 from pluggent_host.plugins.registry import Offer, PluginSet, named
+from pluggent_host.plugins.validation import RefusalError, collected
 from pluggent_host.settings import HostSettings
 from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.function_tool import FunctionTool, definition_digest, function_tool
@@ -110,7 +111,10 @@ class Source:
         self.found, self.problem, self.asked, self._seen = found, problem, True, seen
 
     def _read(self, given: Iterable[object]) -> tuple[Found, ...]:
-        found = tuple(found_in(self.plugin, each, self) for each in given)
+        try:
+            found = tuple(found_in(self.plugin, each, self) for each in collected(given))
+        except RefusalError as error:
+            raise PluginLoadError(self.plugin, "", f"tools(){self.label} {error}") from None
         names = [item.tool.spec.name for item in found]
         if twice := doubled(names):
             raise PluginLoadError(self.plugin, "", f"offers{self.label} two tools called {twice}")

@@ -390,6 +390,24 @@ async def test_a_slow_provide_hook_fails_its_plugin(site: Site) -> None:
     await refused("acme-tools", installed=site.found(), tools=["fine"], config=config)
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("return None", "provide_tools returned NoneType, not an iterable: return a list"),
+        ("return itertools.repeat(ping)", "provide_tools gave more than 10000"),
+        ("return (time.sleep(0.03) or each for each in [ping] * 2)", "provide_tools had not ended after 0.01 s"),
+    ],
+    ids=["nothing", "no end", "slow"],
+)
+async def test_what_a_provide_hook_gives_is_bounded(site: Site, given: str, says: str) -> None:
+    site.add("acme-tools", "tools/fine", "import itertools, time\n" + TOOLS.replace("return [ping]", given))
+    config = HostSettings(timeouts=Timeouts(provide_s=0.01 if "sleep" in given else 5.0))
+
+    with pytest.raises(PluginLoadError, match=says):
+        async with stage(installed=site.found(), tools=["fine"], config=config):
+            pass
+
+
 async def test_every_change_of_state_is_observed(site: Site) -> None:
     site.add("acme-guard", "hooks/guard", SITE_POLICY)
     site.add("acme-tools", "tools/fine", TOOLS)

@@ -159,6 +159,7 @@ class Workplace:
             plain = json.loads(line)
             if plain["t"] == kind:
                 change(plain)
+                plain.pop("crc", None)  # as in the lines of an earlier version
                 line = json.dumps(plain, separators=(",", ":")).encode() + b"\n"  # noqa: PLW2901 (the same line, edited)
             made.append(line)
         self.file(session).write_bytes(b"".join(made))

@@ -55,6 +55,7 @@ def cuts(shared: Shared) -> list[tuple[Shared, list[str], bytes]]:
         later = Shared(shared.folder.parent / f"{length}", shared.edges)
         shutil.copytree(shared.folder / "sessions", later.folder / "sessions")
         later.file.write_bytes(text := b"".join(whole[:length]))
+        later.file.with_suffix(".mark").unlink(missing_ok=True)  # which says that this is an older copy
         places.append((later, kinds[:length], text))
     return places
 
