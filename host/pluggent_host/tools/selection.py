@@ -265,6 +265,7 @@ class Toolbox:
         self._plugins = plugins
         self._settings = settings
         self._caller = caller
+        self._versions = {record.id: record.version for record in plugins.catalog.records}
         self._shelves: dict[int, tuple[Offer, Shelf]] = {}
         self._known: dict[tuple[str | int, ...], tuple[tuple[ToolChoice, ...], _Collected]] = {}
 
@@ -419,6 +420,7 @@ class Toolbox:
         return bind(
             item.tool, name=name, capability=item.capability, plugin=item.plugin,
             operator_effects=self._settings.effects.get(item.capability),
+            version=self._versions.get(item.plugin, ""),
             # What a source brings was not written by the application, even where the application gave the source.
             trusted=item.plugin.startswith(APP) and item.source is None and not self._settings.strict,
             still=None if item.source is None else partial(self._still_has, item),

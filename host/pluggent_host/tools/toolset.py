@@ -124,11 +124,13 @@ def bind(
     plugin: str,
     operator_effects: tuple[str, ...] | None,
     trusted: bool,
+    version: str = "",
     still: Callable[[], Awaitable[bool]] | None = None,
 ) -> BoundTool:
     """Return *tool* bound for a session.
 
-    *trusted*: given in application code and not strict, so that it is allowed if it declares no effects.
+    *version* is that of its distribution, "" in application code. *trusted*: given there and not strict, so that it
+    is allowed if it declares no effects.
 
     Raises ArgumentProblems if its parameters are not a JSON Schema of an object.
     """
@@ -140,13 +142,19 @@ def bind(
         plugin,
         spec,
         tool,
-        definition_digest(own),
+        _definition(own, version),
         effects,
         Allow("given in application code") if trusted and effects is None else by_effect(effects),
         Checker(own.parameters or {"type": "object"}),
         still,
         Checker(own.result_schema) if own.result_schema else None,
     )
+
+
+def _definition(spec: ToolSpec, version: str) -> str:
+    """Return the digest of what an approval is about: a new version may do something else under the same definition."""
+    digest = definition_digest(spec)
+    return hashlib.sha256(f"{digest} {version}".encode()).hexdigest() if version else digest
 
 
 def by_effect(effects: frozenset[str] | None) -> Decision:

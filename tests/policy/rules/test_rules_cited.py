@@ -5,8 +5,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[2]
 RULES = {*range(1, 45)}
-WITHOUT_CODE = {33, 42, 43, 44}
-"""Process hooks, checks of a server's numbers, shadow policies, effects that tools of the application declare."""
+WITHOUT_CODE = {33, 43}
+"""Process hooks, shadow policies."""
 CITATION = re.compile(r"\b(?:rules?|policy) (\d+(?:(?:, | and | to )\d+)*)", re.IGNORECASE)
 
 
