@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.messages import *  # noqa: F403
     from pluggent_hookspecs.models import *  # noqa: F403
     from pluggent_hookspecs.observations import *  # noqa: F403
+    from pluggent_hookspecs.patterns import *  # noqa: F403
     from pluggent_hookspecs.plans import *  # noqa: F403
     from pluggent_hookspecs.plugins import *  # noqa: F403
     from pluggent_hookspecs.questions import *  # noqa: F403
@@ -70,6 +71,7 @@ _MODULES = {
         "PlanStepChanged PluginStateChanged QuestionAnswered ReasoningShown SessionClosed SessionOpened TextShown "
         "ToolFinished ToolLogged ToolProgressed ToolStarted TurnEnded TurnStarted UserNotified Vote"
     ),
+    "patterns": "fits may_approve",
     "plans": "Plan PlanParser Step StepStatus",
     "plugins": "Opens PluginContext",
     "questions": "Accepted Cancelled Declined Elicited",

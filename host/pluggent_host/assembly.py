@@ -75,41 +75,34 @@ async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[obj
     plugins.tools_named, plugins.model_named = toolbox.named, capabilities.model
     try:
         await plugins.open_hooks()
-        return _put_together(settings, found, plugins, toolbox, capabilities, caller, threads)
+        _check_required(settings, plugins)
+        versions = {record.id: record.version for record in found.records if record.is_first}
+        chains = build(plugins.manager, settings, versions)
+        events = EventBus(chains, caller, settings)
+        operations = Operations(chains, caller, settings, events.emit, events.sinks)
+        services = Services(
+            operations,
+            caller,
+            threads,
+            chains,
+            settings,
+            events.emit,
+            lambda store, journal, scope, numbers, settle: Memory(
+                lambda: capabilities.store(store), operations, journal, scope, numbers, settle
+            ),
+            events.streams,
+            capabilities.model,
+        )
+        parts = Parts(plugins, services, events, toolbox, capabilities)
+        plugins.emit = events.emit
+        for name, (state, reason) in plugins.states.items():
+            events.emit(PluginStateChanged(name, state, reason))
+        return parts
     except BaseException:
         await plugins.aclose()
         await caller.close(settings.timeouts.close_s)
         threads.close()
         raise
-
-
-def _put_together(
-    settings: HostSettings, found: Catalog, plugins: PluginSet, toolbox: Toolbox, capabilities: Capabilities,
-    caller: Caller, threads: Threads,
-) -> Parts:  # fmt: skip
-    _check_required(settings, plugins)
-    versions = {record.id: record.version for record in found.records if record.is_first}
-    chains = build(plugins.manager, settings, versions)
-    events = EventBus(chains, caller, settings)
-    operations = Operations(chains, caller, settings, events.emit, events.sinks)
-    services = Services(
-        operations,
-        caller,
-        threads,
-        chains,
-        settings,
-        events.emit,
-        lambda store, journal, scope, numbers, settle: Memory(
-            lambda: capabilities.store(store), operations, journal, scope, numbers, settle
-        ),
-        events.streams,
-        capabilities.model,
-    )
-    parts = Parts(plugins, services, events, toolbox, capabilities)
-    plugins.emit = events.emit
-    for name, (state, reason) in plugins.states.items():
-        events.emit(PluginStateChanged(name, state, reason))
-    return parts
 
 
 async def take_apart(parts: Parts) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from operator import attrgetter
 from time import perf_counter
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast, final
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 from pluggent_hookspecs import errors
@@ -65,24 +65,6 @@ class Journal(Protocol):
         ...
 
 
-class Recorded(Protocol):
-    """What a decision record and an approval say of an operation."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def scope(self) -> Scope: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def journal(self) -> Journal: ...
-    @property
-    def capability(self) -> str: ...
-    def rendered(self, event: Any) -> str:
-        """Return the request for a person to read, escaped and complete."""
-        ...
-
-
 class Operation(ABC, Generic[E, R]):
     """One thing to be done, as the sequence sees it. ``event`` carries the request.
 
@@ -110,7 +92,8 @@ class Operation(ABC, Generic[E, R]):
     # ---- the request ---------------------------------------------------------------------
 
     @abstractmethod
-    def rendered(self, event: E) -> str: ...
+    def rendered(self, event: E) -> str:
+        """Return the request for a person to read, escaped and complete."""
 
     @abstractmethod
     def freeze(self, event: E) -> E:
@@ -279,7 +262,7 @@ Decided = Settled[E, R] | Asked[E, R]
 class Release:
     """The result of an operation, asking to be let out: recorded and asked about like a request."""
 
-    def __init__(self, operation: Recorded, event: Any) -> None:
+    def __init__(self, operation: Operation[Any, Any], event: Any) -> None:
         self._operation = operation
         self._event = event
         self.name = f"{operation.name}_result"
@@ -290,6 +273,10 @@ class Release:
 
     def rendered(self, event: Any) -> str:
         return f"{self._operation.rendered(self._event)}\nits result is to be released: {escape_all(repr(event))}"
+
+
+Recorded: TypeAlias = Operation[Any, Any] | Release
+"""What a decision record and an approval are about."""
 
 
 # ---- digests ----------------------------------------------------------------------------

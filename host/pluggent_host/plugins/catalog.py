@@ -341,7 +341,7 @@ def _digest(text: str, length: int) -> str:
 def version_fits(version: str, specifier: str) -> bool:
     """Say whether *version* satisfies *specifier* (PEP 440); pre-releases count. Raises ValueError if one is invalid.
 
-    Releases and a, b and rc pre-releases are compared here, anything rarer by ``packaging``.
+    Releases are compared here, anything rarer (pre-releases, too) by ``packaging``.
 
     >>> version_fits("0.1.4", "==0.1.*"), version_fits("1.0", ">=1.1,<2")
     (True, False)
@@ -361,42 +361,23 @@ class _BeyondUsError(Exception):
     """A version or specifier outside the subset that is compared here."""
 
 
-class _Version(NamedTuple):
-    release: tuple[int, ...]
-    pre: tuple[str, int]
-
-
-_FINAL = ("~", 0)  # sorts behind "a", "b" and "rc"
-
-
-def _parsed(text: str) -> _Version:
-    """Read ``1.2.3`` or ``1.2rc1``."""
-    end = next((at for at, letter in enumerate(text) if letter not in "0123456789."), len(text))
-    digits, tail = text[:end].split("."), text[end:]
-    letters = next((mark for mark in ("a", "b", "rc") if tail.startswith(mark)), "")
-    number = tail[len(letters) :]
-    if not all(part.isdecimal() for part in digits) or (
-        tail and not (letters and number.isdecimal() and tail.isascii())
-    ):
+def _release(text: str) -> tuple[int, ...]:
+    """Read ``1.2.3``."""
+    parts = text.split(".")
+    if not (text.isascii() and all(part.isdecimal() for part in parts)):
         raise _BeyondUsError(text)
-    return _Version(tuple(map(int, digits)), (letters, int(number)) if tail else _FINAL)
-
-
-def _key(version: _Version) -> tuple[tuple[int, ...], tuple[str, int]]:
-    release = version.release
-    while release and release[-1] == 0:
-        release = release[:-1]
-    return release, version.pre
+    return tuple(map(int, parts))
 
 
 def _satisfies(text: str, clause: str) -> bool:
     operator = clause[: len(clause) - len(clause.lstrip("=<>!~"))]
     wanted = clause[len(operator) :].strip()
-    version = _parsed(text)
+    version = _release(text)
     if operator in ("==", "!=") and wanted.endswith(".*"):
-        return _begins(version, _parsed(wanted[:-2])) == (operator == "==")
-    other = _parsed(wanted)
-    mine, theirs = _key(version), _key(other)
+        return _begins(version, _release(wanted[:-2])) == (operator == "==")
+    other = _release(wanted)
+    length = max(len(version), len(other))
+    mine, theirs = _padded(version, length), _padded(other, length)
     match operator:
         case "==":
             return mine == theirs
@@ -409,16 +390,16 @@ def _satisfies(text: str, clause: str) -> bool:
         case ">":
             return mine > theirs
         case "<":
-            # PEP 440: <1.0 leaves 1.0rc1 out, <1.0rc2 does not.
-            return mine < theirs and (other.pre != _FINAL or version.pre == _FINAL or mine[0] != theirs[0])
-        case "~=" if len(other.release) > 1:
-            return mine >= theirs and _begins(version, _Version(other.release[:-1], _FINAL))
+            return mine < theirs
+        case "~=" if len(other) > 1:
+            return mine >= theirs and _begins(version, other[:-1])
         case _:
             raise _BeyondUsError(clause)
 
 
-def _begins(version: _Version, prefix: _Version) -> bool:
-    if prefix.pre != _FINAL:
-        raise _BeyondUsError
-    length = len(prefix.release)
-    return (version.release + (0,) * length)[:length] == prefix.release
+def _begins(version: tuple[int, ...], prefix: tuple[int, ...]) -> bool:
+    return _padded(version, len(prefix))[: len(prefix)] == prefix
+
+
+def _padded(release: tuple[int, ...], length: int) -> tuple[int, ...]:
+    return release + (0,) * (length - len(release))

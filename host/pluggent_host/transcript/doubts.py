@@ -43,7 +43,8 @@ class Doubts:
         """The fingerprints of the calls in doubt: of each what it is, not who made it."""
         self._running: dict[str, tuple[str, bool]] = {}
         """Fingerprint by call id, and whether that was doubtful when the call was dispatched."""
-        self._allowed: set[str] = set()
+        self.allowed: set[str] = set()
+        """The ids of calls that may be run."""
         self._interrupted: dict[str, str] = {}
 
     @property
@@ -68,14 +69,6 @@ class Doubts:
         if note is not None:
             note(self, entry)
 
-    def add(self, fingerprints: Iterable[str]) -> None:
-        """Doubt these calls from now on."""
-        self.calls.update(fingerprints)
-
-    def allow(self, call_id: str) -> None:
-        """The call may be run from now on."""
-        self._allowed.add(call_id)
-
     def dispatch(self, calls: Iterable[tuple[str, str, str]]) -> None:
         """These calls, as in ``Dispatched``, are about to run."""
         for call_id, _, fingerprint in calls:
@@ -84,21 +77,17 @@ class Doubts:
     def settle(self, call_id: str, outcome: str) -> None:
         """The call has ended with *outcome*, a ToolErrorKind or empty for a result of its own."""
         fingerprint, known = self._running.pop(call_id, ("", False))
-        self._allowed.discard(call_id)
+        self.allowed.discard(call_id)
         self._interrupted.pop(call_id, None)
         if fingerprint and outcome in UNSURE:
             self.calls.add(fingerprint)
         elif known and outcome in SURE:
             self.calls.discard(fingerprint)
 
-    def wait(self, call_ids: Iterable[str]) -> None:
-        """These calls do not run: they wait for a person."""
-        self._allowed.difference_update(call_ids)
-
     def interrupt(self) -> None:
         """The process that ran the calls has ended: what has no result may have happened."""
         self._interrupted |= {call_id: fingerprint for call_id, (fingerprint, _) in self._running.items()}
-        for call_id in self._allowed:  # allowed again after it was dispatched, it stays one that was dispatched
+        for call_id in self.allowed:  # allowed again after it was dispatched, it stays one that was dispatched
             self._interrupted.setdefault(call_id, "")
         self._end()
 
@@ -109,16 +98,16 @@ class Doubts:
             self._interrupted.clear()
 
     def _end(self) -> None:
-        if self._running or self._allowed:
+        if self._running or self.allowed:
             self.calls |= self.running
             self._running.clear()
-            self._allowed.clear()
+            self.allowed.clear()
 
 
 def _decided(doubts: Doubts, entry: Decided) -> None:
     decision = entry.decision
     if decision.call_id and decision.verdict in _GO:
-        doubts.allow(decision.call_id)
+        doubts.allowed.add(decision.call_id)
 
 
 def _said(doubts: Doubts, entry: Said) -> None:
@@ -130,7 +119,7 @@ _NOTES: Mapping[type[Any], Callable[[Doubts, Any], None]] = {
     Decided: _decided,
     Dispatched: lambda doubts, entry: doubts.dispatch(entry.calls),
     Settled: lambda doubts, entry: doubts.settle(entry.call_id, entry.outcome),
-    Paused: lambda doubts, entry: doubts.wait([each.call_id for each in entry.pending]),
+    Paused: lambda doubts, entry: doubts.allowed.difference_update(each.call_id for each in entry.pending),
     Resumed: lambda doubts, _: doubts.interrupt(),
     Said: _said,
     TurnBegan: lambda doubts, _: doubts.close(),

@@ -191,7 +191,7 @@ class _Rebuilder:
         # What was about to run when the process ended may have happened, and what had happened below a
         # call that has no result must not happen again when that call is run anew.
         self.doubts.interrupt()
-        self.doubts.add(self.below)
+        self.doubts.calls |= self.below
         return Waiting(self.paused, said, dict(self.results), dict(self.resolved), dict(self.told))
 
     def _flush(self) -> list[Settled]:

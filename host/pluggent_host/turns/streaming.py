@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import cast
+from typing import Any, cast
 
 import attrs
 import msgspec
@@ -83,7 +83,9 @@ class Deltas:
     def _show(self, kind: str, text: str, *, final: bool) -> bool:
         if self._held:
             return False
-        for stage in self._stages.get(kind) or self._begun(kind):
+        if kind not in self._stages:
+            self._stages[kind] = [_Stage(self._scope, kind, impl, window) for impl, window in self._filters]
+        for stage in self._stages[kind]:
             problem = stage.take(text, self._caller, final=final)
             if problem:
                 # Nothing more is shown before the whole reply has passed the result hooks.
@@ -100,12 +102,6 @@ class Deltas:
             self._thought.append(text)
             self._journal.emit(ReasoningShown(self._scope, text))
         return True
-
-    def _begun(self, kind: str) -> list[_Stage]:
-        made = [_Stage(self._scope, kind, impl, window) for impl, window in self._filters]
-        if made:
-            self._stages[kind] = made
-        return made
 
     def _forget(self) -> None:
         self._held = self._whole
@@ -134,18 +130,14 @@ class _Stage:
         answer = caller.call_now(self._impl, event, perf_counter() + SHOWING_S)
         if answer.problem:
             return answer.problem
-        window = self._window_in(Window(text) if answer.value is None else answer.value)
-        if window is None:
+        window: Any = Window(text) if answer.value is None else answer.value
+        if not (isinstance(window, Window) and type(window.show) is str and type(window.keep) is int):
             return f"returned {type(answer.value).__name__}, not a Window or None"
         problem = self._problem(window, len(text), final=final)
         if not problem:
             self.shown, self._state = window.show, window.state
             self._kept = text[len(text) - window.keep :]
         return problem
-
-    def _window_in(self, value: object) -> Window | None:
-        fits = isinstance(value, Window) and type(value.show) is str and type(value.keep) is int
-        return value if fits and isinstance(value, Window) else None
 
     def _problem(self, window: Window, length: int, *, final: bool) -> str:
         if not 0 <= window.keep <= length:
