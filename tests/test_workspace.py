@@ -306,9 +306,9 @@ LIGHT = {
     "--version": {"pluggent_host"},
     "plugins": {
         "pluggent_hookspecs", "pluggent_hookspecs.errors", "pluggent_hookspecs.escape", "pluggent_hookspecs.folders",
-        "pluggent_host", "pluggent_host.common", "pluggent_host.common.names", "pluggent_host.plugins",
-        "pluggent_host.plugins.catalog", "pluggent_host.plugins.discovery", "pluggent_host.plugins.project",
-        "pluggent_host.settings",
+        "pluggent_hookspecs.suggestions", "pluggent_host", "pluggent_host.common", "pluggent_host.common.names",
+        "pluggent_host.plugins", "pluggent_host.plugins.catalog", "pluggent_host.plugins.discovery",
+        "pluggent_host.plugins.project", "pluggent_host.settings",
     },
 }  # fmt: skip
 """What each loads of the contract and the host; none loads a third-party package."""

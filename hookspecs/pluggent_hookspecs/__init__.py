@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.folders import *  # noqa: F403
     from pluggent_hookspecs.forms import *  # noqa: F403
     from pluggent_hookspecs.hooks import *  # noqa: F403
+    from pluggent_hookspecs.implementations import *  # noqa: F403
     from pluggent_hookspecs.markers import *  # noqa: F403
     from pluggent_hookspecs.memory import *  # noqa: F403
     from pluggent_hookspecs.messages import *  # noqa: F403
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.sanitize import *  # noqa: F403
     from pluggent_hookspecs.secrets import *  # noqa: F403
     from pluggent_hookspecs.sessions import *  # noqa: F403
+    from pluggent_hookspecs.suggestions import *  # noqa: F403
     from pluggent_hookspecs.tokens import *  # noqa: F403
     from pluggent_hookspecs.tools import *  # noqa: F403
     from pluggent_hookspecs.words import *  # noqa: F403
@@ -58,6 +60,7 @@ _MODULES = {
     "folders": "private_folder",
     "forms": "Field FieldKind FieldProblems Option fields_of",
     "hooks": "HOOKS HookInfo",
+    "implementations": "HOLDING PROVIDES RefusalError collected register_checked text_of",
     "markers": "IMPL_MARK PROJECT Band CallNext HookKind ImplOptions MaybeAsync hookimpl",
     "memory": "MemoryAccess MemoryHit MemoryItem MemoryPage MemoryQuery MemoryStore",
     "messages": "Audio File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
@@ -80,6 +83,7 @@ _MODULES = {
     "sessions": (
         "ApprovalRecord ApprovalRecords Line Lines ListedSession SessionLog SessionPage SessionQuery SessionStore"
     ),
+    "suggestions": "did_you_mean",
     "tokens": "input_tokens used_so_far",
     "tools": "READ_ONLY TOOL_MARK Effect Param Tool ToolContext ToolMark ToolOutput ToolSource ToolSpec tool",
     "words": "read_words",

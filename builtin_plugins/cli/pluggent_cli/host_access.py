@@ -21,7 +21,7 @@ import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
 from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.folders import private_folder
-from pluggent_host.common.names import did_you_mean
+from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
 from pluggent_host.plugins.discovery import Discovery, normalised
 from pluggent_host.settings import HostSettings, Selection

@@ -1,8 +1,6 @@
-"""Names: ids of plugins given in code and of the host, the plugin in a capability id, the nearest known name."""
+"""Names: ids of plugins given in code and of the host; the plugin in a capability id."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 HOST = "host"
 DOUBT = "host:doubt"
@@ -15,18 +13,6 @@ def plugin_of(capability: str) -> str:
     """Return the plugin id in a capability id, or the id itself: 'app:notes' for 'app:notes:tool/add'."""
     app = APP if capability.startswith(APP) else ""
     return app + capability[len(app) :].partition(":")[0]
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name most like *word*, or ``""``.
-
-    >>> did_you_mean("decide_toolcall", ["decide_tool_call"]), did_you_mean("zebra", ["observe"])
-    ("; did you mean 'decide_tool_call'?", '')
-    """
-    import difflib  # 1 ms, and only needed after a mistake
-
-    close = difflib.get_close_matches(word, sorted(known), n=1)
-    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def framed(*parts: bytes) -> bytes:

@@ -16,13 +16,13 @@ import pluggy
 from pluggent_hookspecs import hooks as hookspecs
 from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_hookspecs.hooks import HOOKS
+from pluggent_hookspecs.implementations import RefusalError, register_checked, text_of
 from pluggent_hookspecs.markers import PROJECT
+from pluggent_hookspecs.suggestions import did_you_mean
 
-from pluggent_host.common.names import did_you_mean
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.options import settings_for
 from pluggent_host.plugins.project import is_foreign, roots
-from pluggent_host.plugins.validation import RefusalError, register_checked, say
 
 _ABSENT = object()
 
@@ -135,7 +135,7 @@ def _because(error: BaseException) -> str:
     said: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(said) < 5:  # noqa: PLR2004 (further causes do not help)
-        said.append(say(cause) if isinstance(cause, RefusalError) else f"{type(cause).__name__}: {say(cause)}")
+        said.append(text_of(cause) if isinstance(cause, RefusalError) else f"{type(cause).__name__}: {text_of(cause)}")
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     sentence = ", because of ".join(said)
     return sentence if sentence.endswith("?") else f"{sentence}."

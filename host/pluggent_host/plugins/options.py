@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.implementations import text_of
 from pluggent_hookspecs.secrets import Secret
+from pluggent_hookspecs.suggestions import did_you_mean
 
-from pluggent_host.common.names import did_you_mean
-from pluggent_host.plugins.validation import say
 from pluggent_host.settings import Section
 
 if TYPE_CHECKING:  # cattrs costs 70 ms, and most plugins are given no settings
@@ -187,4 +187,4 @@ def _problems(error: BaseException, where: str, wanted: object = None) -> Iterat
         literal = getattr(wanted, "__args__", ()) if " not in literal " in str(error) else ()
         union = f"expected {wanted}" if " not part of " in str(error) else ""  # cattrs' text repeats the value
         choices = f"expected one of {', '.join(map(repr, literal))}" if literal else ""
-        yield f"{where}: {choices or union or say(error)}"
+        yield f"{where}: {choices or union or text_of(error)}"

@@ -8,7 +8,7 @@ from typing import Any
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_host.common.names import did_you_mean
+from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_host.inspection import Chains
 
 from pluggent_cli import exits, process

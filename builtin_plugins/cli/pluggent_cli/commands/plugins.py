@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.escape import escape_all
-from pluggent_host.common.names import did_you_mean
+from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord
 
 from pluggent_cli import exits

@@ -14,11 +14,13 @@ from time import perf_counter
 from typing import Any, cast
 
 import pluggy
+
 from pluggent_hookspecs import hooks as hookspecs
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, PROJECT, HookKind, ImplOptions
+from pluggent_hookspecs.suggestions import did_you_mean
 
-from pluggent_host.common.names import did_you_mean
+__all__ = ["HOLDING", "PROVIDES", "RefusalError", "collected", "register_checked", "text_of"]
 
 HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")
 """Hooks that may change or refuse a whole reply: while one is active, a stream shows nothing before.
@@ -54,7 +56,7 @@ class RefusalError(Exception):
     """The reason why a plugin is refused."""
 
 
-def say(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     """Return the text of *error*, which may be of a plugin and broken."""
     try:
         # A KeyError quotes its text, and validators of attrs add what they were given.
