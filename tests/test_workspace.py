@@ -242,7 +242,6 @@ def test_the_readme_of_the_host_lists_its_parts_in_the_order_of_imports() -> Non
 
 
 USES_THE_SYSTEM = {
-    "approvals/process_marker.py": {"os.environ"},
     "plugins/discovery.py": {"open", "read_text"},
     "plugins/project.py": {"open", "os.environ"},
 }

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.patterns import *  # noqa: F403
     from pluggent_hookspecs.plans import *  # noqa: F403
     from pluggent_hookspecs.plugins import *  # noqa: F403
+    from pluggent_hookspecs.process_marker import *  # noqa: F403
     from pluggent_hookspecs.questions import *  # noqa: F403
     from pluggent_hookspecs.sanitize import *  # noqa: F403
     from pluggent_hookspecs.secrets import *  # noqa: F403
@@ -77,6 +78,7 @@ _MODULES = {
     "patterns": "fits may_approve",
     "plans": "Plan PlanParser Step StepStatus",
     "plugins": "Opens PluginContext",
+    "process_marker": "is_inside marked",
     "questions": "Accepted Cancelled Declined Elicited",
     "sanitize": "check_history clean clean_history clean_json clean_message clean_part finite",
     "secrets": "Secret",

@@ -9,13 +9,14 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter, time
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import attrs
+from pluggent_hookspecs import process_marker
 from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind, SessionError, SessionOwnerError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.memory import MemoryAccess
@@ -26,7 +27,6 @@ from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.sanitize import check_history, clean_history
 from pluggent_hookspecs.sessions import SessionStore
 
-from pluggent_host.approvals import process_marker
 from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
 from pluggent_host.common.running import being_cancelled, said
@@ -75,6 +75,7 @@ class _Defaults:
         return Protected(private, code)
 
 
+@attrs.define(eq=False, repr=False, slots=False)
 class Host:
     """Plugins, policies and sessions. Two hosts share nothing.
 
@@ -86,16 +87,13 @@ class Host:
     <Why.COMPLETED: 'completed'>
     """
 
-    def __init__(
-        self, parts: Parts, defaults: _Defaults, store: SessionStore | None = None, approvals: Approvals | None = None
-    ) -> None:
-        self._parts = parts
-        self._store = store
-        self._approvals = approvals
-        self._defaults = defaults
-        self._sessions: set[Session] = set()
-        self._numbers = itertools.count(1)
-        self._closed = False
+    _parts: Parts
+    _defaults: _Defaults
+    _store: SessionStore | None = None
+    _approvals: Approvals | None = None
+    _sessions: set[Session] = attrs.field(factory=set["Session"], init=False)
+    _numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
+    _closed: bool = attrs.field(default=False, init=False)
 
     @classmethod
     @contextlib.asynccontextmanager

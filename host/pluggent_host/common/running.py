@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+import attrs
+
 
 def said(error: BaseException) -> str:
     """Return type and text of *error*; the ``__str__`` of a plugin's class may fail."""
@@ -87,7 +89,7 @@ class Threads:
         by *label* (default: the function's name). Works from any event loop. Raises RuntimeError after close().
         """
         loop = asyncio.get_running_loop()
-        call = _Call(loop, contextvars.copy_context(), function, args)
+        call = _Call(loop, contextvars.copy_context(), function, args, loop.create_future())
         self._submit(call)
         try:
             value, error = await call.future
@@ -110,7 +112,10 @@ class Threads:
         """End the idle threads, not the busy ones. Calls that have not started raise RuntimeError. Safe twice."""
         with self._lock:
             self._closed = True
-            waiting = _drained(self._queue)
+            waiting: list[_Call] = []
+            with contextlib.suppress(Empty):
+                while True:
+                    waiting += filter(None, [self._queue.get_nowait()])
             for _ in self._alive:
                 self._queue.put(None)
             ending = self._alive - self._busy - {threading.current_thread()}
@@ -193,24 +198,16 @@ _JOIN_S = 1.0  # an idle thread ends within microseconds
 _WAITS, _RUNS, _DONE, _DROPPED = range(4)
 
 
+@attrs.define(eq=False)
 class _Call:
     """One call on its way through a thread; ``state`` is guarded by the pool's lock."""
 
-    __slots__ = ("args", "context", "function", "future", "loop", "state")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        context: contextvars.Context,
-        function: Callable[..., Any],
-        args: tuple[object, ...],
-    ) -> None:
-        self.loop = loop
-        self.context = context
-        self.function = function
-        self.args = args
-        self.future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-        self.state = _WAITS
+    loop: asyncio.AbstractEventLoop
+    context: contextvars.Context
+    function: Callable[..., Any]
+    args: tuple[object, ...]
+    future: asyncio.Future[tuple[Any, BaseException | None]]
+    state: int = _WAITS
 
     def outcome(self) -> tuple[Any, BaseException | None]:
         try:
@@ -225,13 +222,3 @@ class _Call:
     def _settle(self, value: object, error: BaseException | None) -> None:
         if not self.future.done():
             self.future.set_result((value, error))
-
-
-def _drained(queue: SimpleQueue[_Call | None]) -> list[_Call]:
-    calls: list[_Call] = []
-    try:
-        while True:
-            if (call := queue.get_nowait()) is not None:
-                calls.append(call)
-    except Empty:
-        return calls

@@ -193,6 +193,7 @@ def _never_begun(awaitable: Awaitable[Any]) -> None:
         awaitable.close()  # cancelled before its first step, it would be complained about
 
 
+@attrs.define(eq=False)
 class _Running:
     """What runs in a task of its own, and who waits for it.
 
@@ -200,11 +201,8 @@ class _Running:
     the loop, in the way of every tool and every model call.
     """
 
-    __slots__ = ("_awaitable", "_waiter")
-
-    def __init__(self, awaitable: Awaitable[Any]) -> None:
-        self._awaitable = awaitable
-        self._waiter: asyncio.Future[None] | None = None
+    _awaitable: Awaitable[Any]
+    _waiter: asyncio.Future[None] | None = None
 
     async def settled(self) -> tuple[Any, BaseException | None]:
         # A BaseException that is not an Exception would leave the task through the event loop itself.

@@ -77,15 +77,11 @@ class EventBus:
         self.streams.emit(event)
 
 
+@attrs.frozen(eq=False)
 class UnrecordedJournal:
     """The journal of operations outside any session: there is no transcript, so only the bus has their events."""
 
-    def __init__(self, emit: Callable[[Observation], None]) -> None:
-        self._emit = emit
-
-    def emit(self, event: Observation) -> None:
-        """Emit *event*."""
-        self._emit(event)
+    emit: Callable[[Observation], None]
 
     def record(self, decision: DecisionMade) -> None:
         """Keep nothing: decisions are emitted, too."""

@@ -33,13 +33,13 @@ class Model:
     name: str
 
 
+@attrs.define(eq=False)
 class Capabilities:
     """The providers, stores and parsers of one host, by name."""
 
-    def __init__(self, plugins: PluginSet, settings: HostSettings) -> None:
-        self._plugins = plugins
-        self._settings = settings
-        self._models: dict[str, Model] = {}
+    _plugins: PluginSet
+    _settings: HostSettings
+    _models: dict[str, Model] = attrs.field(factory=dict[str, Model])
 
     async def model(self, name: str) -> Model:
         """Return what ``provider/model`` means. Raises ConfigError or PluginError."""

@@ -433,13 +433,13 @@ class Toolbox:
         return await shelves[0].still_has(item.capability, definition_digest(item.tool.spec))
 
 
+@attrs.define(eq=False)
 class SessionTools:
     """The tools of one session, now and after changes. A tool keeps the name that the model has seen."""
 
-    def __init__(self, box: Toolbox, choices: tuple[ToolChoice, ...], found: _Collected) -> None:
-        self._box = box
-        self._choices = choices
-        self._found = found
+    _box: Toolbox
+    _choices: tuple[ToolChoice, ...]
+    _found: _Collected
 
     @property
     def current(self) -> Toolset:

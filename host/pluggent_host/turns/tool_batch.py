@@ -203,16 +203,16 @@ async def run_batch(
     return run
 
 
+@attrs.define(eq=False)
 class Batch:
     """The calls of one reply on their way; see run_batch."""
 
-    def __init__(self, turn: TurnParts, runner: CallRunner, offered: Toolset, round: int) -> None:
-        self._turn = turn
-        self._runner = runner
-        self._offered = offered
-        self._round = round
-        self._slots: list[Slot] = []
-        self._unread: list[ToolCall] = []
+    _turn: TurnParts
+    _runner: CallRunner
+    _offered: Toolset
+    _round: int
+    _slots: list[Slot] = attrs.field(factory=list[Slot], init=False)
+    _unread: list[ToolCall] = attrs.field(factory=list[ToolCall], init=False)
 
     async def run(self, calls: Sequence[ToolCall]) -> BatchRun:
         """Decide all *calls* in order, then run what may run."""

@@ -334,7 +334,9 @@ def test_listing_imports_nothing_heavy_and_no_plugin(site: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
 
     loaded = set(done.stdout.split())
-    third_party = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names - {"pluggent_host", "pluggent_hookspecs"}
+    third_party = (
+        {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names - {"pluggent_host", "pluggent_hookspecs"}
+    )
     assert third_party == set()
     assert loaded.isdisjoint({"asyncio", "dataclasses", "importlib.metadata", "inspect", "json", "pathlib", "hashlib"})
 

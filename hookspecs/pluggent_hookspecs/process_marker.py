@@ -11,6 +11,8 @@ import os
 import threading
 from collections.abc import Generator, MutableMapping
 
+__all__ = ["is_inside", "marked"]
+
 INSIDE = "PLUGGENT_INSIDE"
 _lock = threading.Lock()
 
