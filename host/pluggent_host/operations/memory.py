@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import errors
@@ -28,7 +28,6 @@ from pluggent_host.operations.operation import (
 )
 from pluggent_host.operations.pipeline import Operations
 
-T = TypeVar("T")
 Settle = Callable[[Decided[Any, Any]], Awaitable[Settled[Any, Any]]]
 """Settles a decision: asks a person where one has to agree."""
 OPERATION_S = 30.0

@@ -28,11 +28,11 @@ from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.model_call import ModelCallOperation
-from pluggent_host.operations.operation import Answered, Asked, Denied, Granted, Journal, Ready, Settled, unanswered
+from pluggent_host.operations.operation import Answered, Denied, Granted, Journal, Ready, Settled, unanswered
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import BY_HOST, WARNING, Said, TurnOver
 from pluggent_host.transcript.rebuild import close_call
-from pluggent_host.turns.consent import Consent, Hold, Waits, pending_of
+from pluggent_host.turns.consent import Consent, Hold, Waits, frozen_again, pending_of
 from pluggent_host.turns.meter import Meter, Quota
 from pluggent_host.turns.nested import NestedCalls
 from pluggent_host.turns.parts import TurnParts
@@ -210,7 +210,7 @@ class Turn:
                     self.conversation.say(Said(self.scope.turn_id, told, BY_HOST))
                 elif warning:
                     self.record.append(Said(self.scope.turn_id, told, WARNING))
-                return await self._ask_model(round, "" if notice else warning)
+                return await self.ask_model(round, "" if notice else warning)
             case RunTools(_, round):
                 assert self.reply is not None
                 return self.after(
@@ -253,22 +253,25 @@ class Turn:
 
     # ---- the model -----------------------------------------------------------------------
 
-    async def _ask_model(self, round: int, warning: str = "") -> Event:
-        operation = await self.request(round, warning)
-        response = await self.ask_model(operation)
-        if isinstance(response, Waits):
-            return self.hold(response.asked, operation.freeze(operation.event).digest, warning)
-        return await self.replied(operation, response)
-
-    def hold(self, asked: Asked[ModelRequestEvent, ModelResponse], before: str, warning: str) -> Event:
-        """Keep the request until a person has agreed to it; for *before* and *warning* see Paused."""
+    async def ask_model(self, round: int, warning: str = "", paused: Paused | None = None) -> Event:
+        """Send the request of *round*, or keep it until a person has agreed; in *paused* it was made before."""
+        operation = await self._request(round, warning)
+        # What would be sent now may be another request, which is not approved: it takes the usual way.
+        frozen = None if paused is None else frozen_again(operation, paused)
+        if frozen is not None and (refused := self.consent.stored_refusal(operation, frozen)) is not None:
+            return Stopped(Why.DENIED, refused.deny.tell_user)
+        response = await self._reply(operation, frozen)
+        if not isinstance(response, Waits):
+            return await self._replied(operation, response)
+        asked = response.asked
         pending = pending_of(asked, self.operations.identities(asked.asks))
         if pending is None:
             return Stopped(Why.DENIED, unanswered(asked).deny.tell_user)
-        self._held, self.round = Hold(pending, before, warning), asked.event.round
+        self._held = Hold(pending, operation.freeze(operation.event).digest, warning)
+        self.round = asked.event.round
         return Held()
 
-    async def request(self, round: int, warning: str) -> ModelCallOperation:
+    async def _request(self, round: int, warning: str) -> ModelCallOperation:
         """Return the request of *round*, with the tools that are offered now."""
         agent, services = self.parts.agent, self.parts.services
         chain, hook_s = services.chains.by_hook.get("select_tools", ()), services.settings.timeouts.hook_s
@@ -285,7 +288,7 @@ class Turn:
             services.model, self.consent.settle_now,
         )  # fmt: skip
 
-    async def replied(self, operation: ModelCallOperation, response: ModelResponse | Stopped) -> Event:
+    async def _replied(self, operation: ModelCallOperation, response: ModelResponse | Stopped) -> Event:
         """Take in the reply to *operation*."""
         self._held = None
         if isinstance(response, Stopped):
@@ -313,7 +316,7 @@ class Turn:
         self._so_far = "" if problems else self._so_far
         return problems
 
-    async def ask_model(
+    async def _reply(
         self, operation: ModelCallOperation, frozen: ModelRequestEvent | None = None
     ) -> ModelResponse | Stopped | Waits[ModelRequestEvent, ModelResponse]:
         """Return the reply, why the turn cannot go on, or the request if it waits for a person.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import time
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 from pluggent_hookspecs.errors import ToolErrorKind
@@ -15,14 +15,11 @@ from pluggent_host.approvals.pending import Pending, Resolved, Resumed, Waiting
 from pluggent_host.operations.input_output import InputOperation
 from pluggent_host.operations.operation import Asked, Denied, Ready, Settled, unanswered
 from pluggent_host.operations.tool_call import ToolCallOperation
-from pluggent_host.turns.consent import Waits, frozen_again, pending_of
+from pluggent_host.turns.consent import Waits, pending_of
 from pluggent_host.turns.loop import Turn
 from pluggent_host.turns.result import TurnResult
-from pluggent_host.turns.step import Done, Event, State, Stopped, Why
+from pluggent_host.turns.step import Done, Event, State, Why
 from pluggent_host.turns.tool_batch import Batch, BatchRun, Slot, unknown_tool
-
-E = TypeVar("E")
-R = TypeVar("R")
 
 CHANGED = "Denied: the tool, or what is known of it, has changed since a person was asked about this call."
 
@@ -49,7 +46,12 @@ class ResumedTurn:
             self._turn.record, self._turn.scope, self._turn.said, self._go_on, resumed=True
         )
         try:
-            decided = await self._decide_input(operation, operation.freeze(operation.event))
+            event = operation.freeze(operation.event)
+            decided: Settled[InputEvent, Any] | Waits[InputEvent, Any] | None
+            decided = self._turn.consent.stored_refusal(operation, event)
+            if decided is None:
+                again = await self._turn.operations.decide_frozen(operation, event)
+                decided = await self._turn.consent.settle(again)
             if self._stage == "input":
                 return await self._turn.begun(decided)
             if isinstance(decided, Waits):
@@ -69,13 +71,6 @@ class ResumedTurn:
             if ended is None:
                 raise
             return ended
-
-    async def _decide_input(
-        self, operation: InputOperation[TurnResult[Any] | Message], event: InputEvent
-    ) -> Settled[InputEvent, TurnResult[Any] | Message] | Waits[InputEvent, TurnResult[Any] | Message]:
-        if (refused := self._turn.consent.stored_refusal(operation, event)) is not None:
-            return refused
-        return await self._turn.consent.settle(await self._turn.operations.decide_frozen(operation, event))
 
     async def _wait_longer(self, asked: Asked[InputEvent, Any]) -> TurnResult[Any]:
         """Leave all as it is, and wait for an answer to what is asked anew about what was said, too."""
@@ -100,20 +95,10 @@ class ResumedTurn:
             self._turn.conversation.waiting = None
             return await self._turn.start(event)
         state = State.resumed(self._turn.meter.limits, paused.progress)
-        return await self._turn.drive(state, self._settle() if self._stage == "tool_call" else self._ask_again())
-
-    async def _ask_again(self) -> Event:
-        paused = self._waiting.paused
+        if self._stage == "tool_call":
+            return await self._turn.drive(state, self._settle())
         self._turn.conversation.waiting = None
-        operation = await self._turn.request(paused.round, paused.warning)
-        # What would be sent now may be another request, which is not approved: it takes the usual way.
-        frozen = frozen_again(operation, paused)
-        if frozen is not None and (refused := self._turn.consent.stored_refusal(operation, frozen)) is not None:
-            return Stopped(Why.DENIED, refused.deny.tell_user)
-        response = await self._turn.ask_model(operation, frozen)
-        if isinstance(response, Waits):
-            return self._turn.hold(response.asked, operation.freeze(operation.event).digest, paused.warning)
-        return await self._turn.replied(operation, response)
+        return await self._turn.drive(state, self._turn.ask_model(paused.round, paused.warning, paused))
 
     async def _settle(self) -> Event:
         assert self._turn.reply is not None
