@@ -233,9 +233,3 @@ async def test_an_around_that_runs_a_turn_twice_repeats_nothing():
             await session.say("go")
 
     assert [message.text for message in session.history if message.role == "user"] == ["go"]
-
-
-async def test_an_observer_that_raises_anything_does_not_disturb_a_turn():
-    result, _ = await said("x", plugins=[plugin(observe=asyncio.CancelledError())])
-
-    assert result.text == "x"
