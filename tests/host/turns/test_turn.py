@@ -205,11 +205,14 @@ async def test_a_hook_that_may_not_fail_raises_and_leaves_the_history_whole(hook
         raise ZeroDivisionError("oops")
 
     answer = around if hook.startswith("around") else ZeroDivisionError("oops")
-    async with talking("x", plugins=[plugin("Broken", **{hook: answer})]) as session:
+    recorder = Recorder()
+    async with talking("x", plugins=[plugin("Broken", **{hook: answer}), recorder]) as session:
         with pytest.raises(HookError, match="ZeroDivisionError: oops") as caught:
             await session.say("go")
+        assert type(session.records()[-1]).__name__ == "TurnOver"
 
     assert (caught.value.plugin, caught.value.hook) == ("app:broken", hook)
+    assert [event.why for event in recorder.of(TurnEnded)] == [Why.FAILED]
     assert_whole(session.history)
 
 
