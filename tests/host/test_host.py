@@ -11,7 +11,7 @@ from fake_plugins import plugin
 from places import hanging
 from pluggent_hookspecs import hookimpl, tool
 from pluggent_hookspecs.decisions import Ask, Deny
-from pluggent_hookspecs.errors import ConfigError, HookError, ProviderError, ProviderErrorKind as Kind, SessionError
+from pluggent_hookspecs.errors import ConfigError, ProviderError, ProviderErrorKind as Kind, SessionError
 from pluggent_hookspecs.messages import File, Message, Refusal, Text
 from pluggent_hookspecs.models import FinishReason, ModelResponse
 from pluggent_hookspecs.observations import (
@@ -286,20 +286,6 @@ async def test_a_decision_that_a_sink_lost_is_a_deny_in_the_transcript_too() -> 
         decided = [entry.decision for entry in session.records() if isinstance(entry, Decided)]
 
     assert [each.verdict for each in decided if each.operation == "model_call"] == ["allow", "deny"]
-
-
-async def test_a_turn_that_fails_at_its_beginning_is_over_all_the_same() -> None:
-    class Broken:
-        @hookimpl
-        def transform_input(self, event: Any) -> None:
-            raise ValueError("broken")
-
-    recorder = Recorder()
-    async with talking(plugins=[Broken(), recorder]) as session:
-        with pytest.raises(HookError):
-            await session.say("go")
-        assert type(session.records()[-1]).__name__ == "TurnOver"
-    assert [event.why for event in recorder.of(TurnEnded)] == ["failed"]
 
 
 class Judges:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, strategies as st
 from pluggent_cli.config.keys import LIMIT_KINDS, TOOL_LIMIT_KINDS
 from pluggent_hookspecs import tool
-from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits, SyncHost, ToolLimits, Why
 from pluggent_host.settings import LimitChanges, check_limits, limited
 from pluggent_testing.fakes import ScriptedModel, call
@@ -80,14 +79,6 @@ def test_a_program_without_a_loop_gives_them_likewise() -> None:
         result = host.session().say("go", limits={"tool_rounds": 0})
 
     assert result.limit == "tool_rounds"
-
-
-async def test_a_tool_that_the_session_does_not_have_cannot_be_limited() -> None:
-    async with talking("x", tools=[work]) as session:
-        with pytest.raises(
-            ConfigError, match=r"limits\.per_tool: 'wrok' is not a tool of this session; did you mean 'work'"
-        ):
-            await session.say("go", limits={"per_tool": {"wrok": ToolLimits(calls=1)}})
 
 
 @pytest.mark.parametrize(

@@ -158,20 +158,6 @@ async def test_late_is_late_whatever_came(value: object, caller: Caller) -> None
     assert (await answer(caller, lambda _: time.sleep(SOON_S) or value, SOON_S / 2)).problem == LATE
 
 
-async def test_a_blocking_implementation_that_hangs_is_given_up(caller: Caller) -> None:
-    go_on, ended = threading.Event(), threading.Event()
-
-    def hang(event: object) -> None:
-        go_on.wait(5)
-        ended.set()
-
-    found = await answer(caller, hang, SOON_S, blocking=True)
-    go_on.set()
-
-    assert found.problem == LATE
-    assert await asyncio.to_thread(ended.wait, 5)
-
-
 async def test_a_blocking_implementation_runs_in_a_thread_with_the_callers_context(caller: Caller) -> None:
     who = contextvars.ContextVar("who", default="unset")
     who.set("caller")

@@ -208,7 +208,7 @@ def test_the_command_shows_a_source_that_fails(tmp_path):
 
     listed = cli("tools")
     document = json.loads(cli("tools", "--json").out)
-    looked = cli("doctor")
+    looked = cli("doctor", PLUGGENT_MODE="allow", PLUGGENT_ALLOW="acme,pluggent-offline")
 
     assert "git_log" in listed.out
     assert f"plugin 'acme' {problem}" in listed.err.replace("\n", " ")

@@ -22,7 +22,7 @@ from pluggent_hookspecs import (
     thaw,
     tool,
 )
-from pluggent_host import Host, SyncHost
+from pluggent_host import Host
 from pluggent_host.settings import HostSettings, Timeouts
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from policy_stage import results, stage
@@ -273,16 +273,3 @@ async def test_a_command_of_a_plugin_gets_what_a_person_may_see() -> None:
         await lent.aclose()
 
     assert (done.output.for_model, done.outcome) == ("The result of this call was withheld: not that", "withheld")
-
-
-def test_a_stream_without_a_loop_shows_no_result_that_is_denied() -> None:
-    plugins = [ScriptedModel(call("tells"), "done"), DENIES]
-    with (
-        SyncHost.open(model="scripted/m", plugins=plugins, tools=TOOLS, installed=False) as host,
-        host.session() as session,
-        session.stream("go") as stream,
-    ):
-        events = list(stream)
-
-    assert [event.withheld for event in events if isinstance(event, ToolFinished)] == [True]
-    assert SECRET not in seen(events)

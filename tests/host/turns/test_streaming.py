@@ -23,7 +23,6 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.messages import Reasoning, Refusal, Text
 from pluggent_hookspecs.models import Finished, TextDelta, UsageDelta
 from pluggent_hookspecs.observations import Discarded, ModelCalled, ReasoningShown, TextShown, ToolFinished, TurnEnded
-from pluggent_host import SyncHost
 from pluggent_host.settings import HostSettings
 from pluggent_host.turns.step import Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
@@ -339,15 +338,3 @@ async def test_a_resumed_turn_that_fails_raises_at_the_end_of_its_events():
             await resumed(session, YES)
 
     assert_whole(session.history)
-
-
-def test_a_program_without_a_loop_can_watch_it_too():
-    options: dict[str, Any] = {**PAUSES, "plugins": [*PAUSES["plugins"], ScriptedModel(TWO[0], "one two")]}
-    with SyncHost.open(model="scripted/m", installed=False, **options) as host:
-        session = host.session()
-        session.say("go")
-        with session.stream_resume(YES) as events:
-            told = list(events)
-
-    assert [event.text for event in told if isinstance(event, TextShown)] == ["one ", "two"]
-    assert events.result.why is Why.COMPLETED

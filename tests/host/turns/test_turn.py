@@ -205,11 +205,14 @@ async def test_a_hook_that_may_not_fail_raises_and_leaves_the_history_whole(hook
         raise ZeroDivisionError("oops")
 
     answer = around if hook.startswith("around") else ZeroDivisionError("oops")
-    async with talking("x", plugins=[plugin("Broken", **{hook: answer})]) as session:
+    recorder = Recorder()
+    async with talking("x", plugins=[plugin("Broken", **{hook: answer}), recorder]) as session:
         with pytest.raises(HookError, match="ZeroDivisionError: oops") as caught:
             await session.say("go")
+        assert type(session.records()[-1]).__name__ == "TurnOver"
 
     assert (caught.value.plugin, caught.value.hook) == ("app:broken", hook)
+    assert [event.why for event in recorder.of(TurnEnded)] == [Why.FAILED]
     assert_whole(session.history)
 
 
@@ -233,9 +236,3 @@ async def test_an_around_that_runs_a_turn_twice_repeats_nothing():
             await session.say("go")
 
     assert [message.text for message in session.history if message.role == "user"] == ["go"]
-
-
-async def test_an_observer_that_raises_anything_does_not_disturb_a_turn():
-    result, _ = await said("x", plugins=[plugin(observe=asyncio.CancelledError())])
-
-    assert result.text == "x"

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from attacks import PAUSING, Asks, answers, look, write, writer
+from attacks import PAUSING, Asks, Workplace, answers, look, write, writer
 from pluggent_hookspecs import ApprovalEvent, Ask, Deny, Message, ToolContext, ToolOutput, errors, tool
 from pluggent_host import Limits, Why
 from pluggent_testing.fakes import call
@@ -98,6 +99,17 @@ async def test_what_a_person_refused_stays_refused_for_the_turn_although_no_poli
     await said(call("write", "1"), call("write", "2"), plugins=[asks], tools=[writer(done)], approver=refuse)
 
     assert done == []
+
+
+async def test_a_person_is_asked_no_more_often_than_the_limit_says_in_several_pauses(tmp_path: Path):
+    asked: list[ApprovalEvent] = []
+    calls = [call("write", str(n), text=str(n)) for n in range(6)]
+    async with Workplace(tmp_path).open(*calls, limits=Limits(asks=2), approver=agreeing(asked, None)) as on:
+        result = await on.session.say("go")
+        while result.why is Why.PAUSED:
+            result = await on.session.resume(answers(on))
+
+    assert (result.why, result.limit, len({event.digest for event in asked})) == (Why.LIMIT, "asks", 2)
 
 
 async def test_a_person_is_asked_no_more_often_about_outputs_and_below_a_tool_than_the_limit_says():

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edges_asking import PAUSING, STAGES, Edges, Shared
+from edges_asking import STAGES, Edges, Shared
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_host import Approval, SyncHost, Why
+from pluggent_host import Approval, Why
 from pluggent_host.approvals.pending import Paused
 from pluggent_host.transcript.entries import Settled, TurnOver
-from pluggent_testing.fakes import ScriptedModel, call
+from pluggent_testing.fakes import call
 from saved import FileTranscript, all_waiting, answer_stored, read, waiting_in
 from talking import assert_whole
 
@@ -242,20 +242,3 @@ async def test_a_call_that_may_have_happened_is_not_said_to_be_denied(tmp_path: 
 
     async with shared.session() as session:
         assert "Whether it took effect is unknown" in session.history[-1].text
-
-
-def test_a_sync_host_raises_the_same(tmp_path: Path):
-    def host(*replies: Any, said: str = "") -> SyncHost:
-        plugins = [ScriptedModel(*replies), Edges(said=said)]
-        return SyncHost.open(model="scripted/m", plugins=plugins, installed=False, state_dir=tmp_path, config=PAUSING)
-
-    with host(said="hm") as opened, opened.session("s") as session:
-        assert session.say("pay bob").why is Why.PAUSED
-    path = tmp_path / "sessions" / "s.jsonl"
-    path.write_text(path.read_text().replace("pay bob", "pay eve"))
-
-    with host("fine") as opened, opened.session("s") as session:
-        with pytest.raises(SessionError, match=UNFIT):
-            session.resume()
-        assert session.say("and now?").text == "fine"
-        assert [message.text for message in session.history] == ["and now?", "fine"]
