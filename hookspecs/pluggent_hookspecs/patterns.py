@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -23,22 +24,75 @@ def may_approve(approvers: Iterable[Iterable[str]], who: str) -> bool:
     return all(any(fnmatchcase(who, re.sub(r"[?[]", r"[\g<0>]", name)) for name in names) for names in approvers)
 
 
-def fits(where: Mapping[str, str], arguments: Mapping[str, Json]) -> bool:
+def fits(where: Mapping[str, str], arguments: Mapping[str, Json], folder: str = "") -> bool:
     """Say whether *arguments* have every name of *where*, with a value that fits its pattern.
 
     A value that is not text is compared as JSON and fits no pattern with stars: one could stand for more entries of
     a list. A text has to fit such a pattern as it is, and as any reader decodes or normalises it.
+
+    A pattern with ``://`` is one over URLs: scheme, host, port and the rest of the parsed URL have to fit their
+    parts of it. ``*`` in the host stands for one label or several; a user name, a fragment and a port that the
+    pattern does not name fit nothing. A pattern with a slash is one over paths, too: what the value leads to below
+    *folder*, the workspace, symbolic links followed, has to fit as well.
+
+    >>> where = {"url": "https://*.acme.example/**"}
+    >>> fits(where, {"url": "https://www.acme.example/a?b=c"}), fits(where, {"url": "https://evil.example#.acme.example/"})
+    (True, False)
     """
-    return all(name in arguments and _fits(pattern, arguments[name]) for name, pattern in where.items())
+    return all(name in arguments and _fits(pattern, arguments[name], folder) for name, pattern in where.items())
 
 
-def _fits(pattern: str, value: Json) -> bool:
+def _fits(pattern: str, value: Json, folder: str) -> bool:
     text = value if isinstance(value, str) else json.dumps(thaw(value), ensure_ascii=False, sort_keys=True)
     if "*" not in pattern or text == pattern:
         return text == pattern
     if not isinstance(value, str) or len(text) > _LONGEST:
         return False
-    return all(_matches(pattern, reading) for reading in _readings(text))
+    if "://" in pattern:
+        return _url_fits(pattern, text)
+    return all(_matches(pattern, reading) for reading in _readings(text)) and _leads_inside(pattern, text, folder)
+
+
+def _leads_inside(pattern: str, text: str, folder: str) -> bool:
+    """Say whether what the path *text* leads to fits *pattern*, too; True for a pattern that is none over paths."""
+    if "/" not in pattern or not (folder or pattern.startswith("/")):
+        return True
+    try:
+        base = os.path.realpath(folder)
+        return _matches(os.path.join(base, pattern), os.path.realpath(os.path.join(base, text)))  # noqa: PTH118 (text)
+    except (OSError, ValueError):
+        return False
+
+
+# ---- URLs -------------------------------------------------------------------------------
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?([/?].*|)")
+"""Scheme, host, port, the rest. No user name, no backslash or fragment, and no letter that a reader may fold."""
+_URL_PATTERN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([A-Za-z0-9._*-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}|\*))?(/.*|)")
+_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}
+
+
+def _url_fits(pattern: str, text: str) -> bool:
+    wanted, url = _URL_PATTERN.fullmatch(pattern), _URL.fullmatch(text)
+    if wanted is None or url is None or "#" in text or "\\" in text:
+        return False
+    scheme, host, port, rest = url.groups()
+    scheme = scheme.lower()
+    usual = _PORTS.get(scheme, "")
+    return (
+        scheme == wanted[1].lower()
+        and _host_expression(wanted[2].lower()).fullmatch(host.lower().removesuffix(".")) is not None
+        and (wanted[3] == "*" or (port or usual) == (wanted[3] or usual))
+        and all(
+            _matches(wanted[4] or "/", reading) for reading in _readings(rest if rest.startswith("/") else f"/{rest}")
+        )
+    )
+
+
+@lru_cache(256)
+def _host_expression(pattern: str) -> re.Pattern[str]:
+    label = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
+    return re.compile(label.join(map(re.escape, re.split(r"\*+", pattern))))
 
 
 def _readings(text: str) -> set[str]:

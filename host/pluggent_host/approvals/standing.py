@@ -62,7 +62,7 @@ class Standing:
             and all(_reaches(self.reach, ask) and plugin != DOUBT for plugin, ask in asked)
             and asked_by(asked, identities) <= frozenset(pairs(self.asks, self.identities))
             and may_approve(limits(asked), self.by)
-            and fits(self.where, event.arguments)
+            and fits(self.where, event.arguments, event.scope.workspace)
         )
 
 

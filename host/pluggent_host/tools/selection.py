@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import attrs
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
+from pluggent_hookspecs.implementations import RefusalError, collected
 from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_hookspecs.tools import Tool, ToolSource
 
@@ -21,7 +22,6 @@ from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.plugins.catalog import PluginRecord, tool_names
 from pluggent_host.plugins.registry import Offer, PluginSet, named
-from pluggent_hookspecs.implementations import RefusalError, collected
 from pluggent_host.settings import HostSettings
 from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.function_tool import FunctionTool, definition_digest, function_tool

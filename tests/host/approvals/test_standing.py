@@ -273,6 +273,49 @@ def test_patterns(pattern: str, text: str, fit: bool):
     assert fits({"p": pattern}, {"p": text}) is fit
 
 
+SUBDOMAINS = "https://*.acme.example/**"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fit"),
+    [
+        (SUBDOMAINS, "https://www.acme.example/", True), (SUBDOMAINS, "https://a.b.acme.example/x?y=z", True),
+        (SUBDOMAINS, "HTTPS://WWW.Acme.Example:443/x", True), (SUBDOMAINS, "https://www.acme.example", True),
+        (SUBDOMAINS, "https://evil.example#.acme.example/", False),
+        (SUBDOMAINS, "https://evil.example?.acme.example/", False),
+        (SUBDOMAINS, "https://evil.example/.acme.example/", False),
+        (SUBDOMAINS, "https://evil.example\\.acme.example/", False),
+        (SUBDOMAINS, "https://u:p@evil.example/.acme.example/", False), (SUBDOMAINS, "https://u@www.acme.example/", False),
+        (SUBDOMAINS, "https://evil.example:443.acme.example/", False), (SUBDOMAINS, "https://.acme.example/", False),
+        (SUBDOMAINS, "http://www.acme.example/", False), (SUBDOMAINS, "https://www.acme.example:8443/", False),
+        (SUBDOMAINS, "https://www.acme.example/../x", False), (SUBDOMAINS, "https://www.acme.example/%2e%2e/x", False),
+        (SUBDOMAINS, "https://evil.example%2f.acme.example/", False), (SUBDOMAINS, "https://evil\u3002acme.example/", False),
+        (SUBDOMAINS, " https://www.acme.example/", False), (SUBDOMAINS, "https://www.acme.example/\n", False),
+        (SUBDOMAINS, "https:www.acme.example/", False), (SUBDOMAINS, "https:///www.acme.example/", False),
+        ("https://acme.example:*/v1/*", "https://acme.example:9/v1/x", True),
+        ("https://acme.example/v1/*", "https://acme.example/v1/x/y", False),
+        ("https://acme.example/*", "https://acme.example./x", True), ("http*://acme.example/*", "http://acme.example/x", False),
+        ("https://*/x", "https://acme.example/x", True), ("https://[::1]/*", "https://[::1]/x", True),
+    ],
+)  # fmt: skip
+def test_patterns_over_urls_fit_the_parsed_url(pattern: str, text: str, fit: bool):
+    """Policy 39."""
+    assert fits({"p": pattern}, {"p": text}) is fit
+
+
+def test_patterns_over_paths_fit_what_the_path_leads_to(tmp_path: Path):
+    """Policy 39."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "out").symlink_to("/etc")
+    (tmp_path / "docs" / "in").symlink_to(tmp_path / "docs")
+    for prefix, folder in ((f"{tmp_path}/", ""), ("", str(tmp_path))):
+        where = {"path": f"{prefix}docs/**"}
+        assert fits(where, {"path": f"{prefix}docs/a.txt"}, folder)
+        assert fits(where, {"path": f"{prefix}docs/in/a.txt"}, folder)
+        assert not fits(where, {"path": f"{prefix}docs/out/passwd"}, folder)
+    assert fits({"repository": "acme/*"}, {"repository": "acme/tool"}, str(tmp_path))
+
+
 def test_what_is_no_text_is_compared_as_json():
     assert fits({"n": "12", "b": "true", "l": '["a", 1]'}, {"n": 12, "b": True, "l": ("a", 1)})
     assert not fits({"n": "12"}, {"n": 1.5})
