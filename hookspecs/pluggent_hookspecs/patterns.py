@@ -77,15 +77,13 @@ def _url_fits(pattern: str, text: str) -> bool:
     if wanted is None or url is None or "#" in text or "\\" in text:
         return False
     scheme, host, port, rest = url.groups()
-    scheme = scheme.lower()
+    scheme, rest = scheme.lower(), rest if rest.startswith("/") else f"/{rest}"
     usual = _PORTS.get(scheme, "")
     return (
         scheme == wanted[1].lower()
         and _host_expression(wanted[2].lower()).fullmatch(host.lower().removesuffix(".")) is not None
         and (wanted[3] == "*" or (port or usual) == (wanted[3] or usual))
-        and all(
-            _matches(wanted[4] or "/", reading) for reading in _readings(rest if rest.startswith("/") else f"/{rest}")
-        )
+        and all(_matches(wanted[4] or "/", reading) for reading in _readings(rest))
     )
 
 

@@ -61,6 +61,13 @@ _OF_HOST = re.compile(r"t\d+\.")
 WITHHELD = "The result of this call was withheld: {}"
 
 
+_CUT: Mapping[FinishReason | None, str] = {
+    FinishReason.LENGTH: "the reply was cut off: it had reached the most tokens that it may have",
+    FinishReason.CONTENT_FILTER: "the reply was ended by the provider's content filter",
+}
+"""What is said of a turn that is complete and whose last reply is not."""
+
+
 class Turn:
     """One turn of one session, new or, with ``waiting``, from where it paused. Used once."""
 
@@ -80,6 +87,7 @@ class Turn:
         self.round = 0
         self.ended = False
         self._so_far = ""
+        self._finish: FinishReason | None = None
         self._value: tuple[Any, ...] = ()
         self._batch: BatchRun | None = None
         self._held: Hold | None = None
@@ -234,10 +242,19 @@ class Turn:
 
     def over(self, done: Done) -> TurnResult[Any]:
         """End the turn; what waited of it, if it was paused, has its one result."""
+        if done.why is Why.COMPLETED and not done.detail:
+            done = attrs.evolve(done, detail=self._incomplete())
         self.conversation.close_waiting()
         self.record.append(TurnOver(self.scope.turn_id, done.why, done.detail, self.meter.usage))
         self.ended = True
         return self.result(done)
+
+    def _incomplete(self) -> str:
+        """Say what is wrong with a last reply that is not one as a model ends it; "" if nothing is."""
+        if self._finish in _CUT:
+            return _CUT[self._finish]
+        empty = self.reply is not None and not self._so_far and not self.reply.content and not self.reply.tool_calls
+        return "the model's reply is empty" if empty else ""
 
     def result(self, done: Done) -> TurnResult[Any]:
         """Tell that the turn is over, and return what it came to."""
@@ -245,8 +262,9 @@ class Turn:
         text = self._so_far + visible(self.reply) if answered and self.reply else "\n".join(self.gate.notes)
         self.record.emit(TurnEnded(self.scope, done.why, text, self.meter.usage, done.detail))
         result: TurnResult[Any] = TurnResult(
-            text, done.why, self.meter.usage, self.scope.turn_id, self.reply, done.detail, done.limit
-        )
+            text, done.why, self.meter.usage, self.scope.turn_id, self.reply, done.detail, done.limit,
+            finish_reason=self._finish,
+        )  # fmt: skip
         if not self._value or done.why is not Why.COMPLETED:
             return result
         return attrs.evolve(result, value=self._value[0], has_output=True)
@@ -299,7 +317,8 @@ class Turn:
             return Stopped(Why.DENIED, self.gate.last_note)
         reply = self.reply
         assert reply is not None
-        paused = response.finish_reason is FinishReason.PAUSED and not reply.tool_calls
+        self._finish = response.finish_reason
+        paused = self._finish is FinishReason.PAUSED and not reply.tool_calls
         if paused:
             self._so_far += visible(reply)
         elif reply.tool_calls:
@@ -314,7 +333,7 @@ class Turn:
             return ()
         self._value, problems = self.parts.agent.form.of_reply(reply, self._so_far)
         self._so_far = "" if problems else self._so_far
-        return problems
+        return (_CUT[FinishReason.LENGTH], *problems) if problems and self._finish is FinishReason.LENGTH else problems
 
     async def _reply(
         self, operation: ModelCallOperation, frozen: ModelRequestEvent | None = None

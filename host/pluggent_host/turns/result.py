@@ -10,6 +10,7 @@ from typing import Generic, Self, TypeVar, cast
 import attrs
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.messages import Message, Usage
+from pluggent_hookspecs.models import FinishReason
 from pluggent_hookspecs.observations import Observation, ToolLogged, ToolProgressed
 
 from pluggent_host.approvals.pending import Pending
@@ -27,6 +28,8 @@ class TurnResult(Generic[T]):
     ``text`` is what the person was shown by the model; ``message`` the whole last reply.
     ``limit`` names the limit that was reached, if one was. ``value`` is the reply in the form
     that was asked for, ``has_output`` whether there is one; ``output`` is it or raises.
+    ``finish_reason`` is why the last reply of a model ended, None if there was none; ``detail`` of a completed turn
+    says so if it was cut off, filtered or empty.
     ``pending`` are what a paused turn waits with: see Session.resume.
     """
 
@@ -40,6 +43,7 @@ class TurnResult(Generic[T]):
     value: T | None = None
     pending: tuple[Pending, ...] = ()
     has_output: bool = False
+    finish_reason: FinishReason | None = None
 
     @property
     def output(self) -> T:

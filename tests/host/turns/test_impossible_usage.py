@@ -1,4 +1,4 @@
-"""A server that reports a usage that cannot be: the call fails, and limits and ledgers count what was reserved: rule 42."""
+"""A server reports a usage that cannot be: the call fails, and what was reserved is counted (rule 42)."""
 
 import math
 from typing import Any

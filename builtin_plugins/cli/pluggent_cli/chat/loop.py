@@ -172,6 +172,7 @@ class Talk:
             "why": str(result.why),
             "text": result.text,
             "detail": result.detail,
+            "finish_reason": result.finish_reason and str(result.finish_reason),
             "limit": result.limit,
             "usage": attrs.asdict(result.usage),
             "tool_calls": [call.document() for call in self.calls.all],
@@ -196,6 +197,8 @@ class Talk:
                 say_paused(self.console, self.session.id, result.pending, self.options)
             case Why.WAITING:
                 self.console.note(ink("dim", f"a tool waits for your answer; give it {answer_with}"))
+            case Why.COMPLETED if result.detail:
+                self.console.error(f"{ink('yellow', 'note:')} {escape_all(result.detail)}")
             case _:
                 pass
 

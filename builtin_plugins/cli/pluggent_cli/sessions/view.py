@@ -114,7 +114,7 @@ class _SessionPrinter(_Printer):
         self._line(self._ink("dim", f"── {self._head(turn)}") + self._taken_back(turn))
         for entry in turn.entries:
             self._entry(entry)
-        if turn.why not in ("completed", "direct"):
+        if turn.why not in ("completed", "direct") or turn.detail:
             detail = f": {escape_all(turn.detail)}" if turn.detail else ""
             self._line(self._ink("red", escape_all(turn.why or "not over")) + detail)
 
