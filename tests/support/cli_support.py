@@ -119,7 +119,7 @@ class Cli:
             modules={module: source}, **options,
         )  # fmt: skip
         if accepted:
-            assert self("trust", "--plugin", name).code == 0
+            assert self("trust", "--plugin", f"{name}=={options.get('version', '1.0')}").code == 0
         return info
 
     def imported(self, *arguments: str) -> set[str]:

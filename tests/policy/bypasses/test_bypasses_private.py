@@ -117,7 +117,7 @@ def test_no_text_at_all_breaks_the_look_at_it(text: str):
 def test_a_policy_whose_plugin_stays_without_its_hooks_is_missed(tmp_path: Path):
     cli = Cli(tmp_path)
     install(cli.site, "acme-policy", {"hooks/policy": "acme_policy:Plugin"}, modules={"acme_policy": POLICY})
-    assert cli("trust", "--plugin", "acme-policy").code == 0
+    assert cli("trust", "--plugin", "acme-policy==1.0").code == 0
     assert cli("run", "hello").code == 0
     shutil.rmtree(next(cli.site.glob("acme_policy-*.dist-info")))
     install(cli.site, "acme-policy", {"tools/policy": "acme_policy:Plugin"}, modules={"acme_policy": POLICY})

@@ -12,13 +12,14 @@ from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_host.plugins.discovery import Distribution, normalised
 
 from pluggent_cli import exits
+from pluggent_cli.config.hooks_in_source import hooks_in_source
 from pluggent_cli.config.sources import FILE_NAME
 from pluggent_cli.config.trust import FILE, LEFT_OUT, Accepted
 from pluggent_cli.host_access import Setup, bare_setup
 from pluggent_cli.installed_plugins import folder_of
 from pluggent_cli.parsing import Parser, command_parser, examples
 from pluggent_cli.terminal.console import Console, Row, warning
-from pluggent_cli.terminal.tty import check_outside
+from pluggent_cli.terminal.tty import agreed, can_ask, check_outside
 
 MOST_SHOWN = 30
 """Files that an acceptance names on the terminal."""
@@ -35,13 +36,15 @@ def parser() -> Parser:
         examples(
             "pluggent trust                         accept ./pluggent.toml; read it first",
             "pluggent trust --list                  what was accepted, and what has changed since",
-            "pluggent trust --plugin acme-audit     accept the hooks of this package",
+            "pluggent trust --plugin acme-audit     look at the hooks of this package, and accept them",
+            "pluggent trust --plugin acme-audit==1.2   accept exactly this version, without a question",
             "pluggent trust --revoke [FILE]         no longer",
             "pluggent trust --revoke --plugin acme-audit   nor expect it, if it is gone or in the project",
         ),
     )
     made.add_argument("file", metavar="FILE", nargs="?", help="the file to accept (default: ./pluggent.toml)")
-    made.add_argument("--plugin", metavar="PLUGIN", help="accept a package with hooks, in the version installed now")
+    made.add_argument("--plugin", metavar="PLUGIN", help="accept a package with hooks, in the version that is installed"
+                      " now; NAME==VERSION: without a question")  # fmt: skip
     made.add_argument("--revoke", action="store_true", help="accept it no longer")
     made.add_argument("--list", action="store_true", help="show what was accepted")
     return made
@@ -106,7 +109,10 @@ def _plugin(setup: Setup, console: Console, name: str, *, revoke: bool) -> int:
         expected = setup.remembered().forget(normalised(name))
         accepted = setup.trust.store.forget(normalised(name))
         return _revoked(console, f"plugin '{escape_all(name)}'", found=accepted or expected)
+    name, _, version = name.partition("==")
     item = _installed(setup, name)
+    if item.left_out or item.name not in setup.discovery.first_party:
+        _check_accepted(console, item, version)
     if item.left_out:
         setup.trust.store.accept_source(folder_of(item), item.name, item.version)
     elif item.name in setup.discovery.first_party:
@@ -121,6 +127,37 @@ def _plugin(setup: Setup, console: Console, name: str, *, revoke: bool) -> int:
         console.line(f"accepted {what}{console.ink('bold', item.name)} {escape_all(item.version)}")
         console.line(f"  from {escape_all(item.location)}; another version will be asked about anew")
     return exits.OK
+
+
+def _check_accepted(console: Console, item: Distribution, version: str) -> None:
+    """Show what is to be accepted, and ask; without a terminal the version that a person has looked at has to be named.
+
+    Raises ConfigError if it is another one, or the person does not agree.
+    """
+    where, exact = "pluggent trust --plugin", f"{item.name}=={item.version}"
+    if version and version != item.version:
+        raise ConfigError(where, [f"{item.name} {item.version} is installed, not {version}; look at it, then: {exact}"])
+    if version:
+        return
+    lines = [
+        f"{item.shown_name} {item.version}, from {item.location}",
+        *([f"  {item.summary}"] if item.summary else []),
+        *(f"  {entry.group}: {entry.name} = {entry.value}" for entry in item.entry_points),
+        f"  hooks in its source: {_hooks(item)}",
+    ]
+    if not can_ask():
+        for line in lines if not console.json else ():
+            console.error(escape_all(line))
+        raise ConfigError(where, [f"there is no terminal to ask at; to accept exactly this version: {exact}"])
+    if not agreed(where, [escape_all(line) for line in lines], "Accept it? It sees what its hooks see. [y/N] "):
+        raise ConfigError(where, [f"'{item.name}' was not accepted"])
+
+
+def _hooks(item: Distribution) -> str:
+    found = hooks_in_source(item)
+    if found is None:
+        return "not known, because its modules cannot be read as source here"
+    return ", ".join(found) or "none that are written as functions"
 
 
 def _leave_out(setup: Setup, console: Console, name: str) -> bool:

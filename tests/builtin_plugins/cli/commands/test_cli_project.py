@@ -75,7 +75,7 @@ def test_a_policy_on_pythonpath_in_the_project_is_not_skipped_in_silence(cli, li
 
 
 def test_a_policy_in_the_project_runs_once_it_was_accepted(cli, lib):
-    accepted = cli("trust", "--plugin", "acme-policy", PYTHONPATH=str(lib))
+    accepted = cli("trust", "--plugin", "acme-policy==1.0", PYTHONPATH=str(lib))
 
     assert (accepted.code, str(lib) in accepted.out) == (0, True)
     for given in (lib, "lib", f"lib:{lib}"):
@@ -87,7 +87,7 @@ def test_a_policy_in_the_project_runs_once_it_was_accepted(cli, lib):
 
 
 def test_what_was_accepted_of_the_project_is_one_version_in_one_folder(cli, lib):
-    cli("trust", "--plugin", "acme-policy", PYTHONPATH=str(lib))
+    cli("trust", "--plugin", "acme-policy==1.0", PYTHONPATH=str(lib))
 
     shutil.copytree(lib, cli.work / "other")
     assert "is skipped" in say_hello(cli, cli.work / "other").err
@@ -168,7 +168,7 @@ def test_the_root_folder_as_working_directory_makes_no_policy_part_of_the_projec
 def test_no_element_of_pythonpath_lets_the_repository_shadow_what_is_installed(cli, given, name, way):
     """Policies 27 and 38: an empty one, a relative one, one in the project."""
     add_policy(cli, cli.site)
-    cli("trust", "--plugin", "acme-policy")
+    cli("trust", "--plugin", "acme-policy==1.0")
     (cli.work / name).mkdir()
     (cli.work / name / "__init__.py").write_text(EVIL)
     path = given.format(site=cli.site, work=cli.work)
@@ -196,7 +196,7 @@ def test_a_package_split_over_the_project_is_imported_from_where_it_is_installed
     """A namespace package has a portion in every folder of sys.path."""
     modules = {"acme.policy": policy("decide_input", "Deny('policy says no')")}
     install(cli.site, "acme-policy", {"hooks/policy": "acme.policy:Plugin"}, modules=modules)
-    cli("trust", "--plugin", "acme-policy")
+    cli("trust", "--plugin", "acme-policy==1.0")
     (cli.work / "acme").mkdir()
     (cli.work / "acme" / "policy.py").write_text(EVIL)
 

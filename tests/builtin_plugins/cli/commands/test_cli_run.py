@@ -222,7 +222,7 @@ def test_a_plugin_with_hooks_runs_after_it_was_accepted_and_not_before(cli):
     cli.plugin("acme-policy", policy("decide_input", 'Deny("not today")'), "hooks")
 
     before = cli("run", "hello")
-    accepted = cli("trust", "--plugin", "acme-policy")
+    accepted = cli("trust", "--plugin", "acme-policy==1.0")
     after = cli("run", "hello")
 
     assert (before.code, accepted.code, after.code, after.out) == (2, 0, 3, "")

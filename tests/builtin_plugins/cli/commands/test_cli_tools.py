@@ -74,7 +74,7 @@ def test_a_broken_tool_plugin_is_named_and_the_others_are_listed(cli):
 def test_a_broken_plugin_with_hooks_is_named_and_the_rest_is_listed(cli, word):
     cli.plugin("acme-policy", "import gone", "hooks")
     before = cli(word)
-    cli("trust", "--plugin", "acme-policy")
+    cli("trust", "--plugin", "acme-policy==1.0")
 
     after = cli(word)
 
@@ -167,7 +167,7 @@ class Plugin:
 """
     cli.plugin("acme-after", late, "hooks")
     alone = cli.document("hooks")
-    cli("trust", "--plugin", "acme-after")
+    cli("trust", "--plugin", "acme-after==1.0")
 
     code, out, err = cli("hooks", "decide_tool_call")
     both = cli.document("hooks")

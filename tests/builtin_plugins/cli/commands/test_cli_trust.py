@@ -35,7 +35,7 @@ def test_a_file_counts_once_it_was_accepted_and_until_it_changes(cli):
 def test_what_was_accepted_can_be_listed_and_revoked(cli):
     assert cli("trust", "--list").out == "nothing was accepted yet\n"
     cli("trust")
-    cli("trust", "--plugin", "acme-policy")
+    cli("trust", "--plugin", "acme-policy==1.0")
 
     listed = cli.document("trust", "--list")["accepted"]
     assert [(one["kind"], one["state"]) for one in listed] == [("file", "accepted"), ("plugin", "accepted")]
@@ -52,7 +52,7 @@ def test_a_file_that_is_broken_can_be_judged_all_the_same(cli):
 
 
 def test_another_version_of_a_package_is_asked_about_anew(cli):
-    cli("trust", "--plugin", "acme-policy")
+    cli("trust", "--plugin", "acme-policy==1.0")
     accepted = cli("plugins").out
     metadata = cli.site / "acme_policy-1.0.dist-info" / "METADATA"
     metadata.write_text(metadata.read_text().replace("Version: 1.0", "Version: 2.0"))
@@ -77,3 +77,41 @@ def test_what_cannot_be_accepted_is_said(cli, words, code, says):
     assert done.code == code
     assert says in (done.err if code else done.out)
     assert cli("trust", "--list").out == "nothing was accepted yet\n"
+
+
+# ---- what a person sees before accepting ------------------------------------------------
+
+
+def test_without_a_terminal_a_version_has_to_be_named_and_the_hooks_are_shown(cli):
+    done = cli("trust", "--plugin", "acme-policy")
+
+    assert (done.code, done.out) == (2, "")
+    assert f"acme-policy 1.0, from {cli.site}" in done.err
+    assert "pluggent.hooks: policy = acme_policy:Plugin\n  hooks in its source: decide_input\n" in done.err
+    assert "there is no terminal to ask at; to accept exactly this version: acme-policy==1.0" in done.err
+    assert cli("trust", "--list").out == "nothing was accepted yet\n"
+
+
+def test_another_version_than_the_installed_one_is_not_accepted(cli):
+    done = cli("trust", "--plugin", "acme-policy==2.0")
+
+    assert (done.code, "acme-policy 1.0 is installed, not 2.0" in done.err) == (2, True)
+    assert cli("trust", "--list").out == "nothing was accepted yet\n"
+
+
+@each_of(("answer", "code"), [("y\n", 0), ("n\n", 2), ("\n", 2), ("\x04", 2), ("\x03", 130)])
+def test_at_a_terminal_a_person_sees_the_hooks_and_accepts_or_not(cli, answer, code):
+    done = cli.talk("trust", "--plugin", "acme-policy", keys=["Accept it? It sees what its hooks see. [y/N] ", answer])
+
+    assert (done.code, "hooks in its source: decide_input" in done.out) == (code, True)
+    assert ("nothing was accepted yet" in cli("trust", "--list").out) is bool(code)
+    cli("trust", "--revoke", "--plugin", "acme-policy")
+
+
+def test_source_that_cannot_be_read_is_said_and_not_imported(cli):
+    (cli.site / "acme_policy.py").write_text("def decide_input(\n")
+
+    assert (
+        "hooks in its source: not known, because its modules cannot be read"
+        in cli("trust", "--plugin", "acme-policy").err
+    )

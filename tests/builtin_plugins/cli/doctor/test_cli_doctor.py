@@ -85,7 +85,7 @@ def test_a_hook_plugin_that_may_not_run_or_cannot_is_a_problem(cli):
     cli.plugin("acme-policy", f"open('imported.txt', 'w').close()\n{POLICY}", "hooks")
     asked = examine(cli)
     assert not (cli.work / "imported.txt").exists(), "a plugin that was not accepted was imported"
-    cli("trust", "--plugin", "acme-policy")
+    cli("trust", "--plugin", "acme-policy==1.0")
     (cli.site / "acme_policy.py").write_text("import nowhere")
     broken = examine(cli)
 

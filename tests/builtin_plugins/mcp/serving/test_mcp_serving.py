@@ -238,7 +238,7 @@ PASSES = DENIES.replace(f'"{WORD}"', '"another word"')
 async def test_a_client_gets_what_policies_on_outputs_let_pass(tmp_path, policy, text, data):
     cli = asking_site(tmp_path)
     install(cli.site, "acme-policy", {"hooks/policy": "acme_policy:Policy"}, modules={"acme_policy": policy})
-    cli("trust", "--plugin", "acme-policy")
+    cli("trust", "--plugin", "acme-policy==1.0")
 
     async with client("stdio", cli, "auto") as connected:
         result = await connected.call_tool("counted", {})
