@@ -104,7 +104,7 @@ def collected(given: object, limit_s: float | None = None) -> list[Any]:
         raise RefusalError(f"returned {type(given).__name__}, not an iterable: return a list")
     found: list[Any] = []
     started = perf_counter()
-    for each in cast("Iterable[Any]", given):
+    for each in cast("Iterable[object]", given):
         found.append(each)
         if len(found) > MOST_COLLECTED:
             raise RefusalError(f"gave more than {MOST_COLLECTED}")

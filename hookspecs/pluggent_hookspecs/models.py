@@ -392,7 +392,7 @@ def checked_response(response: object) -> ModelResponse:
     """Return *response*. Raises TypeError if any part of it is not a reply of an assistant."""
     if not isinstance(response, ModelResponse):
         raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
-    message: object = response.message
+    message = cast("object", response.message)
     if not isinstance(message, Message) or message.role is not Role.ASSISTANT:
         raise TypeError("its reply is not a message of the assistant")
     for part in message.content:

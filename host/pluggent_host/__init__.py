@@ -45,10 +45,10 @@ _MODULES = {
     "turns.result": "TurnResult TurnStream",
     "turns.step": "Why",
 }
-_WHERE = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()}
-_WHERE |= {"Approval": "pluggent_hookspecs.decisions"} | dict.fromkeys(
-    ("audio", "file", "image"), "pluggent_hookspecs.attachments"
-)
+_OF_CONTRACT = {"attachments": "audio file image", "decisions": "Approval"}
+_WHERE = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()} | {
+    name: f"pluggent_hookspecs.{module}" for module, names in _OF_CONTRACT.items() for name in names.split()
+}
 
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 (strings)  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -434,7 +434,7 @@ async def _asked(name: str, provider: Provider | PluggentError, caller: Caller, 
         return NoModelList(name)
     deadline = perf_counter() + limit_s
     try:
-        found: object = await caller.bounded(provider.list_models(), lambda: deadline - perf_counter())
+        found = cast("object", await caller.bounded(provider.list_models(), lambda: deadline - perf_counter()))
     except KeyboardInterrupt:
         raise
     except PluggentError as error:

@@ -1,1 +1,1 @@
-"""Text, time, tasks and threads. Knows nothing of pluggent, and imports no other package of the host."""
+"""Names, tasks and threads. Knows nothing of pluggent, and imports no other package of the host."""

@@ -169,11 +169,14 @@ def _struct(name: str, seen: tuple[_Seen, ...]) -> type[msgspec.Struct]:
     fields = [
         (each.name, each.type)
         if each.default is _UNSEEN
-        # Never handed to the function: it is encoded at once, and decoded afresh.
-        else (each.name, each.type, msgspec.field(default_factory=functools.partial(lambda value: value, each.default)))
+        else (each.name, each.type, msgspec.field(default_factory=functools.partial(_same, each.default)))
         for each in seen
     ]
     return msgspec.defstruct(f"arguments of {name}", fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def _same(value: Any) -> Any:
+    return value  # never handed to the function: it is encoded at once, and decoded afresh
 
 
 def _translated(hint: Any) -> Any:

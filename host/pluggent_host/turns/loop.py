@@ -386,7 +386,7 @@ class Turn:
             await uncancelled(self._keep_partial(operation))
             raise
         finally:
-            self.parts.book(operation, perf_counter() - started, finish, error)
+            self.meter.book(operation, self.record, perf_counter() - started, finish, error)
 
     def _no_time(self) -> Stopped:
         return Stopped(Why.LIMIT, f"limit 'wall_s' reached ({self.meter.limits.wall_s:g})", "wall_s")

@@ -13,8 +13,11 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.suggestions import did_you_mean
 
+from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.settings import Limits, ToolLimits
 from pluggent_host.tools.toolset import BoundTool, Toolset
+from pluggent_host.transcript.entries import Spending
+from pluggent_host.turns.record import TurnRecord
 from pluggent_host.turns.step import Spent
 
 
@@ -54,6 +57,13 @@ class Meter:
     def may_ask(self) -> bool:
         """Say whether this turn may put another question to a person."""
         return self.asks < self.limits.asks
+
+    def book(self, call: ModelCallOperation, record: TurnRecord, elapsed_s: float, finish: str, error: str) -> None:
+        """Count and record what *call*, and what was reissued for it, has used."""
+        for each in call.calls(elapsed_s, finish, error):
+            self.usage += each.usage
+            record.append(Spending(call.scope.turn_id, each.model, each.usage, each.error))
+            record.emit(each.event(call.scope, call.event.round))
 
     @contextmanager
     def person(self) -> Generator[None]:

@@ -454,7 +454,7 @@ class NestedCalls:
             raise
         finally:
             outer.ends_turn = outer.ends_turn or call.ends_turn
-            turn.book(call, perf_counter() - started, finish, failure)
+            turn.meter.book(call, turn.record, perf_counter() - started, finish, failure)
 
     async def nested_question(self, outer: ToolCallOperation, question: Question) -> Elicited:
         """Return the answer. Raises Denied and LimitReached."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import attrs
 from pluggent_hookspecs.events import Scope
 
-from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.operations.pipeline import Operations
-from pluggent_host.transcript.entries import Spending
 from pluggent_host.turns.consent import Consent
 from pluggent_host.turns.meter import Meter
 from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord
@@ -30,10 +28,3 @@ class TurnParts:
     gate: OutputGate
     serving: tuple[str, ...]
     """The capabilities of the tools that the operator lets be ``silent`` or ``handled``."""
-
-    def book(self, call: ModelCallOperation, elapsed_s: float, finish: str, error: str) -> None:
-        """Count and record what *call*, and what was reissued for it, has used."""
-        for each in call.calls(elapsed_s, finish, error):
-            self.meter.usage += each.usage
-            self.record.append(Spending(call.scope.turn_id, each.model, each.usage, each.error))
-            self.record.emit(each.event(call.scope, call.event.round))
