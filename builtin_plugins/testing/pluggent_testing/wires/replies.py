@@ -369,6 +369,6 @@ def _decoded(reply: ModelResponse) -> list[object]:
 def _joined_pairs(text: str) -> str:
     """Return *text* with each pair of surrogates as the character that it means, and U+FFFD for one that stands alone.
 
-    A half that nothing goes on with stays in place.
+    A half that nothing continues stays in place.
     """
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
