@@ -25,6 +25,10 @@ SHOWN_CHARS = 500
 MESSAGE_CHARS = 1500
 """How long the sentence of an error may be."""
 _LOOKED_AT = 65_536
+_READ_CHARS = 8192
+"""How much of a server's sentence is read: the patterns below take time that grows faster than its length."""
+_LARGEST_CODE = 10**15
+_STATUS = re.compile("[1-5][0-9]{2}")
 _ID_CHARS = 100
 _START_CHARS = 16
 _MAX_DEPTH = 3
@@ -146,7 +150,7 @@ class Faults:
     def from_status(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """Return what an HTTP answer that is not a success means."""
         payload = _decoded(body)
-        said = _Said.of(payload) if payload is not None else _Said(body.decode("utf-8", "replace"))
+        said = _Said.of(payload) if payload is not None else _Said(body.decode("utf-8", "replace")[:_READ_CHARS])
         parts = [f"{self.target} answered {status}", self._words_on(status, said), self._id_of(headers)]
         text = self.shown(said.message) or self.shown(body)
         message = ": ".join((" ".join(filter(None, parts)), text)) if text else " ".join(filter(None, parts))
@@ -227,17 +231,16 @@ class _Said:
         inner = outer.get("error")
         found = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else outer
         message = found.get("message") or (inner if isinstance(inner, str) else None) or found.get("detail") or ""
-        text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
-        code = str(found.get("code"))
-        words = " ".join(str(found.get(key) or "") for key in ("code", "type", "status")).lower()
-        own: object = found.get("metadata")
-        metadata = cast("Mapping[str, Any]", own) if isinstance(own, Mapping) else {}
+        text = (message if isinstance(message, str) else msgspec.json.encode(message).decode())[:_READ_CHARS]
+        code, *others = (_word(found.get(key)) for key in ("code", "type", "status"))
+        words = " ".join((code, *others)).lower()
+        metadata = _table(found.get("metadata"))
         behind = cls._behind(metadata.get("raw"), depth)
         more = (behind.message, _text(found.get("failed_generation"), "the model wrote: "))
         return cls(
-            ": ".join(dict.fromkeys(filter(None, (text, *(part for part in more if part not in text))))),
+            ": ".join(dict.fromkeys(filter(None, (text, *(part for part in more if part not in text)))))[:_READ_CHARS],
             f"{words} {behind.words}",
-            int(code) if code.isdecimal() and 100 <= int(code) <= 599 else None,  # noqa: PLR2004 (HTTP's range)
+            int(code) if _STATUS.fullmatch(code) else None,
             _count(found.get("n_prompt_tokens")) or behind.actual,
             _count(found.get("n_ctx")) or behind.limit,
             _first(retry_delay(found), behind.wait_s),
@@ -249,23 +252,33 @@ class _Said:
         """Read what the server behind a gateway said (OpenRouter's ``metadata.raw``): JSON or words."""
         decoded = _decoded(raw.encode("utf-8", "replace")) if isinstance(raw, str) else raw
         said = cls.of(decoded, depth + 1)
-        return attrs.evolve(said, message=raw) if isinstance(raw, str) and not said.message else said
+        return attrs.evolve(said, message=raw[:_READ_CHARS]) if isinstance(raw, str) and not said.message else said
 
     def has(self, names: tuple[str, ...]) -> bool:
         return any(name in self.words for name in names)
 
 
 def _text(value: object, before: str) -> str:
-    return f"{before}{value}" if isinstance(value, str) and value else ""
+    return f"{before}{value[:_READ_CHARS]}" if isinstance(value, str) and value else ""
+
+
+def _word(value: object) -> str:
+    """Return a code or a kind of error, which is a word or a number; empty for what is neither."""
+    if isinstance(value, str):
+        return value[:_ID_CHARS]
+    return str(value) if isinstance(value, int | float) and abs(value) < _LARGEST_CODE else ""
 
 
 def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
+def _table(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
 def _headers(value: object) -> dict[str, str]:
-    given = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-    return {name.lower(): text for name, text in given.items() if isinstance(text, str)}
+    return {name.lower(): text for name, text in _table(value).items() if isinstance(text, str)}
 
 
 def _classified(status: int | None, said: _Said) -> tuple[Kind, int | None, int | None]:
