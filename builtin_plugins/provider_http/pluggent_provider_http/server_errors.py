@@ -150,7 +150,7 @@ class Faults:
     def from_status(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """Return what an HTTP answer that is not a success means."""
         payload = _decoded(body)
-        said = _Said.of(payload) if payload is not None else _Said(body.decode("utf-8", "replace")[:_READ_CHARS])
+        said = _Said.of(payload) if payload is not None else _Said(body.decode("utf-8", "replace"))
         parts = [f"{self.target} answered {status}", self._words_on(status, said), self._id_of(headers)]
         text = self.shown(said.message) or self.shown(body)
         message = ": ".join((" ".join(filter(None, parts)), text)) if text else " ".join(filter(None, parts))
@@ -231,14 +231,14 @@ class _Said:
         inner = outer.get("error")
         found = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else outer
         message = found.get("message") or (inner if isinstance(inner, str) else None) or found.get("detail") or ""
-        text = (message if isinstance(message, str) else msgspec.json.encode(message).decode())[:_READ_CHARS]
+        text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
         code, *others = (_word(found.get(key)) for key in ("code", "type", "status"))
         words = " ".join((code, *others)).lower()
         metadata = _table(found.get("metadata"))
         behind = cls._behind(metadata.get("raw"), depth)
         more = (behind.message, _text(found.get("failed_generation"), "the model wrote: "))
         return cls(
-            ": ".join(dict.fromkeys(filter(None, (text, *(part for part in more if part not in text)))))[:_READ_CHARS],
+            ": ".join(dict.fromkeys(filter(None, (text, *(part for part in more if part not in text))))),
             f"{words} {behind.words}",
             int(code) if _STATUS.fullmatch(code) else None,
             _count(found.get("n_prompt_tokens")) or behind.actual,
@@ -252,14 +252,14 @@ class _Said:
         """Read what the server behind a gateway said (OpenRouter's ``metadata.raw``): JSON or words."""
         decoded = _decoded(raw.encode("utf-8", "replace")) if isinstance(raw, str) else raw
         said = cls.of(decoded, depth + 1)
-        return attrs.evolve(said, message=raw[:_READ_CHARS]) if isinstance(raw, str) and not said.message else said
+        return attrs.evolve(said, message=raw) if isinstance(raw, str) and not said.message else said
 
     def has(self, names: tuple[str, ...]) -> bool:
         return any(name in self.words for name in names)
 
 
 def _text(value: object, before: str) -> str:
-    return f"{before}{value[:_READ_CHARS]}" if isinstance(value, str) and value else ""
+    return f"{before}{value}" if isinstance(value, str) and value else ""
 
 
 def _word(value: object) -> str:
@@ -297,12 +297,12 @@ def _classified(status: int | None, said: _Said) -> tuple[Kind, int | None, int 
 
 
 def _length(status: int | None, said: _Said) -> tuple[int | None, int | None] | None:
-    coded = said.has(_LENGTH_CODES)
-    too_large = status == 429 and "request too large" in said.message.lower()  # noqa: PLR2004 (never passes)
+    coded, sentence = said.has(_LENGTH_CODES), said.message[:_READ_CHARS]
+    too_large = status == 429 and "request too large" in sentence.lower()  # noqa: PLR2004 (never passes)
     if not (coded or too_large or status is None or status in _STATUSES_OF_LENGTH):
         return None
     for pattern in _LENGTHS:
-        if match := pattern.search(said.message):
+        if match := pattern.search(sentence):
             numbers = match.groupdict()
             return said.actual or _count(numbers.get("actual")), said.limit or _count(numbers.get("limit"))
     return (said.actual, said.limit) if coded else None
