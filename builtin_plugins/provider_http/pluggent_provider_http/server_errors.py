@@ -100,6 +100,14 @@ _LENGTHS = tuple(
 )
 
 
+class UnsendableError(ValueError):
+    """A request holds what a wire cannot say; the message names it."""
+
+
+UNSENDABLE = (TypeError, ValueError, OverflowError, RecursionError)
+"""What encoding a request raises: a lone surrogate is a ValueError, a huge integer an OverflowError."""
+
+
 @attrs.frozen
 class Faults:
     """Makes the errors of one call: knows who is asked, where, and what must not be shown.
@@ -124,6 +132,10 @@ class Faults:
         """Return an error of *kind*: on one line that is not too long, without secrets."""
         line = self.shown(message, MESSAGE_CHARS)
         return ProviderError(kind, line, provider=self.provider, status=status, retryable=retryable)
+
+    def unsendable(self, error: BaseException) -> ProviderError:
+        """Return the error of a request that cannot be sent because of *error*, one of UNSENDABLE."""
+        return self.error(Kind.BAD_REQUEST, f"the request cannot be sent: {error}")
 
     def protocol(self, problem: str, *, status: int | None = None) -> ProviderError:
         """Return the error of an answer that is none."""
