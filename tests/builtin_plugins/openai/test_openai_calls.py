@@ -350,7 +350,8 @@ def test_a_call_that_is_none_is_an_error(piece):
 
 @pytest.mark.parametrize("indexes", [range(20_000), [0] * 20_000, [None] * 20_000], ids=["own", "zero", "none"])
 def test_thousands_of_calls_are_refused_before_they_hold_up_the_event_loop(indexes):
-    pieces = [call(index, f"c{at}", "add", "{}")["tool_calls"][0] for at, index in enumerate(indexes)]
+    function = {"name": "add", "arguments": "{}"}
+    pieces = [{"index": index, "id": f"c{at}", "function": function} for at, index in enumerate(indexes)]
     error = stream_failure(event(chunk({"tool_calls": pieces})), limit=10_000_000)
 
     assert "more than 1,024 tool calls" in str(error)
