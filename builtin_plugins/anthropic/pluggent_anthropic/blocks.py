@@ -27,9 +27,10 @@ from pluggent_hookspecs import (
     VendorPart,
     thaw,
 )
+from pluggent_provider_http.server_errors import UnsendableError
 
 from pluggent_anthropic.block_order import arranged
-from pluggent_anthropic.media import Object, UnsendableError, media_block
+from pluggent_anthropic.media import Object, media_block
 
 WIRE = "anthropic"
 """The name of this wire format, in ``extra`` and in VendorPart."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs import Message
+from pluggent_provider_http.server_errors import UnsendableError
 
 from pluggent_anthropic.blocks import (
     Piece,
@@ -28,7 +29,6 @@ from pluggent_anthropic.blocks import (
     result_piece,
     turn_of,
 )
-from pluggent_anthropic.media import UnsendableError
 
 _NO_RESULT = "(no result was recorded)"
 _BEFORE = encode({"type": "text", "text": "(earlier messages are left out)"})

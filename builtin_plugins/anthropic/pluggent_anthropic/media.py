@@ -8,6 +8,7 @@ import mimetypes
 from typing import Any, TypeAlias
 
 from pluggent_hookspecs import Audio, File, Image
+from pluggent_provider_http.server_errors import UnsendableError
 
 Object: TypeAlias = dict[str, Any]
 
@@ -15,10 +16,6 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF = "application/pdf"
 _ANY = "application/octet-stream"
 _TEXTS = frozenset({"application/json", "application/xml", "application/yaml", "application/toml"})
-
-
-class UnsendableError(Exception):
-    """A request holds something that the Messages API cannot express."""
 
 
 def media_block(part: Image | Audio | File) -> Object:

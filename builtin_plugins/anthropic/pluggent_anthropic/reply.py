@@ -24,6 +24,7 @@ from pluggent_hookspecs import (
     Usage,
     VendorPart,
 )
+from pluggent_provider_http.call_ids import CallIds
 from pluggent_provider_http.payload import MalformedError, Object, as_list, as_object, as_text
 from pluggent_provider_http.token_counts import as_tokens, plausible
 
@@ -57,17 +58,17 @@ class _Block:
     length: int = 0
     signature: str = ""
     pieces: list[str] = attrs.field(factory=list[str])
+    cited: list[Any] = attrs.field(factory=list[Any])
 
 
 class Blocks:
     """The blocks of one reply. Every method returns deltas; it raises MalformedError for malformed blocks."""
 
     def __init__(self, request: ModelRequest) -> None:
-        self._request = request
         self._open: dict[int, _Block] = {}
         self._layout: list[Entry] = []
         self._calls = 0
-        self._ids: set[str] | None = None
+        self._ids = CallIds(request)
         self._keeps = False
 
     def whole(self, content: object) -> Iterator[Delta]:
@@ -116,7 +117,7 @@ class Blocks:
             case "text", "text_delta":
                 return self._said(block, as_text(delta.get("text")))
             case "text", "citations_delta":
-                block.fields["citations"] = [*(block.fields.get("citations") or ()), delta.get("citation")]
+                block.cited.append(delta.get("citation"))
             case "thinking", "thinking_delta":
                 return self._thought(block, as_text(delta.get("thinking")))
             case "thinking", "signature_delta":
@@ -187,6 +188,8 @@ class Blocks:
         self._layout.append(entry)
 
     def _place_text(self, block: _Block) -> None:
+        if block.cited:
+            block.fields["citations"] = [*(block.fields.get("citations") or ()), *block.cited]
         fields = {name: value for name, value in block.fields.items() if name not in ("type", "text") and value}
         if fields and block.length:
             self._layout.append({"text": block.length, **fields})
@@ -213,18 +216,8 @@ class Blocks:
             raise MalformedError("a tool call names no tool")
         self._calls += 1
         extra = {key: value for key, value in block.fields.items() if key not in _CALL and value is not None}
-        given = self._unique(as_text(block.fields.get("id")))
+        given = self._ids.unique(block.fields.get("id"))
         return ToolCallDelta(block.call, given, name, extra={WIRE: extra} if extra else {})
-
-    def _unique(self, given: str) -> str:
-        """Return *given* if it can stand, otherwise the first ``call_<n>`` that neither reply nor history has."""
-        used = self._ids = set[str]() if self._ids is None else self._ids
-        if not given or given in used:
-            history = {call.id for message in self._request.messages for call in message.tool_calls}
-            numbers = iter(range(len(used) + len(history) + 1))
-            given = next(made for n in numbers if (made := f"call_{n}") not in used and made not in history)
-        used.add(given)
-        return given
 
 
 def _grow(fields: dict[str, Any], delta: Object) -> None:

@@ -16,16 +16,15 @@ from pluggent_hookspecs import (
     AllowedTools,
     ModelParameters,
     ModelRequest,
-    ProviderErrorKind,
     ToolChoice,
     ToolSpec,
     thaw,
 )
-from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.server_errors import UNSENDABLE, Faults, UnsendableError
 
 from pluggent_anthropic.blocks import WIRE, encode, with_fields
 from pluggent_anthropic.conversation import Conversation, conversation
-from pluggent_anthropic.media import Object, UnsendableError
+from pluggent_anthropic.media import Object
 from pluggent_anthropic.model_traits import BINDING_BETA, Model, model_of, thinking
 from pluggent_anthropic.schema import output_schema
 from pluggent_anthropic.settings import Server
@@ -50,9 +49,8 @@ def encode_request(request: ModelRequest, server: Server, faults: Faults, *, str
     """Return *request* for *server*. Raises ProviderError ``bad_request`` naming what cannot be sent."""
     try:
         return _Writer(request, server).body(stream=stream)
-    except (UnsendableError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        # UnicodeEncodeError (a lone surrogate) is a ValueError, a huge integer an OverflowError.
-        raise faults.error(ProviderErrorKind.BAD_REQUEST, f"the request cannot be sent: {error}") from error
+    except UNSENDABLE as error:
+        raise faults.unsendable(error) from error
 
 
 class _Writer:

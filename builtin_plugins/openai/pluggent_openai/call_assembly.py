@@ -12,12 +12,15 @@ from typing import Any, cast
 import attrs
 import msgspec
 from pluggent_hookspecs import Json, ModelRequest, ToolCallDelta
+from pluggent_provider_http.call_ids import CallIds
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text
 
 from pluggent_openai.content import VENDOR, call_extra
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.reply import NAMELESS, CallIds, arguments_text
+from pluggent_openai.reply import NAMELESS, arguments_text
 
+MOST_CALLS = 1024
+"""No reply of a model has as many; a server that sends them is broken."""
 _NO_EXTRA: Mapping[str, Json] = {}
 _PLAIN = frozenset({"index", "id", "function"})
 
@@ -63,6 +66,8 @@ class CallAssembly:
         self._ids = CallIds(request)
         self._dialect = dialect
         self._calls: list[_Call] = []
+        self._by_index: dict[int | None, _Call] = {}
+        self._by_id: dict[str, list[_Call]] = {}
         self._said: dict[int, dict[str, Json]] = {}
 
     @property
@@ -77,13 +82,11 @@ class CallAssembly:
 
     def more(self, index: int, text: str) -> ToolCallDelta | None:
         """Return what more arguments bring that are surely those of call *index*; None if ``take`` has to decide."""
-        for call in reversed(self._calls):
-            if call.index == index:
-                if call.named_again or call.custom or not call.shown or not text or text.strip() == "{}":
-                    return None
-                call.arguments.append(text)
-                return ToolCallDelta(call.number, arguments=text)
-        return None
+        call = self._by_index.get(index)
+        if call is None or call.named_again or call.custom or not call.shown or not text or text.strip() == "{}":
+            return None
+        call.arguments.append(text)
+        return ToolCallDelta(call.number, arguments=text)
 
     def finish(self) -> list[ToolCallDelta]:
         """Return what closes the calls. Raises MalformedError if one never got a name."""
@@ -137,22 +140,28 @@ class CallAssembly:
             again = given_id and given_id == call.given_id and text == "".join(call.arguments)
             return None if again else self._new(index, given_id or call.given_id, call.name)
         call.named_again = call.named_again or bool(name and call.name)
-        call.given_id = call.given_id or given_id
+        if given_id and not call.given_id:
+            call.given_id = given_id
+            self._by_id.setdefault(given_id, []).append(call)
         return call
 
     def _known(self, index: int | None, given_id: str, name: str) -> _Call | None:
         """Return the call that a piece names: by its id, its index, or by following on the last."""
-        latest = self._calls[::-1]
-        for call in latest:
-            if given_id and call.given_id == given_id and (call.index == index or None in (call.index, index)):
+        for call in reversed(self._by_id.get(given_id, ())):
+            if call.index == index or None in (call.index, index):
                 return call
         if index is not None:
-            return next((call for call in latest if call.index == index), None)
-        return latest[0] if latest and not (given_id and name) else None
+            return self._by_index.get(index)
+        return self._calls[-1] if self._calls and not (given_id and name) else None
 
     def _new(self, index: int | None, given_id: str, name: str = "") -> _Call:
+        if len(self._calls) >= MOST_CALLS:
+            raise MalformedError(f"it makes more than {MOST_CALLS:,} tool calls")
         call = _Call(len(self._calls), index, given_id, name)
         self._calls.append(call)
+        self._by_index[index] = call
+        if given_id:
+            self._by_id.setdefault(given_id, []).append(call)
         return call
 
     def _deltas(self, call: _Call, text: str, extra: Mapping[str, Json]) -> list[ToolCallDelta]:

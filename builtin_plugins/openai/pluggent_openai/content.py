@@ -22,9 +22,10 @@ from pluggent_hookspecs import (
     ToolCall,
     VendorPart,
 )
+from pluggent_provider_http.server_errors import UnsendableError
 
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.fields import UnsendableError, plain
+from pluggent_openai.fields import plain
 
 Object: TypeAlias = dict[str, Any]
 

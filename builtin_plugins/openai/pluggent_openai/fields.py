@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 from pluggent_hookspecs import Json, ModelParameters
+from pluggent_provider_http.server_errors import UnsendableError
 
 MAX_LOGPROBS = 20
 MAX_METADATA = (16, 64, 512)
@@ -20,10 +21,6 @@ MAX_USER_CHARS = 128
 
 Check: TypeAlias = Callable[[Json], str | None]
 """Returns what is wrong with a value, None if nothing is."""
-
-
-class UnsendableError(Exception):
-    """A request holds something that chat completions cannot carry."""
 
 
 def plain(value: Json, where: str) -> Any:

@@ -11,12 +11,12 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 import msgspec
-from pluggent_hookspecs import Message, ModelRequest, ProviderErrorKind, Role, ToolSpec
-from pluggent_provider_http.server_errors import Faults
+from pluggent_hookspecs import Message, ModelRequest, Role, ToolSpec
+from pluggent_provider_http.server_errors import UNSENDABLE, Faults, UnsendableError
 
 from pluggent_openai.content import own_fields, sent_call, sent_content, sent_id, sent_media, sent_thinking
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.fields import UnsendableError, plain
+from pluggent_openai.fields import plain
 from pluggent_openai.parameters import fields_of, is_custom, offered
 
 _encode = msgspec.json.Encoder().encode
@@ -52,10 +52,8 @@ class Writer:
         """Return the body of *request*. Raises ProviderError ``bad_request`` naming what cannot be sent."""
         try:
             return self._body(request, stream=stream)
-        except (UnsendableError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            # UnicodeEncodeError (a lone surrogate) is a ValueError, a huge integer an OverflowError.
-            problem = f"the request cannot be sent: {error}"
-            raise faults.error(ProviderErrorKind.BAD_REQUEST, problem) from error
+        except UNSENDABLE as error:
+            raise faults.unsendable(error) from error
 
     def _body(self, request: ModelRequest, *, stream: bool) -> bytes:
         dialect = self._dialect

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from pluggent_provider_http.surrogates import replaced
+from pluggent_provider_http.surrogates import MOST_BYTES, replaced
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -61,7 +61,7 @@ class _Impossible(float):
 
 def _decoded_leniently(data: bytes, cause: Exception) -> Any:
     try:
-        if replaced(data) != data:  # which this decoder would take
+        if len(data) > MOST_BYTES or replaced(data) != data:  # which this decoder would take
             raise ValueError("a lone surrogate")  # noqa: TRY301 (one way out for all that is no JSON)
         value = json.loads(data.decode(), parse_float=_number, parse_constant=_Impossible)
         return _possible(value, in_arguments=False)
@@ -76,21 +76,17 @@ def _number(text: str) -> float:
     return number if math.isfinite(number) else _Impossible(number)
 
 
-def _possible(value: Any, *, in_arguments: bool) -> Any:
-    match value:
-        case _Impossible():
-            if in_arguments:
-                raise MalformedError("the arguments of a tool have a number that is not finite")
-            return None
-        case list():
-            return [_possible(item, in_arguments=in_arguments) for item in cast("list[Any]", value)]
-        case dict():
-            return {
-                name: _possible(item, in_arguments=in_arguments or name in _ARGUMENTS)
-                for name, item in cast("dict[str, Any]", value).items()
-            }
-        case _:
-            return value
+def _possible(value: object, *, in_arguments: bool) -> Any:
+    if isinstance(value, _Impossible):
+        if in_arguments:
+            raise MalformedError("the arguments of a tool have a number that is not finite")
+        return None
+    if isinstance(value, list):
+        return [_possible(item, in_arguments=in_arguments) for item in cast("list[object]", value)]
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value).items()
+        return {name: _possible(item, in_arguments=in_arguments or name in _ARGUMENTS) for name, item in fields}
+    return value
 
 
 def as_object(value: object, what: str) -> Object:

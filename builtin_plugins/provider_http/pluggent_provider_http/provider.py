@@ -8,11 +8,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
-from pluggent_hookspecs import Delta, Finished, Json, ModelRequest, ModelResponse, ProviderErrorKind, collect
+from pluggent_hookspecs import Delta, Finished, Json, ModelRequest, ModelResponse, collect
 
 from pluggent_provider_http.endpoint import Endpoint, target_of
 from pluggent_provider_http.reply_reader import ReplyEvents, ReplyReader
-from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.server_errors import UNSENDABLE, Faults
 from pluggent_provider_http.sse import MAX_EVENT_BYTES
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
@@ -105,15 +105,14 @@ class HttpProvider(ABC, Generic[ServerT]):
 
     @abstractmethod
     def asked(self, request: ModelRequest) -> Asked:
-        """Return what asks for a stream. Raises ProviderError, or ValueError naming what cannot be sent."""
+        """Return what asks for a stream. Raises ProviderError, or UnsendableError naming what cannot be sent."""
 
     async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Ask for a stream and yield what it brings; what ``stream`` does."""
         try:
             asked = self.asked(request)
-        except ValueError as error:  # UnicodeEncodeError is one: a lone surrogate
-            problem = f"the request cannot be sent: {error}"
-            raise Faults(self._name, self._target).error(ProviderErrorKind.BAD_REQUEST, problem) from error
+        except UNSENDABLE as error:
+            raise Faults(self._name, self._target).unsendable(error) from error
         reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
         async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
             await answer.check()

@@ -85,11 +85,16 @@ class ReplyReader:
         payload = b""
         try:
             for payload in payloads:
-                self._take(payload, batch)
+                whole = payload if self._half is None else self._rejoined(payload, batch)
+                try:
+                    self._reply.take(whole, batch)
+                except MalformedError:
+                    if not self._take_half(whole, batch):
+                        raise
                 if self._reply.done:
                     break
             if last and self._half is not None:
-                self._take(None, batch)
+                self._rejoined(b"", batch)
         except ProviderError as error:
             self.failure = error
         except (MalformedError, RecursionError) as error:
@@ -101,24 +106,25 @@ class ReplyReader:
             self._finish(batch, cut=cut)
         return batch.done()
 
-    def _take(self, payload: bytes | None, batch: Batch) -> None:
-        """Read one event, None at the end. One that ends inside a surrogate pair is kept until the next has come."""
-        half, self._half = self._half, None
-        if half is not None:
-            first, payload = joined(half, payload) if payload is not None else (replaced(half), None)
-            self._reply.take(first, batch)
-        if payload is None:
-            return
-        try:
-            self._reply.take(payload, batch)
-        except MalformedError:
-            # Half a pair is refused as JSON, so nothing of this event has been read yet.
-            if ends_inside_a_pair(payload):
-                self._half = payload
-            elif (mended := replaced(payload)) != payload:
-                self._reply.take(mended, batch)
-            else:
-                raise
+    def _take_half(self, payload: bytes, batch: Batch) -> bool:
+        """Read an event with half a surrogate pair, kept until the next has come if it ends in one; False without any.
+
+        Half a pair is refused as JSON, so nothing of the event has been read yet.
+        """
+        if ends_inside_a_pair(payload):
+            self._half = payload
+            return True
+        if (mended := replaced(payload)) == payload:
+            return False
+        self._reply.take(mended, batch)
+        return True
+
+    def _rejoined(self, payload: bytes, batch: Batch) -> bytes:
+        """Read the event that ended inside a pair; return *payload*, the next one, with the whole pair."""
+        half, self._half = self._half or b"", None
+        first, rest = joined(half, payload)
+        self._reply.take(first, batch)
+        return rest
 
     def _finish(self, batch: Batch, *, cut: bool) -> None:
         try:

@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
 _DURATION = re.compile(r"(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?!s))?(?:(?P<s>\d+(?:\.\d+)?)s)?(?:(?P<ms>\d+(?:\.\d+)?)ms)?")
+_MOST_CHARS = 64
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _SECONDS_SINCE_1970 = 1e9
 _MILLISECONDS_SINCE_1970 = 1e11
@@ -104,7 +105,7 @@ def _moment(text: str, now: float) -> float | None:
 
 
 def _duration(text: str) -> float | None:
-    found = _DURATION.fullmatch(text.strip())
+    found = _DURATION.fullmatch(text.strip()) if len(text) <= _MOST_CHARS else None
     if found is None or not any(found.groups()):
         return None
     seconds = sum(float(value) * _UNITS_S[unit] for unit, value in found.groupdict().items() if value)

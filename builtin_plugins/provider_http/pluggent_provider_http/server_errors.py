@@ -25,6 +25,10 @@ SHOWN_CHARS = 500
 MESSAGE_CHARS = 1500
 """How long the sentence of an error may be."""
 _LOOKED_AT = 65_536
+_READ_CHARS = 8192
+"""How much of a server's sentence is read: the patterns below take time that grows faster than its length."""
+_LARGEST_CODE = 10**15
+_STATUS = re.compile("[1-5][0-9]{2}")
 _ID_CHARS = 100
 _START_CHARS = 16
 _MAX_DEPTH = 3
@@ -96,6 +100,14 @@ _LENGTHS = tuple(
 )
 
 
+class UnsendableError(ValueError):
+    """A request holds what a wire cannot say; the message names it."""
+
+
+UNSENDABLE = (TypeError, ValueError, OverflowError, RecursionError)
+"""What encoding a request raises: a lone surrogate is a ValueError, a huge integer an OverflowError."""
+
+
 @attrs.frozen
 class Faults:
     """Makes the errors of one call: knows who is asked, where, and what must not be shown.
@@ -120,6 +132,10 @@ class Faults:
         """Return an error of *kind*: on one line that is not too long, without secrets."""
         line = self.shown(message, MESSAGE_CHARS)
         return ProviderError(kind, line, provider=self.provider, status=status, retryable=retryable)
+
+    def unsendable(self, error: BaseException) -> ProviderError:
+        """Return the error of a request that cannot be sent because of *error*, one of UNSENDABLE."""
+        return self.error(Kind.BAD_REQUEST, f"the request cannot be sent: {error}")
 
     def protocol(self, problem: str, *, status: int | None = None) -> ProviderError:
         """Return the error of an answer that is none."""
@@ -228,16 +244,15 @@ class _Said:
         found = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else outer
         message = found.get("message") or (inner if isinstance(inner, str) else None) or found.get("detail") or ""
         text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
-        code = str(found.get("code"))
-        words = " ".join(str(found.get(key) or "") for key in ("code", "type", "status")).lower()
-        own: object = found.get("metadata")
-        metadata = cast("Mapping[str, Any]", own) if isinstance(own, Mapping) else {}
+        code, *others = (_word(found.get(key)) for key in ("code", "type", "status"))
+        words = " ".join((code, *others)).lower()
+        metadata = _table(found.get("metadata"))
         behind = cls._behind(metadata.get("raw"), depth)
         more = (behind.message, _text(found.get("failed_generation"), "the model wrote: "))
         return cls(
             ": ".join(dict.fromkeys(filter(None, (text, *(part for part in more if part not in text))))),
             f"{words} {behind.words}",
-            int(code) if code.isdecimal() and 100 <= int(code) <= 599 else None,  # noqa: PLR2004 (HTTP's range)
+            int(code) if _STATUS.fullmatch(code) else None,
             _count(found.get("n_prompt_tokens")) or behind.actual,
             _count(found.get("n_ctx")) or behind.limit,
             _first(retry_delay(found), behind.wait_s),
@@ -259,13 +274,23 @@ def _text(value: object, before: str) -> str:
     return f"{before}{value}" if isinstance(value, str) and value else ""
 
 
+def _word(value: object) -> str:
+    """Return a code or a kind of error, which is a word or a number; empty for what is neither."""
+    if isinstance(value, str):
+        return value[:_ID_CHARS]
+    return str(value) if isinstance(value, int | float) and abs(value) < _LARGEST_CODE else ""
+
+
 def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
+def _table(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
 def _headers(value: object) -> dict[str, str]:
-    given = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-    return {name.lower(): text for name, text in given.items() if isinstance(text, str)}
+    return {name.lower(): text for name, text in _table(value).items() if isinstance(text, str)}
 
 
 def _classified(status: int | None, said: _Said) -> tuple[Kind, int | None, int | None]:
@@ -284,12 +309,12 @@ def _classified(status: int | None, said: _Said) -> tuple[Kind, int | None, int 
 
 
 def _length(status: int | None, said: _Said) -> tuple[int | None, int | None] | None:
-    coded = said.has(_LENGTH_CODES)
-    too_large = status == 429 and "request too large" in said.message.lower()  # noqa: PLR2004 (never passes)
+    coded, sentence = said.has(_LENGTH_CODES), said.message[:_READ_CHARS]
+    too_large = status == 429 and "request too large" in sentence.lower()  # noqa: PLR2004 (never passes)
     if not (coded or too_large or status is None or status in _STATUSES_OF_LENGTH):
         return None
     for pattern in _LENGTHS:
-        if match := pattern.search(said.message):
+        if match := pattern.search(sentence):
             numbers = match.groupdict()
             return said.actual or _count(numbers.get("actual")), said.limit or _count(numbers.get("limit"))
     return (said.actual, said.limit) if coded else None

@@ -12,6 +12,8 @@ _HIGH = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
 _LOW = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 # An escaped backslash begins no escape, and a pair is whole: both are passed over.
 _LONE = re.compile(rb"\\\\|" + _HIGH + _LOW + rb"|(?P<high>" + _HIGH + rb")|(?P<low>" + _LOW + rb")")
+MOST_BYTES = 1_048_576
+"""What is larger is left as it is, and so refused: a vendor's events are small, and this is read in Python."""
 _REPLACEMENT = rb"\ufffd"
 
 
@@ -21,7 +23,7 @@ def ends_inside_a_pair(payload: bytes) -> bool:
     >>> ends_inside_a_pair(rb'"\ud83c"'), ends_inside_a_pair(rb'"\ud83c\udf89 \\ud83c"')
     (True, False)
     """
-    return any(found["high"] for found in _LONE.finditer(payload))
+    return len(payload) <= MOST_BYTES and any(found["high"] for found in _LONE.finditer(payload))
 
 
 def joined(first: bytes, second: bytes) -> tuple[bytes, bytes]:
@@ -30,6 +32,8 @@ def joined(first: bytes, second: bytes) -> tuple[bytes, bytes]:
     >>> joined(rb'"a\ud83c"', rb'"\udf89b"')
     (b'"a"', b'"\\ud83c\\udf89b"')
     """
+    if len(second) > MOST_BYTES:
+        return replaced(first), second
     highs = [found["high"] for found in _LONE.finditer(first) if found["high"]]
     lows = [found["low"] for found in _LONE.finditer(second) if found["low"]]
     if len(highs) != len(lows):
@@ -47,4 +51,6 @@ def replaced(payload: bytes) -> bytes:
     >>> replaced(rb'"a\udf89 \ud83c\udf89"')
     b'"a\\ufffd \\ud83c\\udf89"'
     """
+    if len(payload) > MOST_BYTES:
+        return payload
     return _LONE.sub(lambda found: _REPLACEMENT if found["high"] or found["low"] else found[0], payload)

@@ -31,8 +31,9 @@ def as_tokens(value: object) -> int | None:
 
 def as_usd(value: object) -> float | None:
     """Return *value* if it is an amount of money, otherwise None."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-    return float(value) if good else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < math.inf else None
 
 
 def plausible(usage: Usage) -> tuple[Usage, dict[str, int]]:
@@ -51,4 +52,5 @@ def plausible(usage: Usage) -> tuple[Usage, dict[str, int]]:
     cache = {name: share for name in ("cached", "cache_write") if (share := getattr(usage, name)) is not None}
     if usage.input is not None and not wrong and sum(cache.values()) > usage.input:
         wrong = cache
-    return (attrs.evolve(usage, **dict.fromkeys(wrong)) if wrong else usage), wrong
+    unknown: dict[str, Any] = dict.fromkeys(wrong)
+    return (attrs.evolve(usage, **unknown) if wrong else usage), wrong

@@ -41,6 +41,7 @@ from pluggent_hookspecs import (
     Usage,
     UsageDelta,
     VendorPart,
+    thaw,
 )
 
 THOUGHT = {"type": "thinking", "thinking": "Let me \N{SNOWMAN} see", "signature": "c2ln"}
@@ -195,6 +196,21 @@ def test_what_came_before_the_end_is_handed_on_first():
     assert reply.usage == Usage(input=18, output=1, cached=5, cache_write=3)
     assert reading.failure is not None
     assert reading.failure.kind is Kind.STREAM_BROKEN
+
+
+def test_thousands_of_calls_with_one_id_get_ids_of_their_own():
+    reply = whole_reply(*[call(id="same")] * 20_000, reason="tool_use")
+
+    assert [made.id for made in reply.message.tool_calls[:3]] == ["same", "call_0", "call_1"]
+    assert len({made.id for made in reply.message.tool_calls}) == 20_000
+
+
+def test_thousands_of_citations_are_kept():
+    cited = {"type": "citations_delta", "citation": {"cited_text": "a"}}
+    pieces = [{"type": "content_block_delta", "index": 0, "delta": cited}] * 20_000
+    reply = reply_of(sse(start(), BLOCK, said(0, "a"), *pieces, *stop()))
+
+    assert json.dumps(thaw(reply.message.extra)).count("cited_text") == 20_000
 
 
 # ---- odd and broken ---------------------------------------------------------------------

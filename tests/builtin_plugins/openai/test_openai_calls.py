@@ -348,6 +348,15 @@ def test_a_call_that_is_none_is_an_error(piece):
     assert stream_failure(event(chunk(piece)) + event(chunk({}, "tool_calls"))).kind is Kind.PROTOCOL
 
 
+@pytest.mark.parametrize("indexes", [range(20_000), [0] * 20_000, [None] * 20_000], ids=["own", "zero", "none"])
+def test_thousands_of_calls_are_refused_before_they_hold_up_the_event_loop(indexes):
+    function = {"name": "add", "arguments": "{}"}
+    pieces = [{"index": index, "id": f"c{at}", "function": function} for at, index in enumerate(indexes)]
+    error = stream_failure(event(chunk({"tool_calls": pieces})), limit=10_000_000)
+
+    assert "more than 1,024 tool calls" in str(error)
+
+
 def pieces_of(number: int, name: str, arguments: str, quirks: dict) -> list[dict]:
     """Return one call as a server with these quirks streams it."""
     index = {"own": number, "zero": 0, "none": None}[quirks["index"]]

@@ -14,7 +14,7 @@ from pluggent_hookspecs import (
 from pluggent_provider_http.credentials import hidden, read_key
 from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.endpoint import Endpoint
-from pluggent_provider_http.payload import MalformedError, as_count, as_list, as_object, as_text, decode
+from pluggent_provider_http.payload import MalformedError, as_count, as_list, as_object, as_text, decode, decode_whole
 from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("acme", "https://x")
@@ -70,6 +70,13 @@ def test_what_is_no_json_is_malformed(data):
 
 def test_numbers_that_json_has_no_word_for_are_null():
     assert decode(b'{"a": [NaN, 1, -Infinity], "b": 1e999, "c": -1e5}') == {"a": [None, 1, None], "b": None, "c": -1e5}
+
+
+def test_an_answer_of_megabytes_is_read_strictly_only():
+    with pytest.raises(MalformedError):
+        decode(b"[" + b"1," * 3_000_000 + b"NaN]")
+    with pytest.raises(MalformedError):
+        decode_whole(b'"' + rb"\\" * 1_000_000 + rb'\ud83c"')
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", True])

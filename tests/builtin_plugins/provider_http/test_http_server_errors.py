@@ -196,3 +196,21 @@ def test_advice_names_the_path_that_requests_append():
     named = Faults("acme", "https://x", "m", path="/say")
 
     assert "does base_url end where /say follows?" in str(named.from_status(404, {}, b""))
+
+
+@pytest.mark.parametrize("code", ["9" * 5000, 10**300, 1e300, "\u00b2", [[]], True, "099", "600"])
+def test_a_code_that_is_none_is_no_status_and_no_other_failure(code):
+    found = FAULTS.from_payload({"error": {"message": "oops", "code": code}})
+
+    assert (found.kind, found.status) == (Kind.UNAVAILABLE, None)
+
+
+@pytest.mark.parametrize(
+    "words", ["maximum context length is 1 tokens ", "request too large limit 1, ", "contains 1 tokens "]
+)
+@pytest.mark.parametrize("place", ["message", "failed_generation", "metadata"])
+def test_a_sentence_of_megabytes_does_not_hold_up_the_event_loop(words, place):
+    long = words * 100_000  # what is searched for in all of it takes minutes
+    found = FAULTS.from_payload({"error": {place: {"raw": long} if place == "metadata" else long}})
+
+    assert len(str(found)) < 700

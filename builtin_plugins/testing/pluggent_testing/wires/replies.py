@@ -271,12 +271,7 @@ class WireReplies(WireSuite):
     def test_an_unknown_reason_is_another_one(self, told: Tell, server: WireServer, ask: Ask) -> None:
         known, new = (json.dumps(word).encode() for word in (self.wire.finish[FinishReason.STOP], "new-7f3a"))
 
-        def sent(asked: Received) -> Steps:
-            if self.wire.wants_stream(asked):
-                return server.by_event([event.replace(known, new) for event in self.wire.events(HELLO)])
-            return answer(self.wire.whole(HELLO).replace(known, new))
-
-        server.will(sent)
+        server.will(server.changed(HELLO, lambda data: data.replace(known, new)))
 
         async def story(provider: Provider) -> None:
             assert (await ask(provider, self.request())).finish_reason is FinishReason.OTHER
@@ -307,13 +302,7 @@ class WireReplies(WireSuite):
     @pytest.mark.parametrize("count", NO_COUNTS, ids=lambda count: count.decode())
     def test_what_is_no_count_is_unknown(self, told: Tell, server: WireServer, ask: Ask, count: bytes) -> None:
         counted = _reply("Hello.")
-
-        def sent(asked: Received) -> Steps:
-            if self.wire.wants_stream(asked):
-                return server.by_event([event.replace(b": 100", b": " + count) for event in self.wire.events(counted)])
-            return answer(self.wire.whole(counted).replace(b": 100", b": " + count))
-
-        server.will(sent)
+        server.will(server.changed(counted, lambda data: data.replace(b": 100", b": " + count)))
 
         async def story(provider: Provider) -> None:
             reply = check_reply(await ask(provider, self.request()))

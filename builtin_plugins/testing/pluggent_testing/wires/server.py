@@ -79,6 +79,11 @@ class WireServer(LoopbackServer):
         """Return the plan to answer with one or the other, as it is asked for."""
         return lambda asked: stream if self.wire.wants_stream(asked) else whole
 
+    def changed(self, reply: ModelResponse, change: Callable[[bytes], bytes]) -> Plan:
+        """Return the plan to answer with *reply*, the bytes of its events, or of the whole, passed through *change*."""
+        events = [change(event) for event in self.wire.events(reply)]
+        return self.either(answer(change(self.wire.whole(reply))), self.by_event(events))
+
     def fault(self, fault: Fault) -> Steps:
         """Return the answer that is *fault*."""
         return answer(fault.body, fault.status, fault.headers)
