@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from time import time
 from typing import Any, Self, TypeVar, Unpack, overload
 
@@ -19,7 +19,7 @@ from pluggent_hookspecs.tools import ToolOutput, ToolSpec
 
 from pluggent_host.approvals.pending import Pending, Waiting, answered, approval_of, refusal
 from pluggent_host.common.running import to_its_end
-from pluggent_host.hooks.event_bus import EventStream
+from pluggent_host.hooks.event_bus import EventCallback, EventStream
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import Entry, ModelChosen, Undone
 from pluggent_host.transcript.rebuild import Exchange, last_exchange, rebuild, unsaid
@@ -154,6 +154,19 @@ class Session:
         if self._closed:
             raise SessionError(f"session '{self.id}' is closed")
         return self._services.watchers.stream(kinds, self._scope, lambda: self._closed)
+
+    @contextlib.contextmanager
+    def listening(self, call: Callable[[Any], object], *kinds: type[Any]) -> Generator[None]:
+        """Call *call* with each event of these *kinds* in this session, at once, until the block is left.
+
+        It runs where the event happens, on the event loop: it must not block. Cheaper than ``events`` for one call.
+        """
+        callback = EventCallback(call, kinds, self._scope)
+        self._services.watchers.add(callback)
+        try:
+            yield
+        finally:
+            self._services.watchers.discard(callback)
 
     async def call_tool(
         self,

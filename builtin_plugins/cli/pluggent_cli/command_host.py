@@ -245,16 +245,8 @@ class _Followed:
 
     async def call(self, session: Session, name: str, arguments: Mapping[str, Json], origin: str) -> ToolOutput:
         """Make the call, and return its output."""
-        async with session.events(DecisionMade, ToolProgressed, ToolLogged, ToolFinished) as events:
-            task = asyncio.create_task(session.call_tool(name, arguments, origin=origin), name="pluggent-lent-call")
-            task.add_done_callback(lambda _: events.end())
-            try:
-                async for event in events:
-                    self._take(event)
-            finally:
-                task.cancel()
-                await asyncio.wait((task,))
-        return task.result()
+        with session.listening(self._take, DecisionMade, ToolProgressed, ToolLogged, ToolFinished):
+            return await session.call_tool(name, arguments, origin=origin)
 
     def _take(self, event: object) -> None:
         match event:

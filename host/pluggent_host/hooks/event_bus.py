@@ -281,16 +281,36 @@ class EventStream(Generic[K]):
                 return
 
 
+class EventCallback:
+    """Calls *call* with each event of these *kinds* of one *session* at once, where it happens."""
+
+    def __init__(self, call: Callable[[Any], object], kinds: tuple[type[Any], ...], session: Scope) -> None:
+        self._call = call
+        self._kinds = kinds
+        self._session = session
+
+    def put(self, event: Observation) -> None:
+        """Call with *event* if it is wanted. An error of the callback is logged: it is not the emitter's."""
+        if isinstance(event, self._kinds) and _is_of(event, self._session):
+            try:
+                self._call(event)
+            except Exception:
+                log.warning("a callback for %s failed", type(event).__name__, exc_info=True)
+
+    def end(self) -> None:
+        """Do nothing: no task waits for it."""
+
+
 class EventStreams:
     """All streams of events of one host."""
 
     def __init__(self) -> None:
-        self._streams: set[EventStream[Any]] = set()
+        self._streams: set[EventStream[Any] | EventCallback] = set()
         self._closed = False
 
     def emit(self, event: Observation) -> None:
         """Give *event* to every stream that wants it."""
-        for stream in self._streams:
+        for stream in (*self._streams,):  # a callback may add or discard one
             stream.put(event)
 
     def stream(
@@ -304,13 +324,13 @@ class EventStreams:
             raise TypeError(f"events: expected classes of events, such as TurnEnded, got {wrong[0]!r}")
         return EventStream(self, kinds, session, over)
 
-    def add(self, stream: EventStream[Any]) -> None:
+    def add(self, stream: EventStream[Any] | EventCallback) -> None:
         """Let *stream* have what happens from now on; it ends at once where the host is closed."""
         self._streams.add(stream)
         if self._closed:
             stream.end()
 
-    def discard(self, stream: EventStream[Any]) -> None:
+    def discard(self, stream: EventStream[Any] | EventCallback) -> None:
         """Give *stream* nothing more."""
         self._streams.discard(stream)
 

@@ -1,17 +1,25 @@
-"""Tools of a server as the host knows tools."""
+"""Tools of a server as the host knows tools; its resources and prompts too, where the operator switched them on.
+
+All are ordinary tools with capability ids of their own, so every policy applies to them; what they
+return is the result of a tool, never an instruction. serving.selection recognises the tools of
+resources and prompts by their tags and serves them as resources and prompts again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
 
-from pluggent_hookspecs import Json, Tool, ToolContext, ToolOutput, ToolSpec
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, Prompt, ServerCapabilities
+from pluggent_hookspecs import Effect, Json, Tool, ToolContext, ToolOutput, ToolSpec
 
+from pluggent_mcp.client import content
 from pluggent_mcp.client.connection import Connection
-from pluggent_mcp.client.resource_tools import server_tools
-from pluggent_mcp.client.tool_list import ListedTool, effects_of, shown
+from pluggent_mcp.client.tool_list import ListedTool, allowed, effects_of, shown
 from pluggent_mcp.settings import Server
 from pluggent_mcp.tool_names import tool_name
 
@@ -64,3 +72,171 @@ def target(server: Server) -> str:
     """Return a digest of the URL or command of *server*."""
     place: list[Any] = [server.command, server.args, server.cwd, server.url]
     return hashlib.sha256(json.dumps(place).encode()).hexdigest()[:16]
+
+
+# ---- resources and prompts ----------------------------------------------------------------
+
+PAGES = 20
+ENTRIES = 500
+"""Resources or prompts in one list."""
+LONGEST_WORDS = 500
+"""Characters of a title or description in a list."""
+LONGEST_KEY = 2_000
+"""Characters of a URI or name; an entry with a longer one, or with invisible characters, is left out."""
+NOT_THERE = frozenset({INVALID_PARAMS, -32_002})
+"""Error codes of servers for an unknown resource or prompt, or invalid arguments."""
+
+Use = Callable[[Client, Mapping[str, Any]], Awaitable[ToolOutput]]
+
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+_URI: dict[str, Any] = {
+    "type": "object",
+    "properties": {"uri": {"type": "string", "description": "as it was listed, or made of a listed template"}},
+    "required": ["uri"],
+    "additionalProperties": False,
+}
+_PROMPT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+class ServerTool:
+    """A tool of the plugin for the resources or prompts of one server."""
+
+    def __init__(self, connection: Connection, spec: ToolSpec, use: Use) -> None:
+        self.spec = spec
+        self._connection = connection
+        self._use = use
+
+    async def call(self, arguments: Mapping[str, Json], context: ToolContext) -> ToolOutput:
+        return await self._connection.use(lambda client: self._used(client, arguments), context)
+
+    async def _used(self, client: Client, arguments: Mapping[str, Json]) -> ToolOutput:
+        try:
+            return await self._use(client, arguments)
+        except MCPError as error:
+            if error.code not in NOT_THERE:
+                raise
+            text = f"Error: MCP server '{self._connection.name}': it refused: {shown(error.message)} ({error.code})"
+            return ToolOutput(text, is_error=True, data={"code": error.code})
+
+
+def server_tools(connection: Connection, prefix: str, has: ServerCapabilities, taken: set[str]) -> list[ServerTool]:
+    """Return the tools for the resources and prompts that the server has and the operator enabled.
+
+    If a name is *taken* by a tool of the server, ours ends in an underscore.
+    """
+    server, name = connection.server, connection.name
+    wanted: list[tuple[str, str, str, dict[str, Any], Use]] = []
+    if server.resources and has.resources is not None:
+        wanted += [
+            ("list_resources", "mcp:resources/list", "Lists the resources that", _NO_ARGUMENTS, _list_resources),
+            ("read_resource", "mcp:resources/read", "Reads a resource that", _URI, _read_resource),
+        ]
+    if server.prompts and has.prompts is not None:
+        wanted += [
+            ("list_prompts", "mcp:prompts/list", "Lists the prompts that", _NO_ARGUMENTS, _list_prompts),
+            ("get_prompt", "mcp:prompts/get", "Returns the text of a prompt that", _PROMPT, _get_prompt),
+        ]
+    made: list[ServerTool] = []
+    for short, tag, does, parameters, use in wanted:
+        if not allowed(server, short):
+            continue
+        effects = effects_of(server, short, None)
+        spec = ToolSpec(
+            name=tool_name(prefix, f"{short}_" if short in taken else short),
+            description=f"{does} the MCP server '{name}' has.",
+            parameters=parameters,
+            effects=(Effect.NETWORK_READ,) if effects is None else effects,
+            tags=("mcp", tag),
+            category="mcp",
+            timeout_s=server.call_timeout_s,
+        )
+        made.append(ServerTool(connection, spec, use))
+    return made
+
+
+async def _list_resources(client: Client, _: Mapping[str, Any]) -> ToolOutput:
+    found: list[dict[str, Any]] = []
+    more = await _pages(
+        lambda cursor: client.list_resources(cursor=cursor, cache_mode="bypass"),
+        lambda page: [
+            _entry("uri", str(one.uri), name=one.name, type=one.mime_type, size=one.size, **_said(one))
+            for one in page.resources
+        ],
+        found,
+    )
+    more |= await _pages(
+        lambda cursor: client.list_resource_templates(cursor=cursor, cache_mode="bypass"),
+        lambda page: [
+            _entry("template", one.uri_template, name=one.name, type=one.mime_type, **_said(one))
+            for one in page.resource_templates
+        ],
+        found,
+    )
+    return _listing(found, more=more)
+
+
+async def _read_resource(client: Client, arguments: Mapping[str, Any]) -> ToolOutput:
+    return content.resource(await client.read_resource(arguments["uri"], cache_mode="bypass"))
+
+
+async def _list_prompts(client: Client, _: Mapping[str, Any]) -> ToolOutput:
+    found: list[dict[str, Any]] = []
+    more = await _pages(
+        lambda cursor: client.list_prompts(cursor=cursor, cache_mode="bypass"),
+        lambda page: [_entry("name", one.name, **_said(one), arguments=_arguments(one)) for one in page.prompts],
+        found,
+    )
+    return _listing(found, more=more)
+
+
+async def _get_prompt(client: Client, arguments: Mapping[str, Any]) -> ToolOutput:
+    given = cast("dict[str, str]", dict(arguments.get("arguments") or {}))
+    return content.prompt(await client.get_prompt(arguments["name"], given))
+
+
+async def _pages(
+    ask: Callable[[str | None], Awaitable[Any]],
+    entries: Callable[[Any], list[dict[str, Any]]],
+    found: list[dict[str, Any]],
+) -> bool:
+    """Add the entries of all pages to *found*, up to a limit; return whether there are more."""
+    cursor: str | None = None
+    for _ in range(PAGES):
+        page = await ask(cursor)
+        found += filter(None, entries(page))
+        cursor = page.next_cursor
+        if cursor is None:
+            return False
+        if len(found) >= ENTRIES:
+            return True
+    return True
+
+
+def _entry(key: str, value: str, **facts: Any) -> dict[str, Any]:
+    """Return the entry of a list; empty if *value* cannot be shown unchanged."""
+    if shown(value, LONGEST_KEY) != value:
+        return {}
+    words = {name: shown(fact, LONGEST_WORDS) if isinstance(fact, str) else fact for name, fact in facts.items()}
+    return {key: value, **{name: fact for name, fact in words.items() if fact}}
+
+
+def _said(one: Any) -> dict[str, Any]:
+    return {"title": one.title, "description": one.description}
+
+
+def _arguments(one: Prompt) -> list[dict[str, Any]]:
+    made = (_entry("name", each.name, required=each.required, **_said(each)) for each in one.arguments or ())
+    return [entry for entry in made if entry]
+
+
+def _listing(found: list[dict[str, Any]], *, more: bool) -> ToolOutput:
+    data: dict[str, Any] = {"entries": found[:ENTRIES]} | ({"more": True} if more or len(found) > ENTRIES else {})
+    return ToolOutput(json.dumps(data, ensure_ascii=False), data=data)

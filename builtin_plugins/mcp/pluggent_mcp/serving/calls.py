@@ -21,8 +21,10 @@ ORIGIN = "mcp"
 CLAIMED = "claimed:"
 """The prefix of the principal of a call: the name of a client is its own claim."""
 LONGEST_CLIENT = 64
-WAITING_FOR_EACH = 4
+WAITING_FOR_EACH = 16
 """Waiting calls for each that may run."""
+WAIT_S = 30.0
+"""How long a call may wait until it runs."""
 BUSY = -32_000
 
 _LOG = logging.getLogger("pluggent.mcp.serve")
@@ -38,8 +40,14 @@ class _CallSlots:
 
     @asynccontextmanager
     async def one(self) -> AsyncGenerator[Callable[[], bool]]:
-        """Wait for a slot; yield a function that frees it for a question to a person, False if too many wait."""
-        await self._free.acquire()
+        """Wait for a slot; yield a function that frees it for a question to a person, False if too many wait.
+
+        Raises MCPError if none gets free in time.
+        """
+        if self._free.locked():
+            await self._wait()
+        else:
+            await self._free.acquire()
         asked = False
 
         def leave() -> bool:
@@ -57,6 +65,13 @@ class _CallSlots:
                 self._asked -= 1
             else:
                 self._free.release()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._free.acquire()
+        except TimeoutError:
+            raise MCPError(BUSY, f"it has waited for {WAIT_S:g} s for other calls to end; try again later") from None
 
 
 class Calls:

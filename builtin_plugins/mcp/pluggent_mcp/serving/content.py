@@ -46,7 +46,7 @@ BROKEN_PROMISE = (
     "The call has run. Its structured result is not what its schema promises, or was taken out by a policy of this"
     " host, so it is not shown."
 )
-_VALIDATOR = object()
+_VALIDATOR, _INPUT = object(), object()
 
 
 def tool(offered: HostTool, protocol: str) -> Tool:
@@ -62,7 +62,12 @@ def tool(offered: HostTool, protocol: str) -> Tool:
 
 
 def input_schema(spec: ToolSpec) -> dict[str, Any]:
-    """Return the schema of a tool's arguments, as MCP wants it."""
+    """Return the schema of a tool's arguments, as MCP wants it; always the same one for *spec*."""
+    made: dict[str, Any] = spec.memo(_INPUT, _input_schema)
+    return made
+
+
+def _input_schema(spec: ToolSpec) -> dict[str, Any]:
     return {"type": "object", **cast("dict[str, Any]", thaw(spec.parameters))}
 
 

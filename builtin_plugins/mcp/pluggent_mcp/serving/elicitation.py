@@ -24,7 +24,7 @@ from pluggent_hookspecs import (
 )
 from pydantic import ValidationError
 
-from pluggent_mcp.serving.exchanges import Context, current
+from pluggent_mcp.serving.exchanges import Context, can_answer, current
 
 APPROVE = "approve"
 FORM: dict[str, Any] = {
@@ -50,12 +50,7 @@ def client_person(context: Context, may_ask: Callable[[], bool]) -> ClientPerson
 
     *may_ask* is called before each question.
     """
-    can = context.session.client_capabilities
-    modes = can.elicitation if can is not None else None
-    # Without any mode it is the older way of saying that there are forms.
-    return (
-        ClientPerson(context, may_ask) if modes is not None and (modes.form is not None or modes.url is None) else None
-    )
+    return ClientPerson(context, may_ask) if can_answer(context) else None
 
 
 class ClientPerson:

@@ -143,6 +143,8 @@ class Exchanges:
         if not asks or ctx.request_id is None:
             return await call_next(ctx)
         state = (ctx.params or {}).get("requestState")
+        if state is None and not can_answer(ctx):
+            return await call_next(ctx)  # the task of an exchange is for questions
         if state is None:
             exchange = Exchange(ctx)
             exchange.begin(call_next)
@@ -190,6 +192,14 @@ class Exchanges:
         del self._waiting[state]
         if not exchange.task.cancelled():
             exchange.task.exception()  # retrieved, or asyncio would warn
+
+
+def can_answer(context: Context) -> bool:
+    """Return whether the client of *context* says that its person answers forms."""
+    can = context.session.client_capabilities
+    modes = can.elicitation if can is not None else None
+    # Without any mode it is the older way of saying that there are forms.
+    return modes is not None and (modes.form is not None or modes.url is None)
 
 
 def client_of(context: Context) -> str:

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, MutableMap
 from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
+import attrs
 import uvicorn
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pluggent_hookspecs import ConfigError
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -59,7 +61,8 @@ async def serve(
         server, session_idle_timeout=settings.idle_timeout_s, max_request_body_size=settings.max_message_bytes,
         max_sessions=settings.max_sessions,
     )  # fmt: skip
-    guard = Guard(manager.handle_request, (host, *settings.hosts), token, settings.request_timeout_s)
+    sessions = Sessions(manager.handle_request, settings.max_sessions)
+    guard = Guard(sessions, (host, *settings.hosts), token, settings.request_timeout_s)
     http = _UvicornServer(_config(guard, settings))
     async with manager.run():
         listening.listen(CONNECTIONS)
@@ -152,7 +155,7 @@ class Guard:
                 raise
             task.uncancel()
             if not begun:
-                await _answer(send, 503, "the server is closing")
+                await _answer(send, UNAVAILABLE, "the server is closing")
             elif not over:
                 await send({"type": "http.response.body", "body": b""})
         finally:
@@ -217,10 +220,164 @@ async def _answer(send: Send, status: int, text: str) -> None:
     body = f"{text}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     headers += [(b"www-authenticate", b"Bearer")] * (status == 401)  # noqa: PLR2004 (HTTP's)
+    headers += [RETRY_AFTER] * (status == UNAVAILABLE)
     # The rest of the body is not read.
     headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+UNAVAILABLE = 503
+RETRY_AFTER = (b"retry-after", b"5")
+_SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
+
+
+@attrs.define
+class _Session:
+    """What is known of a session: requests in progress, when the last one ended, whether there was a second one."""
+
+    used_at: float
+    requests: int = 0
+    established: bool = False
+
+
+class Sessions:
+    """ASGI middleware that keeps the sessions of the handshake protocols below *most*: an idle one makes room.
+
+    The SDK refuses a further session until one has ended or has been idle for the whole time-out, so
+    that clients that open sessions and go away lock out all others. Here the session without a request in
+    progress is ended first that was only opened, or else was idle longest; its client, if it is still
+    there, gets a 404 and opens another one. Only where all are in use a client has to try again later.
+    """
+
+    def __init__(self, app: App, most: int) -> None:
+        self._app = app
+        self._most = most
+        self._sessions: dict[bytes, _Session] = {}
+        self._opening = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request, after making room for a session that it may open."""
+        id, version = (next((value for key, value in scope["headers"] if key == name), None) for name in _ASKED)
+        if version is not None and version.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._app(scope, receive, send)
+        elif id is None:
+            await self._open(scope, receive, send)
+        else:
+            await self._use(id, scope, receive, send)
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def noted(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                if message["status"] == UNAVAILABLE:
+                    message = {**message, "headers": [*message.get("headers", ()), RETRY_AFTER]}
+                for key, value in message.get("headers", ()):
+                    if key.lower() == _SESSION and message["status"] < 400:  # noqa: PLR2004 (HTTP's)
+                        self._sessions[value] = _Session(_now())
+            await send(message)
+
+        self._opening += 1
+        try:
+            await self._make_room(scope)
+            await self._app(scope, receive, noted)
+        finally:
+            self._opening -= 1
+
+    async def _use(self, id: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        session = self._sessions.get(id)
+        if session is None:
+            await self._app(scope, receive, send)  # the SDK says that it is unknown
+            return
+
+        async def noted(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start" and (message["status"] == 404 or scope["method"] == "DELETE"):  # noqa: PLR2004 (HTTP's)
+                self._sessions.pop(id, None)
+            await send(message)
+
+        session.requests += 1
+        session.established = True
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            session.requests -= 1
+            session.used_at = _now()
+
+    async def _make_room(self, scope: Scope) -> None:
+        """End idle sessions until there is room for those that are being opened."""
+        while len(self._sessions) + self._opening > self._most:
+            idle = [(each.established, each.used_at, id) for id, each in self._sessions.items() if not each.requests]
+            if not idle:
+                return
+            _, _, id = min(idle)
+            del self._sessions[id]
+            await self._end(id, scope)
+
+    async def _end(self, id: bytes, scope: Scope) -> None:
+        """End a session as its client would."""
+
+        async def nothing() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def unread(_: MutableMapping[str, Any]) -> None:
+            """Ignore the response: the session may have ended already."""
+
+        await self._app({**scope, "method": "DELETE", "headers": [(_SESSION, id)]}, nothing, unread)
+
+
+_ASKED = (_SESSION, _VERSION)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+WRITE_S = 0.004
+"""How long a piece of a response may wait for the next one: each one that is sent alone costs a system call."""
+MOST_HELD_BYTES = 65_536
+
+
+class _JoiningTransport:
+    """A transport that joins the pieces of a response: what comes together is sent together."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def write(self, data: bytes) -> None:
+        """Send *data*, soon."""
+        if not data:
+            return
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > MOST_HELD_BYTES:
+            self.flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(WRITE_S, self.flush)
+
+    def flush(self) -> None:
+        """Send what is held."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pieces:
+            data = b"".join(self._pieces)
+            self._pieces, self._size = [], 0
+            self._transport.write(data)
+
+    def get_write_buffer_size(self) -> int:
+        """Return the unsent bytes, those held here too."""
+        return self._size + self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Send what is held, and close."""
+        self.flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 HEADERS_S = 5.0
@@ -254,7 +411,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for a request."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _JoiningTransport(transport, self.loop)))
         self.idle_since = self.loop.time()
         self._start_timer()
         self._drop_oldest_idle()
@@ -270,6 +427,7 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """Mark it as idle. Until the next byte uvicorn's keep-alive timeout applies."""
         self.idle_since = self.loop.time()
+        cast("_JoiningTransport", self.transport).flush()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:

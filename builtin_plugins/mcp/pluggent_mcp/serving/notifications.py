@@ -74,12 +74,12 @@ class CallNotifier:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run(), name="pluggent-mcp-notifying")
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Send the queued notifications, within a time limit."""
-        assert self._task is not None
+        if self._task is None:
+            return
         try:
             if kind is None:
                 self._end()
@@ -96,13 +96,18 @@ class CallNotifier:
 
     def progressed(self, done: float, total: float | None, message: str) -> None:
         """Queue a progress notification."""
-        if not self._waiting.full():
-            self._waiting.put_nowait((done, total, message))
+        self._queue((done, total, message))
 
     def logged(self, event: ToolLogged) -> None:
         """Queue a log record."""
-        if not self._waiting.full() and self._levels.allow(self._context, event.level):
-            self._waiting.put_nowait(event)
+        if self._levels.allow(self._context, event.level):
+            self._queue(event)
+
+    def _queue(self, step: tuple[float, float | None, str] | ToolLogged) -> None:
+        if self._task is None:  # most calls send none
+            self._task = asyncio.create_task(self._run(), name="pluggent-mcp-notifying")
+        if not self._waiting.full():
+            self._waiting.put_nowait(step)
 
     async def _run(self) -> None:
         while (step := await self._waiting.get()) is not None:

@@ -29,10 +29,9 @@ from pluggent_mcp.serving.calls import Calls
 from pluggent_mcp.serving.content import input_schema, result, tool
 from pluggent_mcp.serving.exchanges import Context, Exchanges
 from pluggent_mcp.serving.notifications import ChangeNotifier
-from pluggent_mcp.serving.prompts import Prompts
-from pluggent_mcp.serving.resources import Resources
 from pluggent_mcp.serving.selection import Selection, Source, Wanted, select
 from pluggent_mcp.serving.settings import Serving
+from pluggent_mcp.serving.sources import Prompts, Resources
 
 NAME = "pluggent"
 VERSION = "0.1"

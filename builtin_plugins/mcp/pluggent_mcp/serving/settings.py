@@ -80,7 +80,7 @@ class Serving:
     """What ``pluggent mcp serve`` offers, and how it protects itself.
 
     >>> Serving(tools=("files__*",)).max_sessions
-    64
+    256
     """
 
     tools: tuple[str, ...] = attrs.field(default=(), converter=_several)
@@ -94,11 +94,11 @@ class Serving:
     hosts: tuple[str, ...] = attrs.field(default=(), converter=_several, validator=_check_hosts)
     """Names, other than those of this machine, under which clients over HTTP may reach it."""
     max_calls: int = attrs.field(default=16, validator=_check_positive)
-    """How many run at once; four times as many may wait."""
+    """How many run at once; sixteen times as many may wait, each for 30 s."""
     max_message_bytes: int = attrs.field(default=4 << 20, validator=_check_positive)
     """Of one request."""
-    max_sessions: int = attrs.field(default=64, validator=_check_positive)
-    """Of the handshake protocols over HTTP."""
+    max_sessions: int = attrs.field(default=256, validator=_check_positive)
+    """Of the handshake protocols over HTTP; an idle one makes room for a new one."""
     idle_timeout_s: float = attrs.field(default=900.0, validator=_check_positive)
     """After which a session over HTTP is over, if nothing of it is under way."""
     request_timeout_s: float = attrs.field(default=20.0, validator=_check_positive)

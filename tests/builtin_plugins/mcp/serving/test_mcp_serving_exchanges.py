@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestFormParams, ElicitResult
+from mcp_types import (
+    ClientCapabilities,
+    ElicitationCapability,
+    ElicitRequestFormParams,
+    ElicitResult,
+    FormElicitationCapability,
+)
 from pluggent_mcp.serving import exchanges as serving_exchanges
 from pluggent_mcp.serving.exchanges import Exchanges, current
 
@@ -20,7 +26,9 @@ YES = {"action": "accept", "content": {"approve": True}}
 def context(*, version: str = NEWEST, method: str = "tools/call", client: str = "desk", **params: Any) -> Any:
     """Return a request as the SDK hands it on."""
     given = {"name": "reboot", "arguments": {}, **params}
-    session = SimpleNamespace(client_params=SimpleNamespace(client_info=SimpleNamespace(name=client)))
+    can = ClientCapabilities(elicitation=ElicitationCapability(form=FormElicitationCapability()))
+    params_of_client = SimpleNamespace(client_info=SimpleNamespace(name=client))
+    session = SimpleNamespace(client_params=params_of_client, client_capabilities=can)
     return SimpleNamespace(protocol_version=version, method=method, params=given, request_id=1, session=session)
 
 

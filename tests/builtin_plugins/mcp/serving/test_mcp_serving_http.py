@@ -4,6 +4,8 @@ import asyncio
 import json
 import signal
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_serving import BLOCKED, WAIT_S, client_of, made, over_http
 
+NEWEST = "2026-07-28"
 TOKEN = "correct-horse-battery"
 SETTINGS = """
 [plugins.pluggent-mcp.serve]
@@ -137,20 +140,63 @@ def test_two_names_for_one_host_are_none(served):
     assert said.split(b" ")[1] in (b"400", b"421")
 
 
-def test_more_sessions_than_there_may_be_are_refused_until_one_ends(served):
-    first, second = ask(served, KNOWS), ask(served, KNOWS)
+def session_of(answer):
+    """Return the id of the session that an answer began."""
+    assert answer[0] == 200
+    return {name.lower(): value for name, value in answer[1].items()}["mcp-session-id"]
 
-    assert ask(served, KNOWS)[0] == 503
-    end(served, first[1])
-    third = ask(served, KNOWS)
-    assert third[0] == 200
-    end(served, second[1])
-    end(served, third[1])
+
+def streaming(served, session):
+    """Return a connection over which the server may send at any time; the session is then in use."""
+    connection = HTTPConnection(urlsplit(served.url).netloc, timeout=WAIT_S)
+    connection.request("GET", "/mcp", headers={**KNOWS, "Mcp-Session-Id": session})
+    assert connection.getresponse().status == 200
+    return connection
+
+
+def test_sessions_that_were_opened_and_left_lock_no_client_out(served):
+    abandoned = [session_of(ask(served, KNOWS)) for _ in range(5)]
+    last = session_of(ask(served, KNOWS))
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+
+    assert ask(served, {**KNOWS, "Mcp-Session-Id": abandoned[0]}, listing)[0] == 404
+    assert ask(served, {**KNOWS, "Mcp-Session-Id": last}, listing)[0] == 200
+
+
+def test_sessions_in_use_are_not_ended_for_others_who_are_told_when_to_come_back(served):
+    used = [session_of(ask(served, KNOWS)) for _ in range(2)]
+    streams = [streaming(served, session) for session in used]
+
+    status, headers, _ = ask(served, KNOWS)
+    for stream in streams:
+        stream.close()
+
+    assert (status, headers["retry-after"]) == (503, "5")
+    for session in used:
+        assert ask(served, {**KNOWS, "Mcp-Session-Id": session}, b"", method="DELETE")[0] == 200
+
+
+def test_the_calls_of_a_hundred_clients_at_once_wait_for_each_other_and_none_fails(tmp_path):
+    meta = {"protocolVersion": NEWEST, "clientInfo": {"name": "raw", "version": "1"}, "clientCapabilities": {}}
+    params = {"name": "facts", "_meta": {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    more = {"Mcp-Protocol-Version": NEWEST, "Mcp-Method": "tools/call", "Mcp-Name": "facts"}
+    at_once = threading.Barrier(100)
+
+    with over_http(made(tmp_path), "--tools", "acme") as running, ThreadPoolExecutor(100) as clients:
+
+        def call(_):
+            at_once.wait(WAIT_S)
+            return ask(running, {**ASKS, **more, "Authorization": f"Bearer {running.token}"}, body)
+
+        answers = list(clients.map(call, range(100)))
+
+    assert {(status, '"isError":false' in said) for status, _, said in answers} == {(200, True)}
 
 
 async def test_more_calls_than_may_wait_are_refused_and_the_others_go_on(served):
     async with asyncio.timeout(WAIT_S), client_of(served._replace(token=TOKEN)) as client:
-        calls = [asyncio.create_task(client.call_tool("forever", {})) for _ in range(6)]
+        calls = [asyncio.create_task(client.call_tool("forever", {})) for _ in range(18)]
         done, waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
         for call in waiting:
             call.cancel()
@@ -160,7 +206,7 @@ async def test_more_calls_than_may_wait_are_refused_and_the_others_go_on(served)
             with suppress(MCPError):
                 after = await client.call_tool("facts", {})
 
-    assert {str(call.exception()) for call in done} == {"5 calls are under way or waiting already; try again later"}
+    assert {str(call.exception()) for call in done} == {"17 calls are under way or waiting already; try again later"}
     assert not after.is_error
 
 
