@@ -212,3 +212,18 @@ def test_odd_values_are_no_reason_to_raise():
     assert contents.message(Message.user(Text(None))) == Message.user(Text(None))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     call_ = ToolCall("1", "f", "[" * 100_000 + KEY)
     assert KEY not in contents.message(Message.assistant("", (call_,))).tool_calls[0].arguments
+
+
+async def test_a_tool_whose_description_holds_a_secret_is_not_offered_to_a_model(caplog):
+    @tool(effects=(), description=f"Call it with the key {KEY}.")
+    def leaky(what: str) -> str:
+        return what
+
+    model = ScriptedModel("one", "two")
+    async with talking(model=model, plugins=[Redact()], tools=[fetch, leaky]) as session:
+        await session.say("go")
+        await session.say("go on")
+
+    assert [[spec.name for spec in request.tools] for request in model.requests] == [["fetch"], ["fetch"]]
+    assert caplog.text.count("the tool 'leaky' is not offered to models") == 1
+    assert KEY not in caplog.text
