@@ -21,6 +21,22 @@ from pluggent_redact.engine import Engine
 MOST_LEVELS = 200
 """Nesting depth; deeper values are left out."""
 TOO_DEEP = "[redacted:too-deep]"
+READABLE = (
+    "json",
+    "xml",
+    "yaml",
+    "toml",
+    "javascript",
+    "ecmascript",
+    "x-sh",
+    "x-www-form-urlencoded",
+    "x-pem-file",
+    "sql",
+    "csv",
+)
+"""How the media types of texts end that do not begin with ``text/``."""
+_STANDARD = {ord("-"): "+", ord("_"): "/"}
+_MARKS = ((b"\xff\xfe\x00\x00", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 log = logging.getLogger("pluggent.redact")
 
@@ -192,15 +208,24 @@ class Contents:
 
     def _file(self, file: File) -> str | None:
         """Return the content of a file without secrets, if it is text."""
-        readable = file.media_type.startswith("text/") or file.media_type.endswith(("json", "xml", "yaml", "toml"))
+        kind = file.media_type.partition(";")[0].strip().lower()
+        readable = kind.startswith("text/") or kind.endswith(READABLE)
         if file.data is None or not readable:
             return file.data
         try:
-            text = base64.b64decode(file.data, validate=True).decode()
+            # As whoever reads it does: line ends and the other alphabet are no reason to refuse it.
+            plain = "".join(file.data.split()).translate(_STANDARD)
+            data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
         except (binascii.Error, ValueError):
             return file.data
+        encoding = next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8")
+        # What is not UTF-8 keeps its bytes as long as there is no secret between them.
+        text = data.decode(encoding, errors="surrogateescape" if encoding == "utf-8" else "replace")
         made = self.text(text)
-        return file.data if made is text else base64.b64encode(made.encode()).decode()
+        if made is text:
+            return file.data
+        errors = "surrogateescape" if encoding == "utf-8" else "strict"
+        return base64.b64encode(made.encode(encoding, errors)).decode()
 
 
 def _same(made: object, before: object) -> bool:
