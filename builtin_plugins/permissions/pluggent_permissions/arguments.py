@@ -43,6 +43,8 @@ def argument_test(path: str, wanted: ArgumentTest, reading: Reading) -> Callable
         except Exception:  # noqa: BLE001 (whatever cannot be evaluated counts as the stricter outcome)
             return wide
 
+    # Where something is forbidden, the names in objects that a model makes up say as much as their values.
+    names_count = wide and parts[-1] == "**" and not _beyond_texts(wanted)
     direct = path if len(parts) == 1 and path not in ("*", "**") else None
 
     def test(event: ToolCallEvent) -> bool:
@@ -51,6 +53,8 @@ def argument_test(path: str, wanted: ArgumentTest, reading: Reading) -> Callable
             if not isinstance(value, list | tuple):
                 return one(value, event.scope.workspace)
         answers = [one(value, event.scope.workspace) for value in values_at(event.arguments, parts)]
+        if names_count and not any(answers):
+            answers += [one(name, "") for name in _names_below(event.arguments, parts[:-1])]
         if wide:
             return any(answers)
         return all(answers) and (bool(answers) or wanted.optional)
@@ -96,6 +100,26 @@ def _in_mapping(value: Mapping[str, Json], parts: tuple[str, ...]) -> Iterator[F
             yield from values_at(value[name], parts[length:])
     if not met:
         yield Absent.ABSENT
+
+
+def _beyond_texts(wanted: ArgumentTest) -> bool:
+    """Say whether *wanted* asks for more than what a text has in it."""
+    bounds = (wanted.ge, wanted.gt, wanted.le, wanted.lt)
+    return bool(wanted.inside) or wanted.url != NO_URL or wanted.host != NO_HOST or bounds != (None,) * len(bounds)
+
+
+def _names_below(value: Json, parts: tuple[str, ...]) -> Iterator[str]:
+    """Yield the names of all objects inside what *parts* lead to; those of the parameters themselves are the tool's."""
+    inside = [found for found in values_at(value, parts) if not isinstance(found, Absent)]
+    if not parts and isinstance(value, Mapping):
+        inside = list(value.values())
+    while inside:
+        found = inside.pop()
+        if isinstance(found, Mapping):
+            yield from found
+            inside += found.values()
+        elif isinstance(found, list | tuple):
+            inside += found
 
 
 def _items(value: Json) -> Iterator[Json]:

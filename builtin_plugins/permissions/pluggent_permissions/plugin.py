@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ from pluggent_permissions.settings import NO_SETTINGS, PermissionSettings
 
 if TYPE_CHECKING:  # 11 ms that a host without rules saves
     from pluggent_permissions.policy import Answer, Policy
+
+
+LONG = 1 << 16
+"""Bytes of arguments that are looked into on the event loop at most."""
 
 
 class Permissions:
@@ -64,9 +69,14 @@ class Permissions:
         return names
 
     @hookimpl
-    def decide_tool_call(self, event: ToolCallEvent) -> Decision | None:
-        """Answer what holds for this call."""
-        return self._decided("decide_tool_call", lambda policy: (policy.of_tool_call(event), event.capability))
+    def decide_tool_call(self, event: ToolCallEvent) -> Decision | Awaitable[Decision | None] | None:
+        """Answer what holds for this call; long arguments are looked into beside the event loop."""
+
+        def decided() -> Decision | None:
+            return self._decided("decide_tool_call", lambda policy: (policy.of_tool_call(event), event.capability))
+
+        is_long = self._policy is not None and len(event.arguments_json) > LONG
+        return asyncio.to_thread(decided) if is_long else decided()
 
     @hookimpl
     def decide_model_request(self, event: ModelRequestEvent) -> Decision | None:

@@ -20,6 +20,7 @@ LONGEST_RUN = 30
 
 _SHORT = 1000
 _MANY = 512
+_FEW = 16
 _IGNORABLE = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     r"\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -35,6 +36,8 @@ _BLANKS = frozenset("\x1c\x1d\x1e\x1f\u115f\u1160\u2800\u3164\uffa0")
 
 def has_unseen(text: str) -> bool:
     """Say whether there are invisible characters in *text*, line ends included."""
+    if text.isascii():
+        return not text.isprintable()
     return _UNSEEN.search(text) is not None
 
 
@@ -46,7 +49,7 @@ def folded(text: str) -> str:
     >>> folded("\uff21tlan\u200btis")
     'atlantis'
     """
-    return _folded(_UNSEEN.sub(_kept_white, text)) if _UNSEEN.search(text) else _folded(text)
+    return _folded(_UNSEEN.sub(_kept_white, text)) if has_unseen(text) else _folded(text)
 
 
 def _folded(text: str) -> str:
@@ -62,11 +65,17 @@ def _forms(text: str) -> tuple[str, ...]:
 
     As it is, folded, and folded with single spaces; the last two also with invisible blanks as spaces.
     """
-    return _known_forms(text) if len(text) <= _SHORT else _made_forms(text)
+    return _known_forms(text) if len(text) <= _SHORT else _known_long_forms(text)
 
 
 @lru_cache(_MANY)
 def _known_forms(text: str) -> tuple[str, ...]:
+    return _made_forms(text)
+
+
+@lru_cache(_FEW)
+def _known_long_forms(text: str) -> tuple[str, ...]:
+    # The rules of one decision look at the same few texts: folding one takes longer than matching it.
     return _made_forms(text)
 
 
@@ -187,8 +196,43 @@ def texts_of(value: object, reading: Reading) -> tuple[str, ...]:
 
 
 def _any_of(patterns: Iterable[str]) -> TextTest:
-    match = re.compile("|".join(f"(?:{fnmatch.translate(pattern)})" for pattern in patterns)).match
-    return lambda text: match(text) is not None
+    tests = [_one(pattern) for pattern in patterns]
+    return tests[0] if len(tests) == 1 else lambda text: any(fits(text) for fits in tests)
+
+
+def _one(pattern: str) -> TextTest:
+    """Return the test of one glob: what it spells out has to be there, before anything is matched letter by letter."""
+    if not any(letter in pattern for letter in "?["):
+        return _with_stars(pattern.split("*"))
+    match = re.compile(fnmatch.translate(pattern)).match
+    needed = tuple(part for part in _WILD.split(pattern) if part)
+    return lambda text: all(part in text for part in needed) and match(text) is not None
+
+
+_WILD = re.compile(r"\[!?\]?[^\]]*\]|[*?\[]", re.DOTALL)
+"""What is wild in a glob; a [ that is not closed is not, and is no part of what is needed either."""
+
+
+def _with_stars(parts: list[str]) -> TextTest:
+    """Return the test of *parts* with anything between them."""
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return lambda text: text == first
+    middle = [part for part in parts[1:-1] if part]
+    least = len(first) + len(last)
+
+    def test(text: str) -> bool:
+        if len(text) < least or not (text.startswith(first) and text.endswith(last)):
+            return False
+        at, end = len(first), len(text) - len(last)
+        for part in middle:
+            at = text.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return test
 
 
 def _linear(pattern: str) -> TextTest:

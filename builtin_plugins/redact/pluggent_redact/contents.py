@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 import attrs
-from pluggent_hookspecs import Json, MemoryItem, Message, ToolCall, ToolOutput
+from pluggent_hookspecs import Json, MemoryItem, Message, ToolCall, ToolOutput, ToolSpec
 from pluggent_hookspecs.messages import Audio, File, Image, Part, Reasoning, Refusal, Text, VendorPart
 
 from pluggent_redact.engine import Engine
@@ -20,8 +21,35 @@ from pluggent_redact.engine import Engine
 MOST_LEVELS = 200
 """Nesting depth; deeper values are left out."""
 TOO_DEEP = "[redacted:too-deep]"
+READABLE = (
+    "json",
+    "xml",
+    "yaml",
+    "toml",
+    "javascript",
+    "ecmascript",
+    "x-sh",
+    "x-www-form-urlencoded",
+    "x-pem-file",
+    "sql",
+    "csv",
+)
+"""How the media types of texts end that do not begin with ``text/``."""
+_STANDARD = {ord("-"): "+", ord("_"): "/"}
+_MARKS = ((b"\xff\xfe\x00\x00", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+
+log = logging.getLogger("pluggent.redact")
 
 V = TypeVar("V")
+
+
+class _Known:
+    """Whether a message or the definition of a tool was looked into."""
+
+    __slots__ = ("yes",)
+
+    def __init__(self, _: object) -> None:
+        self.yes = False
 
 
 @attrs.frozen(eq=False)
@@ -29,10 +57,34 @@ class Contents:
     """Redacts whole values with one engine; messages keep what came of it as long as they live."""
 
     engine: Engine
+    _known: object = attrs.field(init=False, factory=object)
+
+    def is_new(self, value: Message | ToolSpec) -> bool:
+        """Say whether *value* has not been looked into yet."""
+        return not value.memo(self._known, _Known).yes
 
     def message(self, message: Message) -> Message:
         """Return *message* without secrets."""
-        return message.memo(self, self._message)
+        made = message.memo(self, self._message)
+        message.memo(self._known, _Known).yes = True
+        return made
+
+    def is_clean(self, tool: ToolSpec) -> bool:
+        """Say whether a model may see the definition of *tool*; one with a secret in it is reported once."""
+        made: bool = tool.memo(self, self._is_clean)
+        tool.memo(self._known, _Known).yes = True
+        return made
+
+    def _is_clean(self, tool: ToolSpec) -> bool:
+        texts = (tool.name, tool.description, tool.compact_description, tool.category, *sorted(tool.tags))
+        schemas = (tool.parameters, tool.extra, tool.result_schema)
+        clean = all(self.text(text) is text for text in texts) and all(self.json(each) is each for each in schemas)
+        if not clean:
+            log.warning(
+                "the tool %r is not offered to models: its definition holds what looks like a secret; take it out",
+                self.text(tool.name),
+            )
+        return clean
 
     def reply(self, message: Message) -> Message:
         """Return *message* without secrets but in its tool calls: tools are to get what the model wrote."""
@@ -156,15 +208,24 @@ class Contents:
 
     def _file(self, file: File) -> str | None:
         """Return the content of a file without secrets, if it is text."""
-        readable = file.media_type.startswith("text/") or file.media_type.endswith(("json", "xml", "yaml", "toml"))
+        kind = file.media_type.partition(";")[0].strip().lower()
+        readable = kind.startswith("text/") or kind.endswith(READABLE)
         if file.data is None or not readable:
             return file.data
         try:
-            text = base64.b64decode(file.data, validate=True).decode()
+            # As whoever reads it does: line ends and the other alphabet are no reason to refuse it.
+            plain = "".join(file.data.split()).translate(_STANDARD)
+            data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
         except (binascii.Error, ValueError):
             return file.data
+        encoding = next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8")
+        # What is not UTF-8 keeps its bytes as long as there is no secret between them.
+        text = data.decode(encoding, errors="surrogateescape" if encoding == "utf-8" else "replace")
         made = self.text(text)
-        return file.data if made is text else base64.b64encode(made.encode()).decode()
+        if made is text:
+            return file.data
+        errors = "surrogateescape" if encoding == "utf-8" else "strict"
+        return base64.b64encode(made.encode(encoding, errors)).decode()
 
 
 def _same(made: object, before: object) -> bool:

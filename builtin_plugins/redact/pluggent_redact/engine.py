@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import Protocol
 
 import attrs
@@ -25,7 +26,10 @@ END = 64
 LONGEST_LITERAL = 1_000
 LONGEST_MATCH = 1_000
 WINDOW = 4_096
-"""More characters than are ever held back: a head or match, a literal that may begin in it, and their contexts."""
+"""More characters than are ever held back: a head or match, a literal that may begin in it, and their contexts.
+
+A stream that is looked into less often may hold back an eighth more, and stays below that too.
+"""
 
 
 class Match(Protocol):
@@ -44,7 +48,7 @@ class Finder(Protocol):
     def anchors(self) -> tuple[str, ...]: ...
     @property
     def group(self) -> str | int: ...
-    def find(self, text: str, pos: int, end: int, /, *, fresh: bool) -> Match | None: ...
+    def find(self, text: str, pos: int, end: int, /) -> Match | None: ...
     def begins(self, text: str, pos: int, end: int, /, *, fresh: bool) -> int | None: ...
 
 
@@ -84,9 +88,11 @@ class Engine:
         """Whether nothing can be found in *text*, as in nearly all: looked at in no loop of ours."""
         if not text:
             return True
-        if self._anchors is None or any(map(text.__contains__, self.literals)):
+        # No map(): a long text is looked into beside the event loop, which goes on between two of them.
+        if self._anchors is None or any(literal in text for literal in self.literals):
             return False
-        return not any(map(text.lower().__contains__, self._anchors))
+        lower = text.lower()
+        return not any(anchor in lower for anchor in self._anchors)
 
     def step(self, text: str, seen: int = 0, inside: int = -1, *, final: bool = False) -> Step:
         """Settle what can be settled of *text*, of which *seen* characters are only context."""
@@ -99,24 +105,69 @@ class Engine:
         data = secret[:ENOUGH].encode(errors="backslashreplace")
         return f"{MARK}{kind}:{hmac.digest(self.key, data, 'sha256').hex()[:16]}]"
 
-    def literal_at(self, text: str, pos: int) -> tuple[int, int]:
-        """Return where the first literal from *pos* on begins and ends, the longest of several; (-1, -1) if none."""
-        first, end = -1, -1
-        for literal in self.literals:
-            at = text.find(literal, pos, len(text) if first < 0 else first + len(literal))
-            if at >= 0 and (first < 0 or at < first or (at == first and at + len(literal) > end)):
-                first, end = at, at + len(literal)
-        return first, end
-
     def literal_begins(self, text: str, pos: int) -> int:
         """Return where a literal begins that is not all there; the length of *text* if nowhere."""
         first = len(text)
         for literal in self.literals:
-            for length in range(min(len(literal) - 1, len(text) - pos), len(text) - first, -1):
-                if text.endswith(literal[:length]):
-                    first = len(text) - length
-                    break
+            first = min(first, _begun(literal, text, max(pos, len(text) - len(literal) + 1), first))
         return first
+
+
+def _begun(literal: str, text: str, pos: int, before: int) -> int:
+    """Return where *text* from *pos* on ends in the beginning of *literal*; *before* if nowhere before that."""
+    beginning = literal[:SLACK]
+    while (at := text.find(beginning, pos)) >= 0 and at < before:
+        if literal.startswith(text[at:]):
+            return at
+        pos = at + 1
+    for at in range(max(pos, len(text) - SLACK + 1), before):
+        if literal.startswith(text[at:]):
+            return at
+    return before
+
+
+class _Walls:
+    """Literals and earlier replacements in a text, asked for from left to right: each is looked for once.
+
+    A literal that was found stays known until it is passed: the text is scanned once for each, however
+    many there are of the others.
+    """
+
+    def __init__(self, literals: Sequence[str], text: str) -> None:
+        self._text = text
+        self._literals = [(at, -len(one), one) for one in literals if (at := text.find(one)) >= 0]
+        heapify(self._literals)
+        self._mark: Match | None = None
+        self._marked_from = -1
+
+    def next(self, pos: int) -> tuple[int, int, bool]:
+        """Return where the next wall from *pos* on begins and ends, and whether it is a literal, to be hidden.
+
+        The longest of several literals that begin together; the end of the text if there is no wall.
+        """
+        size = len(self._text)
+        mark = self._next_mark(pos)
+        start, end = self._next_literal(pos)
+        if mark is not None and not 0 <= start <= mark.start():
+            return mark.start(), mark.end(), False
+        return (start, end, True) if start >= 0 else (size, size, False)
+
+    def _next_literal(self, pos: int) -> tuple[int, int]:
+        waiting = self._literals
+        while waiting and waiting[0][0] < pos:
+            _, size, literal = waiting[0]
+            at = self._text.find(literal, pos)
+            if at < 0:
+                heappop(waiting)
+            else:
+                heapreplace(waiting, (at, size, literal))
+        return (waiting[0][0], waiting[0][0] - waiting[0][1]) if waiting else (-1, -1)
+
+    def _next_mark(self, pos: int) -> Match | None:
+        if self._marked_from < 0 or (self._mark is not None and self._mark.start() < pos):
+            self._marked_from = pos
+            self._mark = MARKER.find(self._text, pos, len(self._text))
+        return self._mark
 
 
 def _anchors_of(finders: Sequence[Finder]) -> tuple[str, ...] | None:
@@ -146,7 +197,9 @@ class _Run:
             if not finder.anchors or any(map(lower.__contains__, finder.anchors))
         ]  # fmt: skip
         self._found: dict[int, Match | None] = {}
+        self._walls = _Walls(engine.literals, text)
         self._wall: tuple[int, int, bool] | None = None
+        self._begun: int | None = None
 
     def step(self, pos: int, inside: int) -> Step:
         if inside >= 0:
@@ -217,13 +270,7 @@ class _Run:
     def _next_wall(self, pos: int) -> tuple[int, int, bool]:
         """Return where the next wall begins and ends, and whether it is to be hidden; the end of the text if none."""
         if self._wall is None or self._wall[0] < pos:
-            size = len(self._text)
-            mark = MARKER.find(self._text, pos, size, fresh=False)
-            start, end = self._engine.literal_at(self._text, pos)
-            if mark is not None and not 0 <= start <= mark.start():
-                self._wall = (mark.start(), mark.end(), False)
-            else:
-                self._wall = (start, end, True) if start >= 0 else (size, size, False)
+            self._wall = self._walls.next(pos)
         return self._wall
 
     def _uncertain(self, pos: int) -> int:
@@ -236,16 +283,24 @@ class _Run:
         best: tuple[int, Match | None] = (-1, None)
         for index, finder in self._active:
             found = self._found.get(index)
-            # What begins where a replacement ends may be found only now.
-            stale = index not in self._found or (found is not None and found.start() < pos)
-            if stale or (pos == self._fresh and isinstance(finder, Shape) and finder.border):
-                found = self._found[index] = finder.find(self._text, pos, wall, fresh=pos == self._fresh)
+            if index not in self._found or (found is not None and found.start() < pos):
+                found = self._found[index] = finder.find(self._text, pos, wall)
+            # What begins where a replacement ends may be found only now; what was found behind it stays found.
+            if pos == self._fresh and isinstance(finder, Shape) and finder.border:
+                found = finder.at(self._text, pos, wall) or found
             if found is not None and (best[1] is None or found.start() < best[1].start()):
                 best = (index, found)
         return best
 
     def _begins(self, pos: int) -> int:
         """Return from where on more text could change what is found."""
+        if pos > len(self._text) - WINDOW:
+            return self._begun_from(pos)
+        if self._begun is None:
+            self._begun = self._begun_from(pos)  # the same for every place that is as far from the end
+        return self._begun
+
+    def _begun_from(self, pos: int) -> int:
         first = sure = self._uncertain(pos)
         for end in {sure, len(self._text)}:
             for finder in self._engine.finders:

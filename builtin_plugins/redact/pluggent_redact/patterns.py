@@ -22,23 +22,51 @@ _CLASSES = "dDwWsS"
 _SIGNS = frozenset(".+*?()[]{}|^$\\/-_:;,=@#%&!~<>\"'` tnr")
 
 
+FIRST_PIECE = 256
+PIECE = 1 << 14
+"""Characters that are looked through at first, and at most at once: RE2 reads what it is given from the beginning."""
+
+
+@attrs.frozen
+class Found:
+    """Where something was found."""
+
+    begin: int
+    finish: int
+
+    def start(self, group: str | int = 0, /) -> int:
+        return self.begin
+
+    def end(self, group: str | int = 0, /) -> int:
+        return self.finish
+
+
 @attrs.frozen(eq=False)
 class Pattern:
     """A pattern of the operator, ready to find. ``width`` is the length of its longest match."""
 
     kind: str
     width: int
-    search: Callable[[str, int, int], Match | None]
+    search: Callable[[str], Match | None]
     anchors: tuple[str, ...] = ()
     group: str | int = 0
 
-    def find(self, text: str, pos: int, end: int, *, fresh: bool) -> Match | None:
+    def find(self, text: str, pos: int, end: int) -> Found | None:
         """Return the first match from *pos* on, before *end*."""
+        piece = FIRST_PIECE
+        while pos < end:
+            stop = min(end, pos + piece)
+            found = self._searched(text[pos : min(end, stop + self.width)])
+            if found is not None and pos + found.start() < stop:
+                return Found(pos + found.start(), pos + found.end())
+            pos, piece = stop, min(PIECE, 2 * piece)
+        return None
+
+    def _searched(self, text: str) -> Match | None:
         try:
-            return self.search(text, pos, end)
+            return self.search(text)
         except UnicodeEncodeError:  # RE2 reads UTF-8, and a lone surrogate is none
-            return self.search("".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text),
-                               pos, end)  # fmt: skip
+            return self.search("".join("\ufffd" if "\ud800" <= letter <= "\udfff" else letter for letter in text))
 
     def begins(self, text: str, pos: int, end: int, *, fresh: bool) -> int | None:
         """Return from where on a match may not be all there."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
-from urllib.parse import quote
+from typing import TypeAlias, TypeVar
 
 import attrs
 from pluggent_hookspecs import (
@@ -33,14 +31,20 @@ from pluggent_hookspecs.secrets import Secret
 
 from pluggent_redact.contents import Contents
 from pluggent_redact.engine import WINDOW, Engine, Finder, literals_of
+from pluggent_redact.forms import SHORTEST_FORM, forms
 from pluggent_redact.patterns import pattern
 from pluggent_redact.settings import RedactSettings
 from pluggent_redact.shapes import SHAPES
+from pluggent_redact.sizes import is_large
 
 V = TypeVar("V")
+Items: TypeAlias = Sequence[MemoryItem]
 
-SHORTEST_SECRET = 6
-"""Characters; a shorter one would be found in ordinary words."""
+AGAIN = 8
+"""What is held back of a stream is looked into again when it has grown by this part of itself.
+
+So every character of a stream is looked at a bounded number of times, however small its pieces are.
+"""
 
 
 class Redact:
@@ -68,64 +72,78 @@ class Redact:
         yield
 
     @hookimpl(band="security")
-    def transform_input(self, event: InputEvent) -> Message | None:
+    def transform_input(self, event: InputEvent) -> Message | Awaitable[Message | None] | None:
         """Take secrets out of what was said, before anything is stored."""
-        return _new(self._read().message(event.message), event.message)
+        contents, message = self._read(), event.message
+        return _done(lambda: _new(contents.message(message), message), large=is_large(message))
 
     @hookimpl(band="security")
-    def transform_model_request(self, event: ModelRequestEvent) -> ModelRequest | None:
-        """Take secrets out of every message that goes to a model, and of what else the request carries."""
+    def transform_model_request(self, event: ModelRequestEvent) -> ModelRequest | Awaitable[ModelRequest | None] | None:
+        """Take secrets out of every message that goes to a model, and of what else the request carries.
+
+        A tool with a secret in its definition is left out: no other plugin may change what it says of itself.
+        """
         contents, request = self._read(), event.request
-        messages = tuple(map(contents.message, request.messages))
-        given = request.parameters
-        extra, metadata = contents.json(given.extra), contents.json(given.metadata)
-        user = contents.maybe(given.user)
-        if extra is not given.extra or metadata is not given.metadata or user is not given.user:
-            given = attrs.evolve(given, extra=extra, metadata=metadata, user=user)
-        same = all(new is old for new, old in zip(messages, request.messages, strict=True))
-        if same and given is request.parameters:
-            return None
-        return attrs.evolve(request, messages=messages, parameters=given)
+        new = [one for one in (*request.messages, *request.tools) if contents.is_new(one)]
+        return _done(lambda: _redacted(contents, request), large=is_large(new, request.parameters))
 
     @hookimpl(band="security", incremental=WINDOW)
-    def transform_model_response(self, event: ModelResponseEvent) -> ModelResponse | None:
+    def transform_model_response(
+        self, event: ModelResponseEvent
+    ) -> ModelResponse | Awaitable[ModelResponse | None] | None:
         """Take secrets out of a reply, its reasoning included; tools get what the model wrote for them."""
-        message = self._current().reply(event.response.message)
-        return None if message is event.response.message else attrs.evolve(event.response, message=message)
+        contents, response = self._current(), event.response
+
+        def work() -> ModelResponse | None:
+            message = contents.reply(response.message)
+            return None if message is response.message else attrs.evolve(response, message=message)
+
+        return _done(work, large=is_large(response.message))
 
     @hookimpl(band="security", incremental=WINDOW)
-    def transform_output(self, event: OutputEvent) -> Message | None:
+    def transform_output(self, event: OutputEvent) -> Message | Awaitable[Message | None] | None:
         """Take secrets out of what a person is shown."""
-        return _new(self._current().reply(event.message), event.message)
+        contents, message = self._current(), event.message
+        return _done(lambda: _new(contents.reply(message), message), large=is_large(message))
 
     @hookimpl(band="security")
     def transform_delta(self, event: DeltaEvent) -> Window:
         """Show as much of a stream as no further text can turn into a secret."""
-        engine = self._current().engine
-        seen, inside = event.state if isinstance(event.state, tuple) else (0, -1)
+        engine, size = self._current().engine, len(event.text)
+        seen, inside, held = event.state if isinstance(event.state, tuple) else (0, -1, 0)
         assert isinstance(seen, int), "it is what the last Window gave"
         assert isinstance(inside, int), "it is what the last Window gave"
+        assert isinstance(held, int), "it is what the last Window gave"
+        if not event.final and size - held < held // AGAIN:
+            return Window("", keep=size, state=event.state)
         step = engine.step(event.text, seen, inside, final=event.final)
-        return Window(step.show, keep=len(event.text) - step.start, state=(step.seen, step.inside))
+        kept = size - step.start
+        return Window(step.show, keep=kept, state=(step.seen, step.inside, kept))
 
     @hookimpl(band="security")
-    def transform_tool_result(self, event: ToolResultEvent) -> ToolOutput | None:
+    def transform_tool_result(self, event: ToolResultEvent) -> ToolOutput | Awaitable[ToolOutput | None] | None:
         """Take secrets out of a result: for the model, the person, as data, in media."""
-        return _new(self._read().output(event.output), event.output)
+        contents, output = self._read(), event.output
+        return _done(lambda: _new(contents.output(output), output), large=is_large(output))
 
     @hookimpl(band="security")
-    def transform_memory_write(self, event: MemoryWriteEvent) -> Sequence[MemoryItem] | None:
+    def transform_memory_write(self, event: MemoryWriteEvent) -> Items | Awaitable[Items | None] | None:
         """Take secrets out of what is to be remembered."""
         return self._items(event.items)
 
     @hookimpl(band="security")
-    def transform_memory_result(self, event: MemoryResultEvent) -> Sequence[MemoryItem] | None:
+    def transform_memory_result(self, event: MemoryResultEvent) -> Items | Awaitable[Items | None] | None:
         """Take secrets out of what was remembered before this plugin was there."""
         return self._items(event.items)
 
-    def _items(self, items: tuple[MemoryItem, ...]) -> Sequence[MemoryItem] | None:
-        made = [self._read().item(item) for item in items]
-        return None if all(new is old for new, old in zip(made, items, strict=True)) else made
+    def _items(self, items: tuple[MemoryItem, ...]) -> Items | Awaitable[Items | None] | None:
+        contents = self._read()
+
+        def work() -> Items | None:
+            made = [contents.item(item) for item in items]
+            return None if all(new is old for new, old in zip(made, items, strict=True)) else made
+
+        return _done(work, large=is_large(items))
 
     # ---- secrets -----------------------------------------------------------------------
 
@@ -151,22 +169,29 @@ class Redact:
         except ConfigError as error:
             problems += [f"{secret!r}: {problem}" for problem in error.problems]
             return ()
-        if len(value) < SHORTEST_SECRET:
-            problems.append(f"{secret!r} has fewer than {SHORTEST_SECRET} characters, and would be found in any text")
+        if len(value) < SHORTEST_FORM:
+            problems.append(f"{secret!r} has fewer than {SHORTEST_FORM} characters, and would be found in any text")
             return ()
         return forms(value)
 
 
-def forms(value: str) -> tuple[str, ...]:
-    r"""Return how *value* may be written: as it is, in JSON, in a URL, in base64.
+def _redacted(contents: Contents, request: ModelRequest) -> ModelRequest | None:
+    """Return *request* without secrets, None if it has none."""
+    messages = tuple(map(contents.message, request.messages))
+    tools = tuple(tool for tool in request.tools if contents.is_clean(tool))
+    given = request.parameters
+    extra, metadata, user = contents.json(given.extra), contents.json(given.metadata), contents.maybe(given.user)
+    if extra is not given.extra or metadata is not given.metadata or user is not given.user:
+        given = attrs.evolve(given, extra=extra, metadata=metadata, user=user)
+    same = all(new is old for new, old in zip(messages, request.messages, strict=True))
+    if same and len(tools) == len(request.tools) and given is request.parameters:
+        return None
+    return attrs.evolve(request, messages=messages, tools=tools, parameters=given)
 
-    >>> forms("a/b cdé")
-    ('a/b cdé', 'a/b cd\\u00e9', 'a%2Fb%20cd%C3%A9', 'YS9iIGNkw6k')
-    """
-    data = value.encode(errors="replace")
-    plain = base64.b64encode(data).decode().rstrip("=")
-    written = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(data, safe=""), plain)
-    return tuple(dict.fromkeys((value, *written)))
+
+def _done(work: Callable[[], V], *, large: bool) -> V | Awaitable[V]:
+    """Do *work*, beside the event loop if it is *large*."""
+    return asyncio.to_thread(work) if large else work()
 
 
 def _new(made: V, before: V) -> V | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +18,8 @@ import attrs
 
 MARK = "[redacted:"
 """How every replacement begins; nothing that begins so is looked into again."""
+PIECE = 1 << 14
+"""Characters that are looked through at once."""
 CONTEXT = 2
 """Characters before a place that decide whether something begins there."""
 
@@ -33,7 +34,13 @@ _NAMES = (
 )  # fmt: skip
 _CODE = re.compile(r"[A-Za-z_]\w*[.(]")
 _PLACEHOLDER = re.compile(r"[$%{<*(]|(?i:x{3,}|your|example|changeme|placeholder|dummy|none\b|null\b)")
+_LETTER = re.compile(r"[^\W\d_]")
+_DIGIT = re.compile(r"\d")
+_DIGIT_OR_SIGN = re.compile(r"\d|[^\w./:-]")
 LEAST = 8
+MOST_DENSE = 256
+"""Characters of a value that are looked at; no head of a shape has more."""
+_TIMES_LOG = (0.0, *(size * math.log2(size) for size in range(1, MOST_DENSE + 1)))
 LEAST_BITS = 2.75
 """Entropy a character (Shannon, 1948) of what may be a password."""
 
@@ -87,15 +94,24 @@ class Shape:
     def end(self) -> re.Pattern[str] | None:
         return re.compile(self.written.end, self.written.flags) if self.written.end else None
 
-    def find(self, text: str, pos: int, end: int, *, fresh: bool) -> re.Match[str] | None:
-        """Return the first secret of this shape from *pos* on, before *end*.
+    def find(self, text: str, pos: int, end: int) -> re.Match[str] | None:
+        """Return the first secret of this shape from *pos* on, before *end*."""
+        while pos < end:
+            # In pieces: while ``re`` looks, no other thread goes on.
+            stop = min(end, pos + PIECE)
+            found = self.head.search(text, pos, min(end, stop + self.width))
+            if found is None or found.start() >= stop:
+                pos = stop
+            elif self.check is None or self.check(found):
+                return found
+            else:
+                pos = found.start() + 1
+        return None
 
-        *fresh*: what stands before *pos* is not looked at.
-        """
-        found = (self.bare.match(text, pos, end) if fresh else None) or self.head.search(text, pos, end)
-        while found and not (self.check is None or self.check(found)):
-            found = self.head.search(text, found.start() + 1, end)
-        return found
+    def at(self, text: str, pos: int, end: int) -> re.Match[str] | None:
+        """Return the secret of this shape that begins at *pos*, whatever stands before it."""
+        found = self.bare.match(text, pos, end)
+        return found if found and (self.check is None or self.check(found)) else None
 
     def begins(self, text: str, pos: int, end: int, *, fresh: bool) -> int | None:
         """Return where one may begin whose head is not there yet at *end*; None if nowhere from *pos* on."""
@@ -164,15 +180,17 @@ def is_dense(value: str, *, signs_count: bool) -> bool:
     >>> is_dense("hunter2XyZ", signs_count=False), is_dense("aaaaaaaaa1", signs_count=False)
     (True, False)
     """
-    counts: Counter[str] = Counter()
-    total, letters, others = 0.0, False, False
-    for size, letter in enumerate(value, 1):
-        count = counts[letter]
-        counts[letter] = count + 1
-        total += (count + 1) * math.log2(count + 1) - (count * math.log2(count) if count else 0.0)
-        letters = letters or letter.isalpha()
-        others = others or letter.isdigit() or (signs_count and not letter.isalnum() and letter not in "_-./:")
-        if size >= LEAST and letters and others and math.log2(size) - total / size >= LEAST_BITS:
+    letter, other = _LETTER.search(value), (_DIGIT_OR_SIGN if signs_count else _DIGIT).search(value)
+    if letter is None or other is None:
+        return False
+    first = max(letter.start(), other.start())
+    counts: dict[str, int] = {}
+    total = 0.0
+    for size, one in enumerate(value[:MOST_DENSE], 1):
+        count = counts.get(one, 0)
+        counts[one] = count + 1
+        total += _TIMES_LOG[count + 1] - _TIMES_LOG[count]
+        if size >= LEAST and size > first and (_TIMES_LOG[size] - total) >= LEAST_BITS * size:
             return True
     return False
 

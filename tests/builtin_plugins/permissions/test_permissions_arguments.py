@@ -113,3 +113,21 @@ def test_a_path_that_leads_nowhere_is_refused(path: str):
 def test_a_lone_value_that_a_test_trips_over_is_in_doubt_beside_good_ones():
     assert fits({"inside": "/srv"}, ["/srv/x", 5], Reading.WIDE)
     assert not fits({"inside": "/srv"}, ["/srv/x", 5], Reading.EXACT)
+
+
+@each_of(
+    ("path", "wanted", "arguments", "denied"),
+    [
+        ("**", {"glob": "*PRIVATE KEY*"}, {"parts": {"-- PRIVATE KEY --": 1}}, True),
+        ("**", {"glob": "*PRIVATE KEY*"}, {"parts": [{"a": {"-- PRIVATE KEY --": None}}]}, True),
+        ("parts.**", {"regex": ".*PRIVATE KEY.*"}, {"parts": {"-- private key --": 1}}, True),
+        ("parts.*.**", {"equals": "x"}, {"parts": [{"x": 1}]}, True),
+        ("other.**", {"glob": "*PRIVATE KEY*"}, {"parts": {"-- PRIVATE KEY --": 1}, "other": {}}, False),
+        ("**", {"glob": "parts"}, {"parts": {"a": 1}}, False),
+        ("**", {"gt": 5}, {"parts": {"a": 1}}, False),
+    ],
+)
+def test_what_is_forbidden_is_not_said_by_a_name_either(path: str, wanted: Any, arguments: Any, denied: bool):
+    given = {"rules": [rule("r", "deny", when={"tool": "*", "arguments": {path: wanted}})]}
+
+    assert (ruling(given, call(**arguments)) == "deny") is denied

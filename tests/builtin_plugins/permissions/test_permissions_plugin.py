@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from budgets import Lent
 from fake_distributions import SITE_HEADER, Site, importable
 from permitting import ID, call, rule, settings
 from pluggent_hookspecs import (
     ApprovalEvent,
     ConfigError,
     Denied,
+    Deny,
     HookError,
     MemoryItem,
     MemoryQuery,
@@ -22,7 +24,7 @@ from pluggent_hookspecs import (
 from pluggent_host import Host
 from pluggent_host.plugins.discovery import Discovery, discover
 from pluggent_host.settings import Grants, HostSettings, Selection
-from pluggent_permissions.plugin import Permissions
+from pluggent_permissions.plugin import LONG, Permissions
 from pluggent_testing.fakes import call as model_calls
 from policy_stage import Stage, stage
 
@@ -327,3 +329,14 @@ async def test_it_refuses_like_every_policy_when_it_cannot_be_made(site: Site):
     with pytest.raises(PluginLoadError):
         async with on_stage(site, {}):
             pass
+
+
+async def test_long_arguments_are_looked_into_beside_the_event_loop():
+    plugin = Permissions(settings({"rules": [rule("r", "deny", when={"arguments": {"**": {"glob": "*forbidden*"}}})]}))
+
+    async with plugin.open(Lent()):
+        short, long = (plugin.decide_tool_call(call(text="a" * size + "FORBIDDEN")) for size in (10, LONG))
+
+        assert isinstance(short, Deny)
+        assert not isinstance(long, Deny)
+        assert isinstance(await long, Deny)  # type: ignore[misc] # an awaitable

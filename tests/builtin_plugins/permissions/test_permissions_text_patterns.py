@@ -1,5 +1,6 @@
 """Patterns on texts, numbers and booleans: generous where they forbid, exact where they permit."""
 
+import fnmatch
 import unicodedata
 from typing import Any
 
@@ -164,6 +165,33 @@ def test_a_regular_expression_that_could_run_for_ever_or_escape_its_anchors_is_r
 def test_regular_expressions_take_linear_time():
     assert not fits({"regex": "(a+)+(a|aa)+b"}, "a" * 200_000, Reading.EXACT)
     assert not fits({"regex": "(a+)+(a|aa)+b"}, "a" * 200_000, Reading.WIDE)
+
+
+@given(st.text("ab*?[]!-x\n", max_size=10), st.text("abx[]!-\n", max_size=12))
+def test_a_glob_fits_what_a_file_name_would_fit(pattern: str, text: str):
+    plain = not has_unseen(text)
+
+    assert glob([pattern], Reading.EXACT)(text) == (plain and fnmatch.fnmatchcase(text, pattern))
+
+
+class CountedText(str):
+    """A text that counts how often it is folded."""
+
+    folds = 0
+    __slots__ = ()
+
+    def casefold(self) -> str:
+        CountedText.folds += 1
+        return str.casefold(self)
+
+
+def test_a_hundred_rules_fold_a_long_text_once():
+    tests = [glob([f"*Needle {n}*"], Reading.WIDE) for n in range(100)]
+    text = CountedText("Hay " * 1_000)
+    CountedText.folds = 0
+
+    assert not any(fits(text) for fits in tests)
+    assert CountedText.folds == 1
 
 
 def test_globs_take_linear_time():

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable
-from time import perf_counter
 
 import pytest
 from each_of import each_of
@@ -144,15 +143,3 @@ def test_a_secret_of_any_length_is_hidden_whole():
 
     assert shown == engine.redact(f"a {value} b") == f"a {'[redacted:secret]' * 5} b"
     assert held <= WINDOW
-
-
-@pytest.mark.parametrize(
-    "text", ["password=" * 7_000, "eyJ" * 20_000, "sk-" * 20_000, "://a:" * 12_000, "-----BEGIN " * 6_000,
-             "[redacted:" * 6_000, "authorization:" * 4_500, "ab1" * 20_000, "password=aB3xyz98," * 3_500]
-)  # fmt: skip
-def test_no_text_takes_long(text):
-    started = perf_counter()
-    for engine in ENGINES:
-        engine.redact(text)
-
-    assert perf_counter() - started < 8

@@ -43,7 +43,7 @@ def test_no_match_is_longer_than_was_read(source, text):
     except ValueError:
         return
 
-    found = made.find(text, 0, len(text), fresh=True)
+    found = made.find(text, 0, len(text))
     assert found is None or 0 < found.end() - found.start() <= made.width
 
 

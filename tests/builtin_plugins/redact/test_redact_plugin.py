@@ -212,3 +212,46 @@ def test_odd_values_are_no_reason_to_raise():
     assert contents.message(Message.user(Text(None))) == Message.user(Text(None))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     call_ = ToolCall("1", "f", "[" * 100_000 + KEY)
     assert KEY not in contents.message(Message.assistant("", (call_,))).tool_calls[0].arguments
+
+
+async def test_a_tool_whose_description_holds_a_secret_is_not_offered_to_a_model(caplog):
+    @tool(effects=(), description=f"Call it with the key {KEY}.")
+    def leaky(what: str) -> str:
+        return what
+
+    model = ScriptedModel("one", "two")
+    async with talking(model=model, plugins=[Redact()], tools=[fetch, leaky]) as session:
+        await session.say("go")
+        await session.say("go on")
+
+    assert [[spec.name for spec in request.tools] for request in model.requests] == [["fetch"], ["fetch"]]
+    assert caplog.text.count("the tool 'leaky' is not offered to models") == 1
+    assert KEY not in caplog.text
+
+
+def encoded(text: str, encoding: str = "utf-8") -> str:
+    return base64.b64encode(text.encode(encoding)).decode()
+
+
+@pytest.mark.parametrize(
+    ("media_type", "data"),
+    [
+        ("text/plain", encoded(KEY)),
+        ("Text/Plain", encoded(KEY)),
+        ("application/json; charset=utf-8", encoded(KEY)),
+        ("application/x-sh", encoded(KEY)),
+        ("text/plain", "\n".join([encoded(KEY)[:20], encoded(KEY)[20:]])),
+        ("text/plain", encoded(KEY).rstrip("=")),
+        ("text/plain", base64.urlsafe_b64encode(f"{KEY} \u00ff\u00fe\u00fd".encode()).decode()),
+        ("text/plain", base64.b64encode(KEY.encode() + b"\xff").decode()),
+        ("text/plain", encoded(KEY, "utf-16")),
+    ],
+)
+def test_a_file_is_read_as_any_reader_of_it_does(media_type, data):
+    made = Contents(Engine()).parts((File(data=data, media_type=media_type),))[0]
+
+    assert isinstance(made, File)
+    assert made.data is not None
+    shown = base64.b64decode(made.data)
+    assert KEY not in shown.decode("utf-8", "replace") + shown.decode("utf-16", "replace")
+    assert "redacted" in shown.decode("utf-8", "ignore").replace("\0", "")

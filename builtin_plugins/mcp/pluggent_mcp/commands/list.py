@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pluggent_hookspecs import ConfigError
 
+from pluggent_mcp.commands import command_line
 from pluggent_mcp.commands.output import document, escape_controls, line, note, table
 from pluggent_mcp.oauth.challenges import LoginError
 from pluggent_mcp.oauth.login_store import load_login
@@ -93,7 +94,7 @@ def target(server: Server) -> str:
     'https://mcp.example.com/mcp'
     """
     if server.command:
-        return escape_controls(" ".join((server.command, *server.args)))
+        return escape_controls(command_line.shown(server.command, server.args))
     parts = urlsplit(server.url)
     return escape_controls(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
 

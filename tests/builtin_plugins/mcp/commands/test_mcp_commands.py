@@ -205,3 +205,17 @@ def test_nothing_of_a_server_steers_the_terminal(mcp):
     said = mcp("test"), mcp("tools", "files"), mcp("list")
 
     assert not STEERING & set("".join(each.out.replace("\n", "") for each in said))
+
+
+def test_the_list_prints_no_secret_of_a_command_line(mcp):
+    mcp.settings(
+        '[plugins.pluggent-mcp.mcpServers.files]\ncommand = "mcp-files"\n'
+        'args = ["--token=sesame-1", "--api-key", "sesame-2", "-e", "DB_URL=postgres://ann:sesame-3@db/x",'
+        ' "-H", "Authorization: Bearer sesame-4", "sk-sesame-5-abcdef", "--password", "${PASSWORD}", "/srv"]\n'
+    )
+
+    for words in (("list",), ("list", "--json")):
+        said = mcp(*words)
+        assert "sesame" not in said.out + said.err
+        assert "mcp-files --token=" in said.out
+    assert json.loads(mcp("list", "--json").out)["servers"][0]["target"].endswith("--password ${PASSWORD} /srv")

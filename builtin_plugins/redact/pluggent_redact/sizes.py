@@ -1,0 +1,44 @@
+"""How much there is to look into, as far as it matters: whether it is too much for the event loop. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import cast
+
+import attrs
+
+LARGE = 1 << 16
+"""Characters that are looked into on the event loop at most; more are beside it."""
+NODE = 16
+"""What an item counts for besides its characters."""
+
+
+def is_large(*values: object) -> bool:
+    """Say whether there are more than LARGE characters in *values*: texts, JSON, messages and their like.
+
+    >>> is_large("a", {"b": ["c"]}), is_large("a" * 70_000), is_large([{"b": "c"}] * 5_000)
+    (False, True, True)
+    """
+    size, waiting = 0, list[object](values)
+    while waiting and size <= LARGE:
+        value = waiting.pop()
+        size += len(value) if isinstance(value, str) else NODE
+        waiting += _inside(value, LARGE - size)
+    return size > LARGE
+
+
+def _inside(value: object, room: int) -> Iterable[object]:
+    match value:
+        case str() | bytes():
+            return ()
+        case Mapping():
+            pairs = islice(cast("Mapping[object, object]", value).items(), max(0, room // NODE) + 1)
+            return [each for pair in pairs for each in pair]
+        case list() | tuple():
+            return cast("Sequence[object]", value)[: max(0, room // NODE) + 1]
+        case _ if attrs.has(type(value)):
+            names = (field.name for field in attrs.fields(type(value)) if field.init)
+            return [getattr(value, name) for name in names]
+        case _:
+            return ()
