@@ -147,6 +147,23 @@ def _unchanged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Operations, "_transform", broken)
 
 
+def _decided_before(patch: pytest.MonkeyPatch) -> None:
+    """Ask policies about what there was before the transforms."""
+    transform, ballots = Operations._transform, Operations._ballots  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # it is to be broken
+    before: dict[int, Any] = {}
+
+    async def remembering(self: Operations, operation: Any, deadline: float) -> Any:
+        before[id(operation)] = operation.event
+        return await transform(self, operation, deadline)
+
+    async def broken(self: Operations, operation: Any, hook: str, event: Any, *rest: Any, **more: Any) -> Any:
+        seen = before.get(id(operation), event) if hook == operation.hooks.decide else event
+        return await ballots(self, operation, hook, seen, *rest, **more)
+
+    patch.setattr(Operations, "_transform", remembering)
+    patch.setattr(Operations, "_ballots", broken)
+
+
 def _nothing(*given: object, **named: object) -> None:
     """Do nothing."""
 
@@ -301,6 +318,14 @@ BREAKS: Mapping[str, Break] = {
             (CHANGES, "say-transform_input-changes"), (CHANGES, "batch-serial-transform_tool_call-changes"),
             (CHANGES, "retry-transform_model_request-changes"), (CHANGES, "memory-transform_memory_write-changes"),
             (CHANGES, "run_sync-transform_output-changes"),
+        ),
+    ),
+    "policies see what there was before": Break(
+        _decided_before,
+        (
+            (CHANGES, "say-transform_input-changes"), (CHANGES, "say-transform_tool_call-changes"),
+            (CHANGES, "say-transform_model_request-changes"), (CHANGES, "memory-transform_memory_write-changes"),
+            (CHANGES, "call_tool-transform_tool_call-changes"),
         ),
     ),
     "nothing is recorded": Break(

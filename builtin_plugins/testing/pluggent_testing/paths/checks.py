@@ -14,7 +14,7 @@ from pluggent_hookspecs import events as e
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade
 
-from pluggent_testing.paths.probes import ANSWERED, CHANGED_MARK, MARK, SECRET, TEMPERATURE, scope_of
+from pluggent_testing.paths.probes import ANSWERED, CHANGED_MARK, MARK, SECRET, TEMPERATURE, judge_of, scope_of
 from pluggent_testing.paths.stage import ENTERED, EXECUTED, Noted, Stage
 
 _TOKEN = re.compile(rf"\b(?:{'|'.join(SECRET)})-[a-z0-9-]+")
@@ -238,8 +238,14 @@ def _asked_about(stage: Stage) -> Any:
 
 
 def changed_counts(stage: Stage, hook: str, event: Any) -> None:
-    """What the probe's transform *hook* made of *event* was executed, or seen, and what it replaced is nowhere."""
+    """What the probe's transform *hook* made of *event* was executed, or seen, and what it replaced is nowhere.
+
+    Policies, too, were asked about what it made, and not about what there was before.
+    """
     log = stage.log
+    unchanged = [each for each in log.of("judged") if not _is_changed(hook, each.value)]
+    assert not unchanged, f"{stage.path.name}: {judge_of(hook)} was asked about what there was before {hook}"
+    assert log.of("judged") or judge_of(hook) is None, f"{stage.path.name}: {judge_of(hook)} was not asked"
     match hook:
         case "select_tools":
             offered = [spec.name for each in log.of("asked") for spec in each.value.tools]
@@ -260,6 +266,21 @@ def changed_counts(stage: Stage, hook: str, event: Any) -> None:
                 unwatched(stage, ["result-"])
             if _TOKEN.search(repr(event)):
                 assert "clean-" in stage.public(), f"{stage.path.name}: what {hook} returned was not seen"
+
+
+def _is_changed(hook: str, event: Any) -> bool:
+    """Say whether what is decided on is what the probe's transform *hook* makes."""
+    match event:
+        case e.ModelRequestEvent():
+            return bool(event.request.parameters.temperature == TEMPERATURE)
+        case e.ToolCallEvent():
+            text = event.arguments_json.decode()
+            return all(text.startswith(CHANGED_MARK, mark.end()) for mark in MARK.finditer(text))
+        case e.MemoryWriteEvent():
+            return all(not item.text or item.text.startswith("clean-") for item in event.items)
+        case _:
+            seen = repr([getattr(event, name, "") for name in ("message", "response", "output", "items")])
+            return not any(f"{word}-" in seen for word in _WORDS[hook])
 
 
 _WORDS = {

@@ -209,6 +209,8 @@ class Probe:
             hooks["settle"] = _nothing
         if self._hook == "transform_delta":
             hooks["transform_model_response"] = partial(changed, "transform_model_response")
+        if (judge := judge_of(self._hook)) is not None:
+            hooks[judge] = partial(self._log.note, "judged", hook=judge)
         return plugin("Probe", **hooks)
 
     def _acts(self, event: Any) -> bool:
@@ -230,6 +232,16 @@ class Probe:
             return await call_next()
         answer = self._act(event)
         return await answer if asyncio.iscoroutine(answer) else answer
+
+
+def judge_of(hook: str) -> str | None:
+    """Return the hook that decides on what the transform *hook* made; None for any other hook.
+
+    >>> judge_of("transform_tool_call"), judge_of("transform_delta"), judge_of("decide_input")
+    ('decide_tool_call', None, None)
+    """
+    judge = hook.replace("transform_", "decide_", 1)
+    return judge if judge != hook and judge in HOOKS else None
 
 
 def decides_on(operation: str) -> Callable[[Observation], bool]:
