@@ -27,7 +27,7 @@ from pluggent_hookspecs import (
     VendorPart,
     thaw,
 )
-from pluggent_provider_http.server_errors import UnsendableError
+from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_anthropic.block_order import arranged
 from pluggent_anthropic.media import Object, media_block

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs import Message
-from pluggent_provider_http.server_errors import UnsendableError
+from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_anthropic.blocks import (
     Piece,

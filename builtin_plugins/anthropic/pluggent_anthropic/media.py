@@ -8,7 +8,7 @@ import mimetypes
 from typing import Any, TypeAlias
 
 from pluggent_hookspecs import Audio, File, Image
-from pluggent_provider_http.server_errors import UnsendableError
+from pluggent_provider_http.unsendable import UnsendableError
 
 Object: TypeAlias = dict[str, Any]
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias
 
 import attrs
-from pluggent_provider_http.server_errors import UnsendableError
+from pluggent_provider_http.unsendable import UnsendableError
 
 DEFAULT_MAX_TOKENS: int = 32_000
 

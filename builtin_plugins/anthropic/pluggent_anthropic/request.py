@@ -20,7 +20,8 @@ from pluggent_hookspecs import (
     ToolSpec,
     thaw,
 )
-from pluggent_provider_http.server_errors import UNSENDABLE, Faults, UnsendableError
+from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
 from pluggent_anthropic.blocks import WIRE, encode, with_fields
 from pluggent_anthropic.conversation import Conversation, conversation

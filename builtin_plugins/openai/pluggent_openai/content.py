@@ -22,7 +22,7 @@ from pluggent_hookspecs import (
     ToolCall,
     VendorPart,
 )
-from pluggent_provider_http.server_errors import UnsendableError
+from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import plain

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 from pluggent_hookspecs import Json, ModelParameters
-from pluggent_provider_http.server_errors import UnsendableError
+from pluggent_provider_http.unsendable import UnsendableError
 
 MAX_LOGPROBS = 20
 MAX_METADATA = (16, 64, 512)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pluggent_hookspecs import AllowedTools, Json, ModelParameters, ModelRequest, ToolSpec
-from pluggent_provider_http.server_errors import UnsendableError
+from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import (

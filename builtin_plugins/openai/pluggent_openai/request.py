@@ -12,7 +12,8 @@ from typing import Any, TypeAlias, cast
 import attrs
 import msgspec
 from pluggent_hookspecs import Message, ModelRequest, Role, ToolSpec
-from pluggent_provider_http.server_errors import UNSENDABLE, Faults, UnsendableError
+from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
 from pluggent_openai.content import own_fields, sent_call, sent_content, sent_id, sent_media, sent_thinking
 from pluggent_openai.dialects import Dialect

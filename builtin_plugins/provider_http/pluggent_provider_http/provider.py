@@ -12,8 +12,9 @@ from pluggent_hookspecs import Delta, Finished, Json, ModelRequest, ModelRespons
 
 from pluggent_provider_http.endpoint import Endpoint, target_of
 from pluggent_provider_http.reply_reader import ReplyEvents, ReplyReader
-from pluggent_provider_http.server_errors import UNSENDABLE, Faults
+from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.sse import MAX_EVENT_BYTES
+from pluggent_provider_http.unsendable import UNSENDABLE
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2

@@ -100,14 +100,6 @@ _LENGTHS = tuple(
 )
 
 
-class UnsendableError(ValueError):
-    """A request holds what a wire cannot say; the message names it."""
-
-
-UNSENDABLE = (TypeError, ValueError, OverflowError, RecursionError)
-"""What encoding a request raises: a lone surrogate is a ValueError, a huge integer an OverflowError."""
-
-
 @attrs.frozen
 class Faults:
     """Makes the errors of one call: knows who is asked, where, and what must not be shown.
