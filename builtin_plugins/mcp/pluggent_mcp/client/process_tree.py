@@ -64,7 +64,7 @@ def _owner(pid: int) -> tuple[int, int, int, int] | None:
     except OSError:
         return None
     info = process_info(pid)
-    return None if info is None else (namespace, os.geteuid(), *info.process)
+    return None if info is None else (namespace, os.geteuid(), info.process.pid, info.process.began)
 
 
 def marks_with(mark: str, outer: str) -> str:
