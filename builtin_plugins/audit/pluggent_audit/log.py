@@ -106,7 +106,8 @@ class Log:
         self._check()
         now = _iso(self._clock())
         line = self._line(now, event, record)
-        late = self._settings.rotate_daily and now[:10] != self._day
+        # A clock that was put back begins no file for every record.
+        late = self._settings.rotate_daily and now[:10] > self._day
         if late or self._size + len(line) >= self._settings.rotate_bytes:
             self._next_file(now)
             line = self._line(now, event, record)

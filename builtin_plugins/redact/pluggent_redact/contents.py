@@ -184,6 +184,8 @@ class Contents:
     def _json(self, value: Json, level: int) -> Json:
         if isinstance(value, str):
             return self.text(value)
+        if isinstance(value, int | float):
+            return self._number(value)
         if level >= MOST_LEVELS:
             return TOO_DEEP
         if isinstance(value, Mapping):
@@ -194,6 +196,14 @@ class Contents:
             several = [self._json(one, level + 1) for one in value]
             return value if _same(several, value) else several
         return value
+
+    def _number(self, value: float) -> Json:
+        """Return a number as it is, unless the value of a secret is in it as it is written."""
+        if isinstance(value, bool) or not self.engine.hides_numbers:
+            return value
+        text = repr(value)
+        shown = self.text(text)
+        return value if shown == text else shown
 
     def _named(self, name: str, value: Json, level: int) -> Json:
         """Return what stands under *name*: ``{"password": …}`` says as much as ``password="…"``."""

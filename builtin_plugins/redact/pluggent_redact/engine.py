@@ -9,7 +9,8 @@ already. A whole text is one last step, so both ways agree by construction as lo
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from typing import Protocol
 
@@ -23,6 +24,7 @@ SLACK = 10
 """Characters at the end of an unfinished secret that may begin what closes it."""
 END = 64
 """Characters that tell whether a secret is closed."""
+_NUMBER = re.compile(r"[0-9.eE+-]+")
 LONGEST_LITERAL = 1_000
 LONGEST_MATCH = 1_000
 WINDOW = 4_096
@@ -76,6 +78,17 @@ class Engine:
         init=False, default=attrs.Factory(lambda self: _anchors_of(self.finders), takes_self=True)
     )
     """One of these is in whatever a finder finds; None if a finder has none."""
+    _numeric: bool = attrs.field(
+        init=False, default=attrs.Factory(lambda self: any(map(_NUMBER.fullmatch, self.literals)), takes_self=True)
+    )
+    _beginnings: _Beginnings = attrs.field(
+        init=False, default=attrs.Factory(lambda self: _Beginnings.of(self.literals), takes_self=True)
+    )
+
+    @property
+    def hides_numbers(self) -> bool:
+        """Whether a number can be one of the literals."""
+        return self._numeric
 
     def redact(self, text: str) -> str:
         """Return *text* without its secrets; the very same object if there are none."""
@@ -107,23 +120,33 @@ class Engine:
 
     def literal_begins(self, text: str, pos: int) -> int:
         """Return where a literal begins that is not all there; the length of *text* if nowhere."""
-        first = len(text)
-        for literal in self.literals:
-            first = min(first, _begun(literal, text, max(pos, len(text) - len(literal) + 1), first))
-        return first
+        size, known = len(text), self._beginnings
+        first = max(pos, size - known.longest + 1)
+        for at in range(first, size - SLACK + 1):
+            several = known.long.get(text[at : at + SLACK])
+            if several and any(len(one) > size - at and one.startswith(text[at:]) for one in several):
+                return at
+        return next((at for at in range(max(first, size - SLACK + 1), size) if text[at:] in known.short), size)
 
 
-def _begun(literal: str, text: str, pos: int, before: int) -> int:
-    """Return where *text* from *pos* on ends in the beginning of *literal*; *before* if nowhere before that."""
-    beginning = literal[:SLACK]
-    while (at := text.find(beginning, pos)) >= 0 and at < before:
-        if literal.startswith(text[at:]):
-            return at
-        pos = at + 1
-    for at in range(max(pos, len(text) - SLACK + 1), before):
-        if literal.startswith(text[at:]):
-            return at
-    return before
+@attrs.frozen
+class _Beginnings:
+    """How literals begin: each part of them that is shorter than SLACK, and the longer ones by that much of them."""
+
+    short: frozenset[str]
+    long: Mapping[str, tuple[str, ...]]
+    longest: int
+
+    @classmethod
+    def of(cls, literals: Sequence[str]) -> _Beginnings:
+        short = {one[:length] for one in literals for length in range(1, min(SLACK, len(one)))}
+        long: dict[str, list[str]] = {}
+        for one in literals:
+            if len(one) > SLACK:
+                long.setdefault(one[:SLACK], []).append(one)
+        return cls(
+            frozenset(short), {name: tuple(ones) for name, ones in long.items()}, max(map(len, literals), default=0)
+        )
 
 
 class _Walls:
@@ -200,6 +223,7 @@ class _Run:
         self._walls = _Walls(engine.literals, text)
         self._wall: tuple[int, int, bool] | None = None
         self._begun: int | None = None
+        self._names: dict[str, str] = {}
 
     def step(self, pos: int, inside: int) -> Step:
         if inside >= 0:
@@ -236,13 +260,18 @@ class _Run:
                 self._out.append(self._text[pos : found.start()])
                 return self._held(found.start())
         # The name of a password can be one, too.
-        name = self._engine.redact(self._text[found.start() : begin]) if begin > found.start() else ""
+        name = self._name(self._text[found.start() : begin])
         secret = self._engine.marked(finder.kind, self._text[begin:end])
         self._out += (self._text[pos : found.start()], name, secret)
         if not known:
             self._fresh = end
             return self._held(end, index)
         return end
+
+    def _name(self, name: str) -> str:
+        if name and name not in self._names:
+            self._names[name] = self._engine.redact(name)
+        return self._names[name] if name else ""
 
     def _body(self, finder: Finder, pos: int) -> tuple[int, bool]:
         """Return how far the body goes that is at *pos*, and whether that is sure."""

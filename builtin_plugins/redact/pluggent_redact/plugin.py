@@ -84,8 +84,9 @@ class Redact:
         A tool with a secret in its definition is left out: no other plugin may change what it says of itself.
         """
         contents, request = self._read(), event.request
-        new = [one for one in (*request.messages, *request.tools) if contents.is_new(one)]
-        return _done(lambda: _redacted(contents, request), large=is_large(new, request.parameters))
+        messages = [message for message in request.messages if contents.is_new(message)]
+        tools = [tool for tool in request.tools if contents.is_new(tool)]
+        return _done(lambda: _redacted(contents, request), large=is_large(messages, tools, request.parameters))
 
     @hookimpl(band="security", incremental=WINDOW)
     def transform_model_response(

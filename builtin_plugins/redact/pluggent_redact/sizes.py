@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import cast
+from typing import Any, cast
 
 import attrs
 
@@ -37,8 +37,7 @@ def _inside(value: object, room: int) -> Iterable[object]:
             return [each for pair in pairs for each in pair]
         case list() | tuple():
             return cast("Sequence[object]", value)[: max(0, room // NODE) + 1]
-        case _ if attrs.has(type(value)):
-            names = (field.name for field in attrs.fields(type(value)) if field.init)
-            return [getattr(value, name) for name in names]
         case _:
-            return ()
+            kind: type[Any] = type(value)
+            fields = attrs.fields(kind) if attrs.has(kind) else ()
+            return [getattr(value, field.name) for field in fields if field.init]

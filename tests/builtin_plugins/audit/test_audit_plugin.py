@@ -371,3 +371,17 @@ def test_the_head_knows_a_new_file_before_its_second_line_is_written(tmp_path):
     assert (last.event, last.n) == ("FileBegun", head.n)
     audit.close()
     assert problems(tmp_path / "audit") == []
+
+
+def test_a_clock_that_goes_to_and_fro_begins_one_file_a_day_and_no_more(tmp_path):
+    now = [86_400.0 * 20_000]
+    audit = Audit(AuditSettings(folder=str(tmp_path / "audit")), clock=lambda: now[0])
+    for _ in range(5):
+        now[0] += 86_400
+        audit.write_record(decision(0))
+        now[0] -= 86_400
+        audit.write_record(decision(1))
+    audit.close()
+
+    assert len(logs(tmp_path / "audit")) == 1
+    assert problems(tmp_path / "audit") == []

@@ -255,3 +255,11 @@ def test_a_file_is_read_as_any_reader_of_it_does(media_type, data):
     shown = base64.b64decode(made.data)
     assert KEY not in shown.decode("utf-8", "replace") + shown.decode("utf-16", "replace")
     assert "redacted" in shown.decode("utf-8", "ignore").replace("\0", "")
+
+
+@pytest.mark.parametrize("value", [48_151_623_42, {"pin": [4815162342]}, 14815162342.5])
+def test_a_secret_that_is_a_number_is_hidden_as_a_number_too(value):
+    contents = Contents(Engine(("4815162342",)))
+
+    assert "4815162342" not in json.dumps(contents.json({"data": value}))
+    assert contents.json({"n": 7, "yes": True}) == {"n": 7, "yes": True}
