@@ -341,7 +341,7 @@ def _write(state_dir: Path, failures: Mapping[str, Failure]) -> None:
     private_folder(state_dir)
     temporary = state_dir / f"{_FAILURES}.{os.getpid()}"
     text = json.dumps({id: failure._asdict() for id, failure in failures.items()}, indent=1)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
     temporary.replace(state_dir / _FAILURES)

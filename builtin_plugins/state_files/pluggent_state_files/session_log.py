@@ -119,9 +119,9 @@ class FileLog:
                 whole = start + block.rindex(b"\n") + 1
                 break
         torn = os.pread(self._fd, size - whole, whole)
-        aside = os.open(
-            self.path.with_suffix(".torn"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        # O_NONBLOCK: a named pipe in its place fails, and does not hang.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        aside = os.open(self.path.with_suffix(".torn"), flags, 0o600)
         try:
             while torn:  # a full disk raises, and nothing is cut off
                 torn = torn[os.write(aside, torn) :]

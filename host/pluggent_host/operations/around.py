@@ -170,7 +170,7 @@ class Rest(Generic[R]):
     _attempts: Attempts
     _clock: Deadline
     _reissue: Callable[[Any, str], Awaitable[R]]
-    _retries: bool
+    _retries: bool = attrs.field(alias="retries")
     running: asyncio.Task[Any] | None = None
     abandoned: bool = False
     calls: int = 0

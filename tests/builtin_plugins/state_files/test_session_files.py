@@ -12,7 +12,6 @@ from pluggent_hookspecs.sessions import Line, SessionQuery
 from pluggent_host import Why
 from pluggent_host.transcript.codec import Encoder, decode, encode
 from pluggent_host.transcript.entries import Entry, Said, SessionBegan, TurnBegan, TurnOver
-from pluggent_state_files import session_log
 from pluggent_state_files.store import FileStore
 from pluggent_testing.fakes import call
 from saved import Office, answer_stored
@@ -58,7 +57,7 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(store: FileStore):
         changed = bytearray(whole)
         changed[place // 8] ^= 1 << place % 8
         path.write_bytes(changed)
-        problem = ""
+        problem, read = "", tuple[Entry, ...]()
         try:
             read = tuple(decode(store.read("s"), "s"))
         except SessionError as error:
@@ -90,7 +89,7 @@ def test_a_torn_line_is_cut_off_only_when_all_of_it_is_kept_aside(store: FileSto
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write_all(descriptor, data[:30])
 
-    monkeypatch.setattr(session_log.os, "write", write_some)
+    monkeypatch.setattr(os, "write", write_some)
     full[0] = True
     with pytest.raises(SessionError, match="No space left on device"):
         store.open("s")

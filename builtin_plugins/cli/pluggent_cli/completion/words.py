@@ -97,7 +97,7 @@ def remember_tools(folder: str, names: Iterable[str]) -> None:
     temporary = f"{place}.{os.getpid()}"
     with suppress(OSError):  # completion is a convenience
         private_folder(folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123 (a descriptor)
             file.write(text)
         os.replace(temporary, place)  # noqa: PTH105 (as above)
