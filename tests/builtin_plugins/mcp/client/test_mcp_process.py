@@ -65,14 +65,15 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a server's
 HOST = f"""
 import asyncio, json, sys
 sys.path[:0] = {[str(Path(PEER).parent), str(Path(cli_support.__file__).parent)]!r}
-from mcp_using import peer, using
+from mcp_using import Context, peer, using
 
 async def main():
     async with using(one=peer("stubborn", stop_timeout_s=0.1)) as used:
         server = json.loads(str((await used.call("one__environ")).for_model))["pid"]
         left = [int(str((await used.call("one__leave", how=how)).for_model)) for how in ("forked twice", "wiped")]
-        calling = asyncio.create_task(used.call("one__forever"))
-        await asyncio.sleep(0)
+        context = Context()
+        calling = asyncio.create_task(used.call("one__wait", context))
+        await context.moved.wait()
         print(json.dumps([server, *left]), flush=True)
         await calling
 
