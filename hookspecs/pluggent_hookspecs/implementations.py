@@ -220,9 +220,14 @@ def _incomplete(plugin: object, found: Sequence[str]) -> Iterator[str]:
 
 
 def _strays(plugin: object) -> Iterator[str]:
-    """Yield every marked attribute without the name of a hook."""
+    """Yield every marked attribute without the name of a hook, and every class inside with hooks of its own."""
     for name in dir(plugin):
-        if name in HOOKS or name.startswith("__") or not _marks(inspect.getattr_static(plugin, name, None)):
+        static = inspect.getattr_static(plugin, name, None)
+        if inspect.isclass(static) and not name.startswith("__") and not inspect.ismodule(plugin):
+            hidden = [each for each in HOOKS if _marks(inspect.getattr_static(static, each, None))]
+            if hidden:
+                yield f"{name}: it is a class inside, so its hooks ({', '.join(hidden)}) are not called: move them out"
+        if name in HOOKS or name.startswith("__") or not _marks(static):
             continue
         missing = f"there is no such hook{did_you_mean(name, HOOKS)}"
         yield f"{name}: {'a private name is not a hook' if name.startswith('_') else missing}"

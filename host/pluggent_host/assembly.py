@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -32,6 +33,8 @@ from pluggent_host.plugins.registry import PluginSet
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_host.tools.selection import Toolbox
 from pluggent_host.turns.record import Services
+
+log = logging.getLogger("pluggent.plugins")
 
 Approver: TypeAlias = Callable[[ApprovalEvent], MaybeAsync[bool | Approval | None]]
 Answerer: TypeAlias = Callable[[QuestionEvent], MaybeAsync[Elicited | None]]
@@ -125,6 +128,9 @@ def look_around(
         found, settings.selection, pluggent_hookspecs.__version__, aliases=settings.aliases, required=settings.required
     )
     problems = [str(problem) for problem in known.problems if problem.fatal]
+    for problem in known.problems:
+        if problem.unknown and not problem.fatal:
+            log.warning("not loaded: %s", problem)
     problems += _skipped(settings, known)
     ids = {record.id for record in known.records}
     problems += [

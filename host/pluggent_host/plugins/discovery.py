@@ -45,6 +45,8 @@ ROLES = ("builtin", "sample", "security", "retriers")
 
 _FIRST_PARTY = "pluggent.first_party"
 _HOOKS = "pluggent.hooks"
+_POLICIES = ("hook", "polic", "guard")
+"""Words in the name of a group that is none of ours, in which a policy may be hidden."""
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -83,12 +85,16 @@ class Distribution(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Something that cannot be read or is ambiguous. ``fatal``: it may hide or double a policy."""
+    """Something that cannot be read or is ambiguous.
+
+    ``fatal``: it may hide or double a policy. ``unknown``: it is a group that looks like one of ours and is none.
+    """
 
     path: str
     text: str
     plugin: str = ""
     fatal: bool = False
+    unknown: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}"
@@ -190,7 +196,7 @@ class _Search:
                 continue
             location = f"{folder}/{name}"
             data = self._read(f"{location}/entry_points.txt")
-            if data and b"pluggent." in data:
+            if data and b"pluggent" in data.lower():
                 self.distribution(location, data, partial(self._member, location), folder if inside else "")
             elif not inside:
                 self._claim(_name_of_folder(name if name != "EGG-INFO" else os.path.basename(folder)), location)
@@ -303,7 +309,8 @@ class _Search:
                 # Grants, order and before/after name plugin ids, so an id has one set of hooks.
                 problem = f"[{group}] has a second entry, '{name}': put all hooks into one object"
             if problem:
-                self.problems.append(Problem(path, problem, fatal="hook" in group))
+                hides = any(word in group.lower() for word in _POLICIES)
+                self.problems.append(Problem(path, problem, fatal=hides, unknown=group not in GROUPS))
             else:
                 good[name, group] = EntryPoint(group, name, value)
         return tuple(good[key] for key in sorted(good))
@@ -354,8 +361,13 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
         line = raw.strip()
         if line.startswith("["):
             group = line.strip("[] \t")
-        elif line and line[0] not in "#;" and group.startswith("pluggent."):
+        elif line and line[0] not in "#;" and _is_meant_for_us(group):
             yield group, line
+
+
+def _is_meant_for_us(group: str) -> bool:
+    """Say whether *group* is one of ours, or looks like one (``pluggent_hooks``, ``Pluggent.Tools``)."""
+    return group.startswith("pluggent.") or group.lower().replace("_", ".").replace("-", ".").startswith("pluggent.")
 
 
 def _wrong(group: str, name: str, value: str) -> str:

@@ -258,6 +258,10 @@ def test_unreadable_metadata_is_a_problem_that_names_the_folder(
         ("[pluggent.tools]\na/b = a:b", "is not a name", False),
         ("[pluggent.tools]\nx = a:b\nx = c:d", "twice", False),
         ("[pluggent.hook]\nguard = a:b", "did you mean 'pluggent.hooks'", True),
+        ("[pluggent_hooks]\nguard = a:b", "is not a group of this host; did you mean 'pluggent.hooks'", True),
+        ("[Pluggent.Hooks]\nguard = a:b", "is not a group of this host; did you mean 'pluggent.hooks'", True),
+        ("[pluggent.policies]\nguard = a:b", "is not a group of this host", True),
+        ("[pluggent-tools]\nx = a:b", "is not a group of this host; did you mean 'pluggent.tools'", False),
         ("[pluggent.hooks]\na = a:b\nb = a:c", "put all hooks into one object", True),
     ],
 )

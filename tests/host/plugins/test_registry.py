@@ -408,6 +408,17 @@ async def test_what_a_provide_hook_gives_is_bounded(site: Site, given: str, says
             pass
 
 
+async def test_a_group_that_looks_like_one_of_the_host_is_named_when_it_opens(site: Site, caplog: Any) -> None:
+    site.add("acme-tools", "tools/fine", TOOLS)
+    entries = next(site.folder.glob("acme_tools*/entry_points.txt"))
+    entries.write_text(entries.read_text().replace("pluggent.tools", "pluggent.tool"))
+
+    async with stage(installed=site.found()):
+        assert "[pluggent.tool] is not a group of this host; did you mean 'pluggent.tools'?" in caplog.text
+    entries.write_text(entries.read_text().replace("pluggent.tool", "pluggent.policies"))
+    await refused(r"\[pluggent.policies\] is not a group of this host", installed=site.found())
+
+
 async def test_every_change_of_state_is_observed(site: Site) -> None:
     site.add("acme-guard", "hooks/guard", SITE_POLICY)
     site.add("acme-tools", "tools/fine", TOOLS)

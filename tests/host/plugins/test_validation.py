@@ -85,6 +85,7 @@ LOST: dict[str, tuple[object, str]] = {
                      "decide_toolcall: there is no such hook; did you mean 'decide_tool_call'?"),
     "unknown hook, marked above": (method(hookimpl(staticmethod(hook())), "decide_toolcall"),
                                    "decide_toolcall: there is no such hook"),
+    "in a class inside": (method(Fine, "Inner"), "Inner: it is a class inside, so its hooks (decide_input) are not"),
     "private": (attribute(hookimpl(hook()), "_decide_input"), "_decide_input: a private name is not a hook"),
     "of no operation": (attribute(hookimpl(hook()), "decide_plan"), "decide_plan: there is no such hook"),
     "another kind": (attribute(hookimpl(hook()), "provide_tools"), "it does not belong to kind hooks"),
