@@ -177,6 +177,8 @@ class ApprovalRecords(Protocol):
 class SessionStore(Protocol):
     """Keeps sessions and what holds in all of them. Calls may overlap.
 
+    ``read``, ``list`` and ``delete`` are called from a thread unless they are coroutine functions.
+
     A store is used only where the operator or the application names it, never because it is
     installed: it sees all that is said, and says which approvals count.
     """

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     )
     from pluggent_host.sync import SyncHost as SyncHost, SyncSession as SyncSession
     from pluggent_host.transcript.rebuild import Exchange as Exchange
+    from pluggent_host.transcript.stored import StoredSession as StoredSession, StoredSessions as StoredSessions
     from pluggent_host.turns.options import TurnOptions as TurnOptions
     from pluggent_host.turns.result import TurnResult as TurnResult, TurnStream as TurnStream
     from pluggent_host.turns.step import Why as Why
@@ -41,6 +42,7 @@ _MODULES = {
     "settings": "Grants HostSettings LimitChanges Limits Selection Timeouts ToolLimits",
     "sync": "SyncHost SyncSession",
     "transcript.rebuild": "Exchange",
+    "transcript.stored": "StoredSession StoredSessions",
     "turns.options": "TurnOptions",
     "turns.result": "TurnResult TurnStream",
     "turns.step": "Why",

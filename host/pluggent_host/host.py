@@ -44,6 +44,7 @@ from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.entries import Given, SessionAdopted, SessionBegan, Transcript
 from pluggent_host.transcript.logs import MemoryTranscript, StoredTranscript
 from pluggent_host.transcript.rebuild import Rebuilt, rebuild
+from pluggent_host.transcript.stored import StoredSessions
 from pluggent_host.turns.meter import check_names
 from pluggent_host.turns.options import check, checked_metadata
 from pluggent_host.turns.record import Agent, Conversation
@@ -368,6 +369,11 @@ class Host:
             (record, *states.get(registered_name(record) if record.is_first else "", (record.state, record.reason)))
             for record in self._parts.plugins.catalog.records
         )
+
+    @property
+    def sessions(self) -> StoredSessions:
+        """The sessions in the store of this host, to be listed, read and deleted without being opened."""
+        return StoredSessions(self._store)
 
     @property
     def chains(self) -> Chains:
