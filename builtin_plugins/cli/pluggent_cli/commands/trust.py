@@ -12,7 +12,6 @@ from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_host.plugins.discovery import Distribution, normalised
 
 from pluggent_cli import exits
-from pluggent_cli.config.hooks_in_source import hooks_in_source
 from pluggent_cli.config.sources import FILE_NAME
 from pluggent_cli.config.trust import FILE, LEFT_OUT, Accepted
 from pluggent_cli.host_access import Setup, bare_setup
@@ -154,6 +153,9 @@ def _check_accepted(console: Console, item: Distribution, version: str) -> None:
 
 
 def _hooks(item: Distribution) -> str:
+    # Here and not above: the hooks of the contract need attrs, and --list does without.
+    from pluggent_cli.config.hooks_in_source import hooks_in_source
+
     found = hooks_in_source(item)
     if found is None:
         return "not known, because its modules cannot be read as source here"

@@ -30,6 +30,7 @@ NO_OPERATION: Mapping[str, str] = {
     "HostOperations.changed": "it waits until lists differ",
     "Session.aclose": "it ends things",
     "Session.events": "it follows what has passed the hooks",
+    "Session.listening": "it follows what has passed the hooks",
     "Session.records": "it reads what was recorded",
     "SyncHost.close": "it ends things",
     "SyncHost.models": "as Host.models",

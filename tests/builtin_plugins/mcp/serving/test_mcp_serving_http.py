@@ -164,8 +164,10 @@ def test_sessions_that_were_opened_and_left_lock_no_client_out(served):
 
 
 def test_sessions_in_use_are_not_ended_for_others_who_are_told_when_to_come_back(served):
-    used = [session_of(ask(served, KNOWS)) for _ in range(2)]
-    streams = [streaming(served, session) for session in used]
+    used, streams = [], []
+    for _ in range(2):
+        used.append(session_of(ask(served, KNOWS)))
+        streams.append(streaming(served, used[-1]))
 
     status, headers, _ = ask(served, KNOWS)
     for stream in streams:
