@@ -131,6 +131,8 @@ class Operations:
         changes: list[Change] = []
         hook = operation.hooks.transform
         chain = self._chain(hook, ())
+        if not chain:
+            return event, ()
         for impl in chain:
             answer = await self._caller.call(impl, event, deadline)
             if answer.problem:
@@ -319,6 +321,9 @@ class Operations:
         return operation.withheld(event, deny) if deny is not None else operation.result(seen)
 
     def _layers(self, operation: Operation[E, R]) -> tuple[Layer, ...]:
+        chain = self._chain(operation.hooks.around, ())
+        if not chain:
+            return ()
         return tuple(
             Layer(
                 impl.plugin,
@@ -326,7 +331,7 @@ class Operations:
                 retries=impl.plugin in self._grants.retriers or impl.plugin.startswith(APP),
                 answers=self._may_answer(operation, impl.plugin),
             )
-            for impl in self._chain(operation.hooks.around, ())
+            for impl in chain
         )
 
     async def _reissue(

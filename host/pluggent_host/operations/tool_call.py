@@ -23,7 +23,6 @@ from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.sanitize import clean
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
-from pluggent_host.common.names import framed
 from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.hooks.caller import Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Cost
@@ -118,17 +117,16 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
 
     def freeze(self, event: ToolCallEvent) -> ToolCallEvent:
         named, effects = self.tool.digested
-        scope = event.scope
-        parts = (
-            framed(scope.session_id.encode(), event.call_id.encode("utf-8", "surrogatepass"), self.id.encode()),
-            named,
-            framed(scope.workspace.encode("utf-8", "surrogateescape")),
-            effects,
-            framed(event.arguments_json),
-            asked_by(scope),
-        )
-        self._frozen = event.arguments_json
-        return with_digest(event, hashlib.sha256(b"".join(parts)).hexdigest())
+        scope, arguments = event.scope, event.arguments_json
+        session, call, id = scope.session_id.encode(), event.call_id.encode("utf-8", "surrogatepass"), self.id.encode()
+        workspace = scope.workspace.encode("utf-8", "surrogateescape")
+        # Each framed, as framed() does it; at once, because this is in the way of every call.
+        said = b"%d:%b%d:%b%d:%b%b%d:%b%b%d:%b%b" % (
+            len(session), session, len(call), call, len(id), id, named, len(workspace), workspace, effects,
+            len(arguments), arguments, asked_by(scope),
+        )  # fmt: skip
+        self._frozen = arguments
+        return with_digest(event, hashlib.sha256(said).hexdigest())
 
     @property
     def limit_s(self) -> float:
