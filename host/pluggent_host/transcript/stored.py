@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar, cast
 
 import attrs
@@ -19,6 +19,7 @@ from pluggent_host.transcript.entries import Entry
 from pluggent_host.transcript.rebuild import rebuild
 
 T = TypeVar("T")
+G = TypeVar("G")
 
 
 @attrs.frozen
@@ -58,9 +59,9 @@ class StoredSessions:
 
     async def read(self, id: str) -> StoredSession:
         """Return a session as it is now, without disturbing its writer. Raises SessionError if there is none."""
-        lines = await _answer(self._need(id).read, id)
-        found = [line async for line in lines] if isinstance(lines, AsyncIterable) else None
-        return await asyncio.to_thread(_read, id, found, lines)
+        lines: Lines = await _answer(self._need(id).read, id)
+        found: Iterable[Line] = [line async for line in lines] if isinstance(lines, AsyncIterable) else lines
+        return await asyncio.to_thread(_read, id, found)
 
     async def delete(self, id: str) -> None:
         """Remove a session. Raises SessionError if there is none, or it is open."""
@@ -74,15 +75,14 @@ class StoredSessions:
         return self._store
 
 
-async def _answer(ask: Callable[..., MaybeAsync[T]], given: object) -> T:
+async def _answer(ask: Callable[[G], MaybeAsync[T]], given: G) -> T:
     """Return what a store answers; what is no coroutine function may block, so it is called in a thread."""
     answer = ask(given) if inspect.iscoroutinefunction(ask) else await asyncio.to_thread(ask, given)
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await cast("Awaitable[T]", answer) if inspect.isawaitable(answer) else answer
 
 
-def _read(id: str, found: list[Line] | None, lines: Lines) -> StoredSession:
-    at_once = found if found is not None else cast("list[Line]", lines)
-    entries = tuple(decode_unsealed(at_once, f"session '{id}'"))
+def _read(id: str, lines: Iterable[Line]) -> StoredSession:
+    entries = tuple(decode_unsealed(lines, f"session '{id}'"))
     told = rebuild(entries)
     return StoredSession(
         id, told.messages, told.turns, told.usage, told.model, told.system, told.principal, told.metadata,
