@@ -309,7 +309,8 @@ class Param:
 
     A bare string in ``Annotated`` is a description. Bounds follow JSON Schema. ``format`` is
     too; ``"path"`` marks a file path (or several): a tool whose one effect is to write files
-    runs without asking where all its paths lie inside the session's workspace.
+    runs without asking where all its paths lie inside the session's workspace. An unmarked parameter that may be
+    a path, by its name (``dest``, ``output_file``) or because its text begins as paths do, makes it ask.
     """
 
     description: str | None = None

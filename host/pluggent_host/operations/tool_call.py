@@ -31,7 +31,7 @@ from pluggent_host.tools.arguments import ArgumentProblems
 from pluggent_host.tools.function_tool import FunctionTool
 from pluggent_host.tools.results import as_output
 from pluggent_host.tools.toolset import BoundTool
-from pluggent_host.tools.workspace_guard import Protected, stays_inside
+from pluggent_host.tools.workspace_guard import Protected, why_outside
 from pluggent_host.transcript.doubts import UNSURE
 
 log = logging.getLogger("pluggent.tools")
@@ -144,9 +144,10 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         if self.tool.knows_files and self._runner.protected.holds(event.arguments_json, where, parameters):
             return Deny("this is what pluggent keeps for itself: sessions and approvals are for no tool")
         if self.tool.writes_files_only and self.scope.workspace:
-            if stays_inside(event.tool.parameters, event.arguments_json, self.scope.workspace, self._runner.protected):
+            why = why_outside(parameters, event.arguments_json, where, self._runner.protected)
+            if not why:
                 return Allow("writes inside the workspace")
-            return Ask("it writes files outside the workspace", tell_model="this call needs a person's approval")
+            return Ask(why, tell_model="this call needs a person's approval")
         return self.tool.default
 
     def doubt(self, event: ToolCallEvent) -> Ask | None:

@@ -29,6 +29,13 @@ _LONGEST = 4_096
 _READ_OTHERWISE = re.compile(r"~|[A-Za-z][A-Za-z0-9+.-]*:|.*\0", re.DOTALL)
 """A home folder, a URL, a device: tools may read them as something else than a path below the root."""
 
+_PATH_WORDS = frozenset({
+    "path", "file", "filename", "filepath", "dir", "directory", "directorie", "folder", "dest", "destination", "dst",
+    "src", "source", "target", "output", "out", "to", "from",
+})  # fmt: skip
+"""Words in the names of parameters, in the singular, that usually hold a path."""
+_BEGINS_AS_PATH = re.compile(r"\s*(?:[/\\~]|\.\.?[/\\]|\.\.\s*$|[A-Za-z]:[/\\]|file:)", re.IGNORECASE)
+
 _NAME = re.compile(r"[^./~:\0][^/:\0]*")
 """Read as a path it is one step from the folder it is read in, and leads on only if it is a link."""
 
@@ -106,20 +113,40 @@ def _real(text: str, folder: str) -> str:
     return os.path.realpath(os.path.join(folder, os.path.expanduser(path)))  # noqa: PTH111, PTH118 (any text)
 
 
-def stays_inside(
+def why_outside(
     parameters: Mapping[str, Json], arguments_json: bytes, workspace: str, protected: Protected | None = None
-) -> bool:
-    """Return whether the call names a path, and all its paths are in *workspace* and in no *protected* folder."""
+) -> str:
+    """Return why a call is not sure to write in *workspace* and in no *protected* folder; "" if it is.
+
+    What may be a path and is not marked as one counts too: by its parameter's name, or as it is written.
+    """
     properties = parameters.get("properties")
     marked = (
         {name for name in properties if _is_path(properties[name])} if isinstance(properties, Mapping) else set[str]()
     )
     if _marks(parameters) != len(marked):
-        return False  # a mark deeper in the schema: not looked at here, so a person looks at it
+        return "a path lies deeper in its arguments"  # not looked at here, so a person looks at it
+    given: dict[str, Any] = json.loads(arguments_json)
+    if unmarked := sorted(name for name, value in given.items() if name not in marked and _may_be_path(name, value)):
+        names = " and ".join(map(repr, unmarked))
+        return f'{names} may be a path and is not marked as one (the tool\'s author: Param(format="path"))'
     root = os.path.realpath(workspace)
     kept_out = [os.path.realpath(path) for path in ((*protected.private, *protected.code) if protected else ())]
-    paths = list(_values(marked, json.loads(arguments_json)))
-    return bool(paths) and all(_inside(path, root, kept_out) for path in paths)
+    paths = list(_values(marked, given))
+    if not paths:
+        return 'none of its arguments is marked as a path (the tool\'s author: Param(format="path"))'
+    return "" if all(_inside(path, root, kept_out) for path in paths) else "it writes files outside the workspace"
+
+
+def _may_be_path(name: str, value: object) -> bool:
+    """Say whether an unmarked argument may name a file: by the name of its parameter, or because it begins as paths do.
+
+    >>> _may_be_path("destDir", "x"), _may_be_path("content", "~/.profile"), _may_be_path("content", "a profile")
+    (True, True, False)
+    """
+    texts = [text for text in _texts(value) if text]
+    named = not _PATH_WORDS.isdisjoint(word.lower().rstrip("s") for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name))
+    return bool(texts) and (named or any(_BEGINS_AS_PATH.match(text) for text in texts))
 
 
 def _is_path(schema: Json) -> bool:

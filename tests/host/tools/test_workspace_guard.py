@@ -1,12 +1,13 @@
 """What a workspace confines (policy 7), and what the host keeps from every tool: sessions, approvals, keys (32)."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from pluggent_hookspecs import Param, ToolOutput, hookimpl, tool
 from pluggent_hookspecs.decisions import Allow
-from pluggent_host.tools.workspace_guard import stays_inside
+from pluggent_host.tools.workspace_guard import why_outside
 from pluggent_testing.fakes import call
 from talking import talking
 
@@ -70,10 +71,10 @@ def test_every_path_of_a_list_counts_and_the_root_of_all_files_confines_nothing(
     many = {"properties": {"paths": {"type": "array", "format": "path"}}}
     one = {"properties": {"path": {"type": "string", "format": "path"}, "text": {"type": "string"}}}
 
-    assert stays_inside(many, b'{"paths":["a","b/c"]}', str(tmp_path))
-    assert not stays_inside(many, b'{"paths":["a","../c"]}', str(tmp_path))
-    assert not stays_inside(many, b'{"paths":[]}', str(tmp_path))
-    assert stays_inside(one, b'{"path":"etc/x"}', "/")
+    assert not why_outside(many, b'{"paths":["a","b/c"]}', str(tmp_path))
+    assert why_outside(many, b'{"paths":["a","../c"]}', str(tmp_path))
+    assert why_outside(many, b'{"paths":[]}', str(tmp_path))
+    assert not why_outside(one, b'{"path":"etc/x"}', "/")
 
 
 READS = ("filesystem_read",)
@@ -128,3 +129,29 @@ async def test_other_paths_are_for_every_tool_and_these_for_one_that_knows_no_fi
     assert await used(tmp_path, READS, *others) == ["used"] * len(others)
     (tmp_path / "work" / "link").unlink()
     assert await used(tmp_path, ("messaging",), "{state}/sessions") == ["used"]
+
+
+WRITES = {"properties": {"path": {"type": "string", "format": "path"}, "to": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"path": "a"}, ""),
+        ({"path": "a", "content": "all of it\n/etc/passwd"}, ""),
+        ({"path": "a", "mode": "w", "lines": 3}, ""),
+        ({"path": "../a"}, "it writes files outside the workspace"),
+        ({"content": "x"}, "none of its arguments is marked as a path (the tool's author: Param(format="),
+        ({"path": "a", "to": "b"}, "'to' may be a path and is not marked as one (the tool's author: Param(format="),
+        ({"path": "a", "destDir": "b", "OUTPUT_FILES": ["c"]}, "'OUTPUT_FILES' and 'destDir' may be a path"),
+        ({"path": "a", "note": "~/.profile"}, "'note' may be a path"),
+        ({"path": "a", "note": "../b"}, "'note' may be a path"),
+        ({"path": "a", "more": {"x": " /etc/passwd"}}, "'more' may be a path"),
+    ],
+)
+def test_every_argument_that_may_be_a_path_counts(arguments: Any, why: str, tmp_path: Path):
+    """Policy 39."""
+    found = why_outside(WRITES, json.dumps(arguments).encode(), str(tmp_path))
+
+    assert found.startswith(why)
+    assert bool(found) == bool(why)

@@ -11,7 +11,7 @@ from each_of import each_of
 from hypothesis import given, settings, strategies as st
 from pluggent_hookspecs import Allow, ConfigError, Effect, HookError, Param, Role, ToolCall, tool
 from pluggent_host.settings import Grants, HostSettings
-from pluggent_host.tools.workspace_guard import stays_inside
+from pluggent_host.tools.workspace_guard import why_outside
 from pluggent_testing.fakes import call
 from policy_rules import ASKS, DANGER, both_orders, hooked
 from policy_stage import Danger, either_way, reach, said, stage
@@ -115,7 +115,7 @@ def test_a_marked_path_that_is_no_text_or_lies_deeper_is_not_inside(more: Any, t
     schema = {"properties": {"path": path, "more": {"type": "object", "properties": {"path": path}}}}
     arguments = {"path": "a", "more": {"path": "/etc/passwd"}} if more == "deeper" else {"path": more}
 
-    assert not stays_inside(schema, json.dumps(arguments).encode(), str(tmp_path))
+    assert why_outside(schema, json.dumps(arguments).encode(), str(tmp_path))
 
 
 # ---- rule 30: the lists of the operator
