@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
@@ -147,11 +147,15 @@ def session_of(answer):
 
 
 def streaming(served, session):
-    """Return a connection over which the server may send at any time; the session is then in use."""
+    """Let the server send at any time, until what is returned is closed; the session is in use until then."""
     connection = HTTPConnection(urlsplit(served.url).netloc, timeout=WAIT_S)
     connection.request("GET", "/mcp", headers={**KNOWS, "Mcp-Session-Id": session})
-    assert connection.getresponse().status == 200
-    return connection
+    response = connection.getresponse()
+    stream = ExitStack()
+    stream.callback(connection.close)
+    stream.callback(response.close)
+    assert response.status == 200
+    return stream
 
 
 def test_sessions_that_were_opened_and_left_lock_no_client_out(served):
@@ -229,9 +233,11 @@ def test_a_signal_ends_it_with_sessions_open_and_says_no_secret(tmp_path):
 
         running.process.send_signal(signal.SIGTERM)
         out, err = running.process.communicate(timeout=WAIT_S)
+        status = stream.status
+        stream.close()
         listening.close()
 
-    assert stream.status == 200
+    assert status == 200
     assert (running.process.returncode, out) == (128 + signal.SIGTERM, "")
     assert running.token not in err
     assert "Traceback" not in err
