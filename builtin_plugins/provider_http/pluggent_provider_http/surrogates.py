@@ -27,7 +27,7 @@ def ends_inside_a_pair(payload: bytes) -> bool:
 
 
 def joined(first: bytes, second: bytes) -> tuple[bytes, bytes]:
-    r"""Return two payloads with what *first* has of pairs moved to where *second* goes on with them.
+    r"""Return two payloads with the half pairs of *first* moved to where *second* continues them.
 
     >>> joined(rb'"a\ud83c"', rb'"\udf89b"')
     (b'"a"', b'"\\ud83c\\udf89b"')

@@ -223,7 +223,7 @@ class Contents:
         if file.data is None or not readable:
             return file.data
         try:
-            # As whoever reads it does: line ends and the other alphabet are no reason to refuse it.
+            # As readers do: line ends and the other alphabet are no reason to refuse it.
             plain = "".join(file.data.split()).translate(_STANDARD)
             data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
         except (binascii.Error, ValueError):

@@ -307,7 +307,7 @@ class NestedCalls:
         """Return *decided* settled at once; the clocks above are stopped while a person is asked."""
         return await self._turn.consent.settle_now(decided, self._clocks_stopped(outer))
 
-    # ---- what is told --------------------------------------------------------------------
+    # ---- events --------------------------------------------------------------------------
 
     @property
     def _filtered(self) -> bool:

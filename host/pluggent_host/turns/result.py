@@ -95,7 +95,7 @@ class TurnStream(Generic[T]):
     def by_reply(self) -> Self:
         """Show each reply when it is whole; call it before entering. For who shows nothing before the end.
 
-        A reply that breaks off may then be tried again, as nobody has seen any of it.
+        A reply that breaks off may then be tried again, because none of it was seen.
         """
         self._feed.by_reply = True
         return self

@@ -205,7 +205,7 @@ def unseen(stage: Stage, tokens: Iterable[str]) -> None:
 
 
 def unwatched(stage: Stage, tokens: Iterable[str], parent_id: str = "") -> None:
-    """None of *tokens* reached anybody who watches; below a call, what is told of that place alone counts."""
+    """None of *tokens* was observed; below a call, what was observed there alone counts."""
     _absent(stage, tokens, stage.watched(parent_id))
 
 

@@ -79,7 +79,7 @@ def holding() -> object:
 
 
 def listener(log: Log) -> object:
-    """Return what is told of everything: an observer and a sink."""
+    """Return an observer and a sink of everything."""
 
     def observe(event: Observation) -> None:
         log.note("observed", event, "observe")
