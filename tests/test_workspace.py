@@ -242,6 +242,7 @@ def test_the_readme_of_the_host_lists_its_parts_in_the_order_of_imports() -> Non
 
 
 USES_THE_SYSTEM = {
+    "common/process_marker.py": {"os.environ"},
     "plugins/discovery.py": {"open", "read_text"},
     "plugins/project.py": {"open", "os.environ"},
 }
@@ -304,10 +305,10 @@ LIGHT = {
     "import pluggent_host": {"pluggent_host"},
     "--version": {"pluggent_host"},
     "plugins": {
-        "pluggent_hookspecs", "pluggent_hookspecs.errors", "pluggent_hookspecs.escape", "pluggent_hookspecs.folders",
-        "pluggent_hookspecs.suggestions", "pluggent_host", "pluggent_host.common", "pluggent_host.common.names",
-        "pluggent_host.plugins", "pluggent_host.plugins.catalog", "pluggent_host.plugins.discovery",
-        "pluggent_host.plugins.project", "pluggent_host.settings",
+        "pluggent_hookspecs", "pluggent_hookspecs.errors", "pluggent_hookspecs.folders", "pluggent_host",
+        "pluggent_host.common", "pluggent_host.common.escape", "pluggent_host.common.names",
+        "pluggent_host.common.suggestions", "pluggent_host.plugins", "pluggent_host.plugins.catalog",
+        "pluggent_host.plugins.discovery", "pluggent_host.plugins.project", "pluggent_host.settings",
     },
 }  # fmt: skip
 """What each loads of the contract and the host; none loads a third-party package."""

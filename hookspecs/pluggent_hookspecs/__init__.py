@@ -16,27 +16,19 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.commands import *  # noqa: F403
     from pluggent_hookspecs.decisions import *  # noqa: F403
     from pluggent_hookspecs.errors import *  # noqa: F403
-    from pluggent_hookspecs.escape import *  # noqa: F403
     from pluggent_hookspecs.events import *  # noqa: F403
     from pluggent_hookspecs.folders import *  # noqa: F403
-    from pluggent_hookspecs.forms import *  # noqa: F403
     from pluggent_hookspecs.hooks import *  # noqa: F403
-    from pluggent_hookspecs.implementations import *  # noqa: F403
     from pluggent_hookspecs.markers import *  # noqa: F403
     from pluggent_hookspecs.memory import *  # noqa: F403
     from pluggent_hookspecs.messages import *  # noqa: F403
     from pluggent_hookspecs.models import *  # noqa: F403
     from pluggent_hookspecs.observations import *  # noqa: F403
-    from pluggent_hookspecs.patterns import *  # noqa: F403
     from pluggent_hookspecs.plans import *  # noqa: F403
     from pluggent_hookspecs.plugins import *  # noqa: F403
-    from pluggent_hookspecs.process_marker import *  # noqa: F403
     from pluggent_hookspecs.questions import *  # noqa: F403
-    from pluggent_hookspecs.sanitize import *  # noqa: F403
     from pluggent_hookspecs.secrets import *  # noqa: F403
     from pluggent_hookspecs.sessions import *  # noqa: F403
-    from pluggent_hookspecs.suggestions import *  # noqa: F403
-    from pluggent_hookspecs.tokens import *  # noqa: F403
     from pluggent_hookspecs.tools import *  # noqa: F403
     from pluggent_hookspecs.words import *  # noqa: F403
 
@@ -52,41 +44,33 @@ _MODULES = {
         "PluggentError PluginError PluginIncompatible PluginLoadError ProviderError ProviderErrorKind SessionError "
         "SessionLeaseLost SessionOwnerError ToolError ToolErrorKind"
     ),
-    "escape": "escape_all escape_controls",
     "events": (
         "ApprovalEvent DeltaEvent InputEvent MemoryReadEvent MemoryResultEvent MemoryWriteEvent ModelRequestEvent "
         "ModelResponseEvent OutputEvent ProvideEvent QuestionEvent ReserveEvent Scope SettleEvent ToolCallEvent "
         "ToolResultEvent ToolSelectionEvent"
     ),
     "folders": "private_folder",
-    "forms": "Field FieldKind FieldProblems Option fields_of",
     "hooks": "HOOKS HookInfo",
-    "implementations": "HOLDING PROVIDES RefusalError collected register_checked text_of",
     "markers": "IMPL_MARK PROJECT Band CallNext HookKind ImplOptions MaybeAsync hookimpl",
     "memory": "MemoryAccess MemoryHit MemoryItem MemoryPage MemoryQuery MemoryStore",
     "messages": "Audio File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
     "models": (
         "AllowedTools Delta FinishReason Finished ListsModels ModelInfo ModelParameters ModelRequest ModelResponse "
         "PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta ToolChoice UsageDelta "
-        "checked_response collect deltas impossible"
+        "collect deltas"
     ),
     "observations": (
         "LOG_LEVELS Change DecisionMade Discarded EventsDropped HookFailed ModelCalled ModelRetried Observation "
         "PlanStepChanged PluginStateChanged QuestionAnswered ReasoningShown SessionClosed SessionOpened TextShown "
         "ToolFinished ToolLogged ToolProgressed ToolStarted TurnEnded TurnStarted UserNotified Vote"
     ),
-    "patterns": "fits may_approve",
     "plans": "Plan PlanParser Step StepStatus",
     "plugins": "Opens PluginContext",
-    "process_marker": "is_inside marked",
     "questions": "Accepted Cancelled Declined Elicited",
-    "sanitize": "check_history clean clean_history clean_json clean_message clean_part finite",
     "secrets": "Secret",
     "sessions": (
         "ApprovalRecord ApprovalRecords Line Lines ListedSession SessionLog SessionPage SessionQuery SessionStore"
     ),
-    "suggestions": "did_you_mean",
-    "tokens": "input_tokens used_so_far",
     "tools": "READ_ONLY TOOL_MARK Effect Param Tool ToolContext ToolMark ToolOutput ToolSource ToolSpec tool",
     "words": "read_words",
 }

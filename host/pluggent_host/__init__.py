@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_host.approvals.pending import Pending as Pending
     from pluggent_host.hooks.event_bus import EventStream as EventStream
     from pluggent_host.host import Host as Host
+    from pluggent_host.operations.forms import Field as Field, FieldKind as FieldKind, Option as Option
     from pluggent_host.operations.memory import Memory as Memory
     from pluggent_host.session import OfferedTool as OfferedTool, Session as Session
     from pluggent_host.settings import (
@@ -37,6 +38,7 @@ _MODULES = {
     "approvals.pending": "Pending",
     "hooks.event_bus": "EventStream",
     "host": "Host",
+    "operations.forms": "Field FieldKind Option",
     "operations.memory": "Memory",
     "session": "OfferedTool Session",
     "settings": "Grants HostSettings LimitChanges Limits Selection Timeouts ToolLimits",

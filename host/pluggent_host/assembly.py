@@ -15,12 +15,12 @@ from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent
 from pluggent_hookspecs.markers import MaybeAsync, hookimpl
 from pluggent_hookspecs.observations import PluginStateChanged
 from pluggent_hookspecs.questions import Elicited
-from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_hookspecs.tools import Effect
 
 from pluggent_host import __version__
 from pluggent_host.common.names import APP, plugin_of
 from pluggent_host.common.running import Threads
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import build
 from pluggent_host.hooks.event_bus import EventBus

@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
 import attrs
-from pluggent_hookspecs import process_marker
 from pluggent_hookspecs.errors import PluggentError, ProviderError, ProviderErrorKind, SessionError, SessionOwnerError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.memory import MemoryAccess
@@ -24,12 +23,13 @@ from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ListsModels, ModelInfo, ModelParameters, Provider
 from pluggent_hookspecs.observations import Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
-from pluggent_hookspecs.sanitize import check_history, clean_history
 from pluggent_hookspecs.sessions import SessionStore
 
 from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
+from pluggent_host.common import process_marker
 from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.sanitize import check_history, clean_history
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
 
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.suggestions import did_you_mean
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 

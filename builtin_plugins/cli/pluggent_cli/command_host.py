@@ -19,11 +19,11 @@ from pluggent_hookspecs.errors import ConfigError, SessionError, ToolErrorKind
 from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent, Scope
 from pluggent_hookspecs.messages import Text
 from pluggent_hookspecs.observations import DecisionMade, ToolFinished, ToolLogged, ToolProgressed
-from pluggent_hookspecs.patterns import may_approve
 from pluggent_hookspecs.questions import Elicited
-from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_hookspecs.tools import ToolOutput
+from pluggent_host.approvals.patterns import may_approve
 from pluggent_host.common.running import said
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.host import Host
 from pluggent_host.inspection import FILTERS
 from pluggent_host.session import Session

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, TextIO
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
-from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_host import __version__
+from pluggent_host.common.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.installed_plugins import announced

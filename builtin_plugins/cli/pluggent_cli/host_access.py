@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.folders import private_folder
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
 from pluggent_host.plugins.discovery import Discovery, normalised
 from pluggent_host.settings import HostSettings, Selection

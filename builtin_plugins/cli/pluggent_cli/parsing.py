@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.table import COMMANDS

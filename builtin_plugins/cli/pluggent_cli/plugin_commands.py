@@ -14,9 +14,9 @@ from pluggent_hookspecs.commands import Command, HostOperations
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import PluggentError, PluginError, PluginLoadError
 from pluggent_hookspecs.events import ApprovalEvent, ProvideEvent, QuestionEvent, Scope
-from pluggent_hookspecs.process_marker import is_inside
 from pluggent_hookspecs.questions import Elicited
 from pluggent_host import __version__
+from pluggent_host.common.process_marker import is_inside
 from pluggent_host.common.running import said
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.loader import load, new_manager

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
-from pluggent_hookspecs.escape import escape_all
+from pluggent_host.common.escape import escape_all
 
 from pluggent_cli.exits import Interrupted
 from pluggent_cli.terminal.console import Console, warning

@@ -16,7 +16,6 @@ from pluggent_hookspecs import (
     ToolCall,
     ToolSpec,
     Usage,
-    clean,
     thaw,
 )
 
@@ -116,7 +115,7 @@ def _calling(calls: tuple[ToolCall, ...]) -> tuple[Message, FinishReason]:
 
 
 def _spoken(text: str, parameters: ModelParameters) -> tuple[Message, FinishReason]:
-    text = clean(text)
+    text = text.encode(errors="replace").decode()  # what the user typed may have lone surrogates
     ends = [at for stop in parameters.stop if stop and (at := text.find(stop)) >= 0]
     text = text[: min(ends, default=len(text))]
     words, limit = text.split(), parameters.max_output_tokens

@@ -13,8 +13,8 @@ from pluggent_hookspecs import EMPTY, Json, Usage, freeze_object
 from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
-from pluggent_hookspecs.patterns import may_approve
 
+from pluggent_host.approvals.patterns import may_approve
 from pluggent_host.approvals.standing import Standing, capped, pairs
 from pluggent_host.settings import Limits, ToolLimits
 

@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 from pluggent_hookspecs.decisions import REACHES, Approval, Ask, Reach
 from pluggent_hookspecs.events import Scope, ToolCallEvent
-from pluggent_hookspecs.patterns import fits, may_approve
 from pluggent_hookspecs.sessions import ApprovalRecord, ApprovalRecords
 
+from pluggent_host.approvals.patterns import fits, may_approve
 from pluggent_host.common.names import DOUBT
 
 KIND = "approval"

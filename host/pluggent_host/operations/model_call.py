@@ -16,7 +16,6 @@ import msgspec
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ModelRequestEvent, ModelResponseEvent, ReserveEvent, Scope
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import (
@@ -28,16 +27,16 @@ from pluggent_hookspecs.models import (
     RefusalDelta,
     Reply,
     TextDelta,
-    checked_response,
-    impossible,
 )
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
-from pluggent_hookspecs.sanitize import clean_message
-from pluggent_hookspecs.tokens import input_tokens, used_so_far
 
+from pluggent_host.common.escape import escape_all
 from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.sanitize import clean_message
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
+from pluggent_host.operations.reply_checks import checked_response, impossible_usage
+from pluggent_host.operations.token_estimate import input_tokens, used_so_far
 from pluggent_host.plugins.lookup import Model
 from pluggent_host.tools.function_tool import definition_digest
 from pluggent_host.tools.toolset import Toolset
@@ -319,7 +318,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
 
     def _use(self, usage: Usage) -> None:
         """Count *usage*. Raises ProviderError if it is not possible; what was reserved counts then."""
-        problem = impossible(usage)
+        problem = impossible_usage(usage)
         self.used = Usage(estimated=True) if problem else usage
         self.spent += self.used
         if problem:

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlia
 import attrs
 from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import Change, DecisionMade, Observation
 
+from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import HOST, framed
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.hooks.votes import Verdict

@@ -9,16 +9,16 @@ from typing import Any, Final, cast
 
 import attrs
 from pluggent_hookspecs import Json, freeze, thaw
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import QuestionEvent, Scope
-from pluggent_hookspecs.forms import Field, FieldProblems, fields_of
 from pluggent_hookspecs.observations import HookFailed, Observation
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
-from pluggent_hookspecs.sanitize import clean, clean_json
 
+from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import APP, framed
+from pluggent_host.common.sanitize import clean, clean_json
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
+from pluggent_host.operations.forms import Field, FieldProblems, fields_of
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by
 from pluggent_host.settings import HostSettings
 from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse

@@ -16,14 +16,14 @@ import msgspec
 from pluggent_hookspecs import Json, errors
 from pluggent_hookspecs.decisions import Allow, Ask, Decision, Deny
 from pluggent_hookspecs.errors import ToolErrorKind
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ReserveEvent, Scope, ToolCallEvent, ToolResultEvent
 from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change, ToolFinished
-from pluggent_hookspecs.sanitize import clean
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
+from pluggent_host.common.escape import escape_all
 from pluggent_host.common.running import Threads, being_cancelled, said
+from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest

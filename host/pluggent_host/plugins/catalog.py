@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pluggent_hookspecs.suggestions import did_you_mean
-
 from pluggent_host.common.names import APP, plugin_of
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.discovery import CONTRACT, GROUPS, Discovery, Distribution, Problem, normalised
 from pluggent_host.settings import NOTHING, Selection, SystemList
 

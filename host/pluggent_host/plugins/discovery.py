@@ -17,8 +17,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pluggent_hookspecs.suggestions import did_you_mean
-
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.project import in_project, is_editable, real, roots
 
 CONTRACT = "pluggent-hookspecs"

@@ -16,13 +16,13 @@ import pluggy
 from pluggent_hookspecs import hooks as hookspecs
 from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_hookspecs.implementations import RefusalError, register_checked, text_of
 from pluggent_hookspecs.markers import PROJECT
-from pluggent_hookspecs.suggestions import did_you_mean
 
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.options import settings_for
 from pluggent_host.plugins.project import is_foreign, roots
+from pluggent_host.plugins.validation import RefusalError, register_checked, text_of
 
 _ABSENT = object()
 

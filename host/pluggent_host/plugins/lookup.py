@@ -13,10 +13,10 @@ from pluggent_hookspecs.memory import MemoryStore
 from pluggent_hookspecs.models import Provider
 from pluggent_hookspecs.plans import PlanParser
 from pluggent_hookspecs.sessions import SessionStore
-from pluggent_hookspecs.suggestions import did_you_mean
 
 from pluggent_host import __version__
 from pluggent_host.common.names import plugin_of
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
 from pluggent_host.plugins.discovery import discover
 from pluggent_host.plugins.loader import make

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.implementations import text_of
 from pluggent_hookspecs.secrets import Secret
-from pluggent_hookspecs.suggestions import did_you_mean
 
+from pluggent_host.common.suggestions import did_you_mean
+from pluggent_host.plugins.validation import text_of
 from pluggent_host.settings import Section
 
 if TYPE_CHECKING:  # cattrs costs 70 ms, and most plugins are given no settings

@@ -13,16 +13,16 @@ from typing import Any
 import attrs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginLoadError
 from pluggent_hookspecs.events import ProvideEvent
-from pluggent_hookspecs.implementations import PROVIDES, RefusalError, collected
 from pluggent_hookspecs.observations import Observation, PluginStateChanged
 from pluggent_hookspecs.plugins import Opens, PluginContext
-from pluggent_hookspecs.suggestions import did_you_mean
 
 from pluggent_host.common.names import APP
 from pluggent_host.common.running import said
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, is_left_out
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.plugins.loader import load, new_manager, register, registered_name
+from pluggent_host.plugins.validation import PROVIDES, RefusalError, collected
 from pluggent_host.settings import HostSettings
 
 log = logging.getLogger("pluggent.plugins")

@@ -9,8 +9,8 @@ from typing import Any, cast
 import attrs
 import msgspec
 from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput, VendorPart
-from pluggent_hookspecs.sanitize import clean, clean_part
 
+from pluggent_host.common.sanitize import clean, clean_part
 from pluggent_host.tools.arguments import canonical, plain
 
 MEDIA_BYTES = 8_388_608

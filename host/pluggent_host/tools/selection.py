@@ -13,15 +13,15 @@ from typing import Any, TypeAlias, TypeVar, cast
 import attrs
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
-from pluggent_hookspecs.implementations import RefusalError, collected
-from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_hookspecs.tools import Tool, ToolSource
 
 from pluggent_host.common.names import APP, plugin_of
 from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.plugins.catalog import PluginRecord, tool_names
 from pluggent_host.plugins.registry import Offer, PluginSet, named
+from pluggent_host.plugins.validation import RefusalError, collected
 from pluggent_host.settings import HostSettings
 from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.function_tool import FunctionTool, definition_digest, function_tool

@@ -16,8 +16,8 @@ from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, ToolCallEvent
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelRequest
-from pluggent_hookspecs.patterns import may_approve
 
+from pluggent_host.approvals.patterns import may_approve
 from pluggent_host.approvals.pending import Agreed, Kind, Paused, Pending, Resolved, Waiting
 from pluggent_host.approvals.standing import asked_by, limits
 from pluggent_host.common.names import HOST

@@ -19,11 +19,11 @@ from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, Scope, Tool
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.models import FinishReason, ModelRequest, ModelResponse
 from pluggent_hookspecs.observations import HookFailed, TextShown, TurnEnded, TurnStarted
-from pluggent_hookspecs.sanitize import clean, clean_message
 from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.approvals.pending import Paused, Pending, Waiting
 from pluggent_host.common.running import said, uncancelled
+from pluggent_host.common.sanitize import clean, clean_message
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.input_output import InputOperation

@@ -11,8 +11,8 @@ from typing import Any, cast
 import attrs
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Usage
-from pluggent_hookspecs.suggestions import did_you_mean
 
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.settings import Limits, ToolLimits
 from pluggent_host.tools.toolset import BoundTool, Toolset

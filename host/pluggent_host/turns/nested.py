@@ -22,17 +22,17 @@ import attrs
 from pluggent_hookspecs import Json, errors, freeze, thaw
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ModelRequestEvent, Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess, MemoryHit, MemoryItem, MemoryPage, MemoryQuery
 from pluggent_hookspecs.messages import Message, Role, Text
 from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelResponse
 from pluggent_hookspecs.observations import LOG_LEVELS, QuestionAnswered, ToolLogged, ToolProgressed, ToolStarted
 from pluggent_hookspecs.questions import Accepted, Elicited
-from pluggent_hookspecs.sanitize import clean, clean_json, clean_message, finite
-from pluggent_hookspecs.suggestions import did_you_mean
 from pluggent_hookspecs.tools import ToolOutput
 
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.sanitize import clean, clean_json, clean_message, finite
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.hooks.caller import Deadline
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
 from pluggent_host.operations.operation import (

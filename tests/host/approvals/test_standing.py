@@ -10,8 +10,8 @@ from fake_plugins import plugin
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import Approval, ApprovalEvent, Ask, Respond, hookimpl, tool
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.patterns import fits, may_approve
 from pluggent_host import Host, HostSettings, Why
+from pluggent_host.approvals.patterns import fits, may_approve
 from pluggent_host.settings import Grants
 from pluggent_testing.fakes import ScriptedModel, call
 from saved import FileStanding as Approvals, answer_stored

@@ -23,7 +23,7 @@ from pluggent_hookspecs import (
     VendorPart,
     tool,
 )
-from pluggent_hookspecs.tokens import ELSEWHERE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, input_tokens
+from pluggent_host.operations.token_estimate import ELSEWHERE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, input_tokens
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import talking
 

@@ -24,7 +24,7 @@ from pluggent_hookspecs import (
     ToolSpec,
     tool,
 )
-from pluggent_hookspecs.forms import Field, FieldKind
+from pluggent_host.operations.forms import Field, FieldKind
 from pluggent_host.operations.question import form_of
 from pluggent_testing.fakes import call
 from policy_rules import agreeing, hooked

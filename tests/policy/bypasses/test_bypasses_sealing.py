@@ -13,10 +13,10 @@ import pytest
 from attacks import Workplace
 from cli_support import mailing, pause, requests
 from each_of import each_of
-from pluggent_hookspecs import process_marker
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Limits
 from pluggent_host.approvals.standing import Standing
+from pluggent_host.common import process_marker
 from pluggent_state_files.seals import SealedRecords
 from pluggent_testing.fakes import call
 from saved import FileStanding as Approvals, FileTranscript, all_waiting
@@ -258,7 +258,7 @@ def test_any_mark_but_the_own_is_one_of_a_host_above(mark: str):
 
 def test_a_process_below_one_that_has_a_host_open_is_inside_of_it_with_hosts_of_its_own_too():
     source = (
-        "from pluggent_hookspecs.process_marker import is_inside, marked\n"
+        "from pluggent_host.common.process_marker import is_inside, marked\n"
         "with marked(): print(is_inside())\nprint(is_inside())"
     )
     with process_marker.marked():

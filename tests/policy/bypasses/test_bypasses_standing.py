@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from pluggent_hookspecs import Approval, Ask, Json, ToolCallEvent, ToolSpec, tool
 from pluggent_hookspecs.decisions import REACHES
 from pluggent_hookspecs.events import Scope
-from pluggent_hookspecs.patterns import fits, may_approve
+from pluggent_host.approvals.patterns import fits, may_approve
 from pluggent_host.approvals.pending import Resolved
 from pluggent_host.approvals.standing import Standing
 from pluggent_host.common.names import DOUBT

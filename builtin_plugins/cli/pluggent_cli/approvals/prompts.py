@@ -13,11 +13,11 @@ from types import MappingProxyType
 
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import REACHES, Approval, Reach
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent
-from pluggent_hookspecs.forms import Field, FieldKind, Option
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
+from pluggent_host.common.escape import escape_all
 from pluggent_host.inspection import Form, form_of
+from pluggent_host.operations.forms import Field, FieldKind, Option
 
 from pluggent_cli.approvals.view import request_lines
 from pluggent_cli.terminal.console import Ink, hanging, width

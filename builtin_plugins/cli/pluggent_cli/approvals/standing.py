@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.escape import escape_all
+from pluggent_host.common.escape import escape_all
 from pluggent_state_files.seals import OTHERS
 
 from pluggent_cli import exits

@@ -11,11 +11,11 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.messages import Image, Part
 from pluggent_hookspecs.observations import Observation
-from pluggent_hookspecs.process_marker import is_inside
 from pluggent_host.approvals.pending import Pending
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.process_marker import is_inside
 from pluggent_host.host import Host
 from pluggent_host.session import Session
 from pluggent_host.turns.result import TurnResult, TurnStream

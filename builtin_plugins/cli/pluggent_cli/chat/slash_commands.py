@@ -11,10 +11,10 @@ from typing import NamedTuple
 import attrs
 from pluggent_hookspecs.attachments import image
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.messages import Image, Message, Usage
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import plugin_of
+from pluggent_host.common.suggestions import did_you_mean
 
 from pluggent_cli.chat.completer import Completion, paths
 from pluggent_cli.chat.loop import Talk

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.escape import escape_all
+from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits
 from pluggent_cli.approvals.standing import forget, key_holder, new_key, patterns, standing

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.messages import Image, Message, Part, Role
+from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits, process
 from pluggent_cli.chat.lines import PipedLines, TerminalLines

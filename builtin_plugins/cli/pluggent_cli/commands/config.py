@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.escape import escape_all
+from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits
 from pluggent_cli.config.report import Setting, effective

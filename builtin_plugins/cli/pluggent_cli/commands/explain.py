@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.escape import escape_all
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.host_access import prepare_to_look

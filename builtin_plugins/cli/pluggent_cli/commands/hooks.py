@@ -6,9 +6,9 @@ import argparse
 from typing import Any
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.inspection import Chains
 
 from pluggent_cli import exits, process

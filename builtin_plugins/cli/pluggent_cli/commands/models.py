@@ -8,7 +8,7 @@ from typing import Any
 
 from pluggent_hookspecs import ModelInfo, thaw
 from pluggent_hookspecs.errors import PluggentError
-from pluggent_hookspecs.escape import escape_all
+from pluggent_host.common.escape import escape_all
 from pluggent_host.inspection import Models, NoModelList
 
 from pluggent_cli import exits, process

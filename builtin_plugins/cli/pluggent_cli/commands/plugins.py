@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.escape import escape_all
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord
 
 from pluggent_cli import exits

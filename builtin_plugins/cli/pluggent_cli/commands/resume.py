@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
-from pluggent_hookspecs.escape import escape_all
+from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import process
 from pluggent_cli.chat.loop import CODES, open_talk

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.escape import escape_all
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.escape import escape_all
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.discovery import Distribution, normalised
 
 from pluggent_cli import exits

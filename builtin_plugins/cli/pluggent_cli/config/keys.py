@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.settings import NOTHING, Limits, SystemList, ToolLimits, granted
 

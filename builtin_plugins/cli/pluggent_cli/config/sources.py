@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.settings import NOTHING, HostSettings, Section
 

@@ -15,8 +15,8 @@ from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pluggent_hookspecs.errors import SessionError
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.sessions import SessionStore
+from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import DOUBT
 
 from pluggent_cli.sessions.store import Sessions

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import thaw
-from pluggent_hookspecs.escape import escape_all
 from pluggent_hookspecs.messages import Message, Text, ToolCall
 from pluggent_hookspecs.observations import (
     Change,
@@ -33,6 +32,7 @@ from pluggent_hookspecs.observations import (
     Vote,
 )
 from pluggent_hookspecs.tools import ToolOutput
+from pluggent_host.common.escape import escape_all
 
 from pluggent_cli.terminal.console import Console, cut, escape_controls
 from pluggent_cli.terminal.live import Answer

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.suggestions import did_you_mean
+from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.session import OfferedTool, Session
 
 from pluggent_cli.terminal.console import Row

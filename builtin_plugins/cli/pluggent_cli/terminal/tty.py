@@ -11,7 +11,7 @@ import termios
 from collections.abc import Generator, Sequence
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.process_marker import INSIDE, is_inside
+from pluggent_host.common.process_marker import INSIDE, is_inside
 
 TERMINAL = "/dev/tty"
 _LOCAL = 3

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import attrs
 import pluggent_hookspecs
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_hookspecs.implementations import HOLDING
 from pluggent_hookspecs.markers import HookKind
 from pluggent_host.inspection import Chains, Impl
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.discovery import Discovery, Distribution, EntryPoint, discover
+from pluggent_host.plugins.validation import HOLDING
 from pluggent_host.settings import HostSettings
 
 from pluggent_testing.paths.operations import EntryPath

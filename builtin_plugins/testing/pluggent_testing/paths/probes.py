@@ -18,12 +18,12 @@ import attrs
 from pluggent_hookspecs import Json, events as e
 from pluggent_hookspecs.decisions import Deny, Window
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_hookspecs.implementations import HOLDING
 from pluggent_hookspecs.markers import HookKind, hookimpl
 from pluggent_hookspecs.memory import MemoryItem
 from pluggent_hookspecs.messages import Message, Text
 from pluggent_hookspecs.observations import DecisionMade, Observation
 from pluggent_hookspecs.questions import Declined
+from pluggent_host.plugins.validation import HOLDING
 
 from pluggent_testing.paths.operations import EVERYWHERE, NO_OPERATION
 from pluggent_testing.paths.stage import Log

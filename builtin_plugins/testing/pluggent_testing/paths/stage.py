@@ -15,7 +15,6 @@ from pluggent_cli.sessions.store import Sessions
 from pluggent_hookspecs import Json, errors
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ProvideEvent, Scope
-from pluggent_hookspecs.implementations import HOLDING
 from pluggent_hookspecs.markers import hookimpl
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse, Provider, deltas
@@ -23,6 +22,7 @@ from pluggent_hookspecs.observations import Discarded, TextShown
 from pluggent_hookspecs.tools import ToolContext, ToolOutput, ToolSpec, tool
 from pluggent_host.host import Host
 from pluggent_host.inspection import Chains
+from pluggent_host.plugins.validation import HOLDING
 from pluggent_host.sync import SyncHost
 from pluggent_host.transcript.codec import to_json
 from pluggent_host.turns.result import TurnResult

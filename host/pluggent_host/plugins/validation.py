@@ -14,13 +14,11 @@ from time import perf_counter
 from typing import Any, cast
 
 import pluggy
-
 from pluggent_hookspecs import hooks as hookspecs
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, PROJECT, HookKind, ImplOptions
-from pluggent_hookspecs.suggestions import did_you_mean
 
-__all__ = ["HOLDING", "PROVIDES", "RefusalError", "collected", "register_checked", "text_of"]
+from pluggent_host.common.suggestions import did_you_mean
 
 HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")
 """Hooks that may change or refuse a whole reply: while one is active, a stream shows nothing before.

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import assert_never
 
-from pluggent_hookspecs._frozen import Json, thaw
+from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.messages import (
     Audio,
     File,
@@ -27,8 +27,6 @@ from pluggent_hookspecs.messages import (
 )
 from pluggent_hookspecs.models import ModelRequest
 from pluggent_hookspecs.tools import ToolSpec
-
-__all__ = ["input_tokens", "used_so_far"]
 
 BYTES_A_TOKEN = 4
 IMAGE_TOKENS = 1_600

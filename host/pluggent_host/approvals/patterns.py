@@ -11,9 +11,7 @@ from functools import lru_cache
 from unicodedata import normalize
 from urllib.parse import unquote
 
-from pluggent_hookspecs._frozen import Json, thaw
-
-__all__ = ["fits", "may_approve"]
+from pluggent_hookspecs import Json, thaw
 
 _LONGEST = 4_096
 

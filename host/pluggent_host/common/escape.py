@@ -1,7 +1,5 @@
 """Escapes text of models, tools and plugins for a terminal."""
 
-__all__ = ["escape_all", "escape_controls"]
-
 _BREAKS = frozenset("\n\t")
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {
     chr(code) for codes in (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0)) for code in codes

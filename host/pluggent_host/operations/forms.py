@@ -7,11 +7,9 @@ from enum import StrEnum
 from typing import Any, Final, cast
 
 import attrs
+from pluggent_hookspecs import Json, thaw
 
-from pluggent_hookspecs._frozen import Json, thaw
-from pluggent_hookspecs.escape import escape_all
-
-__all__ = ["Field", "FieldKind", "FieldProblems", "Option", "fields_of"]
+from pluggent_host.common.escape import escape_all
 
 MOST_FIELDS: Final = 50
 

@@ -8,11 +8,8 @@ from numbers import Real
 from typing import Any, cast
 
 import attrs
-
-from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs import Json
 from pluggent_hookspecs.messages import Message, Part, Role, Text, ToolCall, VendorPart
-
-__all__ = ["check_history", "clean", "clean_history", "clean_json", "clean_message", "clean_part", "finite"]
 
 LONE_SURROGATE = " (a lone surrogate was sent here)"
 """Appended to arguments with a lone surrogate, so that they are not JSON and are refused."""

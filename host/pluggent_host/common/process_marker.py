@@ -11,8 +11,6 @@ import os
 import threading
 from collections.abc import Generator, MutableMapping
 
-__all__ = ["is_inside", "marked"]
-
 INSIDE = "PLUGGENT_INSIDE"
 _lock = threading.Lock()
 
