@@ -29,8 +29,6 @@ FOLDER = "sessions"
 MAX_LINE = 134_217_728
 """Bytes; a longer line is not an entry."""
 
-MARK = ".mark"
-"""Of the file that says how far a session has come; see marks.py."""
 _TORN = ".torn"
 _KIND = b'{"t":"'
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -216,9 +214,8 @@ def _delete(place: int, id: str) -> None:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for suffix in (_TORN, MARK):
-            with suppress(FileNotFoundError):
-                os.unlink(id + suffix, dir_fd=place)
+        with suppress(FileNotFoundError):
+            os.unlink(id + _TORN, dir_fd=place)
         os.unlink(id + SUFFIX, dir_fd=place)
     finally:
         os.close(file)

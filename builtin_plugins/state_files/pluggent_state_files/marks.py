@@ -1,18 +1,24 @@
-"""The number beside a session that only grows, so that an older copy of its file replays no approval. POSIX only."""
+"""How far each session with seals has come: numbers that only grow, so that an older copy replays no approval.
+
+One file a folder, a record a session. The sealed lines of a session say where its record begins, so that no new file
+is made for a session, and none is searched. POSIX only.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import hashlib
 import os
 import re
-import time
 from pathlib import Path
 from typing import NamedTuple
 
-from pluggent_state_files.listing import MARK
-
-_WIDTH = 48
-_WRITTEN = re.compile(rb"(\d{1,20}) +(\d{1,20}) *\n")
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+FILE = "marks"
+_RECORD = 75
+"""Bytes of a record, a line of text."""
+_WRITTEN = re.compile(rb"([0-9a-f]{32}) (\d{1,20}) +(\d{1,20}) *\n")
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Mark(NamedTuple):
@@ -27,47 +33,58 @@ class Mark(NamedTuple):
     size: int = 0
 
 
-def read_mark(folder: Path, session_id: str) -> Mark | None:
-    """Return the mark of a session: Mark() if there is none, None if it is damaged. Raises OSError."""
+def read_mark(folder: Path, session_id: str, place: int) -> Mark | None:
+    """Return the mark of a session whose record begins at byte *place*; None if none of it is there. Raises OSError."""
     try:
-        descriptor = os.open(folder / f"{session_id}{MARK}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(f"{folder}/{FILE}", os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
-        return Mark()
+        return None
     try:
-        found = _WRITTEN.fullmatch(os.read(descriptor, _WIDTH + 1))
+        found = _WRITTEN.fullmatch(os.pread(descriptor, _RECORD, place))
     finally:
         os.close(descriptor)
-    return Mark(*map(int, found.groups())) if found else None
+    return Mark(int(found[2]), int(found[3])) if found and found[1] == _owner(session_id) else None
 
 
-class MarkFile:
-    """The mark of one session, open for its writer; the file is made with the first mark."""
+def _owner(session_id: str) -> bytes:
+    return hashlib.sha256(session_id.encode()).hexdigest()[:32].encode()
+
+
+class MarkWriter:
+    """The mark of one session, for the writer of the session. ``place`` is where its record begins, None before."""
 
     def __init__(self, folder: Path, session_id: str) -> None:
         self._folder = folder
-        self._id = session_id
+        self._owner = _owner(session_id)
         self._fd = -1
         self._is_new = False
+        self.place: int | None = None
         self.mark = Mark()
         self.unsynced = False
 
-    def load(self, size: int) -> None:
-        """Read the mark. Where it is damaged, or says that a file of *size* is an older copy, no seal holds."""
-        mark = read_mark(self._folder, self._id)
-        if mark is not None and mark.size <= size:
-            self.mark = mark
-            return
-        # The time is larger than any count, and a copy of a damaged mark's session has none larger.
-        self.put(Mark(time.time_ns() if mark is None else mark.copies + 1))
-        self.sync()
-
     def put(self, mark: Mark) -> None:
-        """Write *mark* in the place of what was there; sync() makes it durable."""
-        if self._fd < 0:
-            self._fd = os.open(self._folder / f"{self._id}{MARK}", _FLAGS, 0o600)
-            self._is_new = os.fstat(self._fd).st_size == 0
-        os.pwrite(self._fd, b"%-20d %-20d\n" % mark, 0)
+        """Write *mark* in the place of what was there, or as a new record; sync() makes it durable. Raises OSError."""
+        record = b"%b %-20d %-20d\n" % (self._owner, *mark)
+        if self.place is None:
+            self._add(record)
+        else:
+            if self._fd < 0:
+                self._fd = os.open(f"{self._folder}/{FILE}", os.O_RDWR | _FLAGS)
+            _whole(os.pwrite(self._fd, record, self.place))
         self.mark, self.unsynced = mark, True
+
+    def _add(self, record: bytes) -> None:
+        """Append *record*; no other writer's can overlap it."""
+        descriptor = os.open(f"{self._folder}/{FILE}", os.O_RDWR | os.O_CREAT | os.O_APPEND | _FLAGS, 0o600)
+        try:
+            _whole(os.write(descriptor, record))
+            place = os.lseek(descriptor, 0, os.SEEK_CUR) - _RECORD
+            # What pwrite() is to write in its place Linux would append.
+            fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_NONBLOCK)
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._fd, self.place, self._is_new = descriptor, place, True
 
     def sync(self) -> None:
         """Force the mark to the disk. Blocks."""
@@ -90,3 +107,8 @@ class MarkFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _whole(written: int) -> None:
+    if written != _RECORD:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -54,10 +54,14 @@ class SealedRecords:
 
     def all(self) -> list[Record]:
         """Return every record, damaged ones too; none of a file that is damaged as a whole."""
+        return self.read() or []
+
+    def read(self) -> list[Record] | None:
+        """Return every record, damaged ones too; None of a file that is damaged as a whole."""
         try:
             return self._judged(self._read())
         except _DamagedError:
-            return []
+            return None
 
     def whole(self) -> tuple[list[Record], str]:
         """Return every record of a file that is never without one, and what is wrong with it; "" if nothing is."""
@@ -87,11 +91,7 @@ class SealedRecords:
 
     def is_damaged(self) -> bool:
         """Say whether the file is not a list of records."""
-        try:
-            self._read()
-        except _DamagedError:
-            return True
-        return False
+        return self.read() is None
 
     def put(self, kind: str, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         """Record of *name* what *change* makes of what was recorded before."""
@@ -250,9 +250,12 @@ def _own_bytes(path: Path, forbidden: int, limit: int) -> bytes | None:
     """Return what is in *path*, None if there is none. Refuses what is not this user's alone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor, not a path)
-            check_owner(path, os.fstat(descriptor), forbidden)
-            return file.read(limit + 1)
+        try:
+            status = os.fstat(descriptor)
+            check_owner(path, status, forbidden)
+            return os.read(descriptor, min(status.st_size, limit) + 1)
+        finally:
+            os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

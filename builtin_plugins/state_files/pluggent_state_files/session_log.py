@@ -9,6 +9,7 @@ import errno
 import fcntl
 import hmac
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from pluggent_hookspecs.folders import private_folder
 from pluggent_hookspecs.sessions import Line
 
 from pluggent_state_files.listing import SESSION_ID, SUFFIX, fields_of, kind_of, lines, open_session
-from pluggent_state_files.marks import MarkFile, read_mark
+from pluggent_state_files.marks import Mark, MarkWriter, read_mark
 from pluggent_state_files.seals import (
     APPROVALS,
     OTHERS_WRITE,
@@ -35,6 +36,8 @@ _BLOCK = 65_536
 _SEAL = b',"seal":"'
 _SEALED_END = len(_SEAL) + 64 + len(b'"}\n')
 """Bytes at the end of a sealed line that are its seal."""
+_PLACE = re.compile(rb',"mark":(\d{1,18})}\n$')
+"""What a sealed line has before its seal: where the mark of the session begins."""
 _SUM = b',"crc":"'
 _SUM_END = len(_SUM) + 8 + len(b'"}\n')
 """Bytes at the end of any other line that are its checksum, a CRC-32 of the line without it."""
@@ -52,8 +55,8 @@ class FileLog:
     Only the process that opened it writes: a child that os.fork() made gets SessionError.
 
     The seal of a line is an HMAC over its bytes and the id of the session, as the line's last field; any other
-    line ends with a checksum. Once a session has a sealed line, the size of its file is kept beside it with every
-    dispatch (``<session id>.mark``): where the file is found shorter, an older copy was put in its place, and no
+    line ends with a checksum. Once a session has a sealed line, the size of its file is kept in another with every
+    dispatch (see marks.py): where the file is found shorter, an older copy was put in its place, and no
     seal in that copy holds.
     """
 
@@ -65,8 +68,8 @@ class FileLog:
         self.path = folder / f"{session_id}{SUFFIX}"
         self._id = session_id
         self._pid = os.getpid()
-        self._is_made = self._has_seals = False
-        self._mark = MarkFile(folder, session_id)
+        self._is_made = False
+        self._mark = MarkWriter(folder, session_id)
         self.lease = 0
         self._fd = -1
         self._seals = SealedRecords(folder / APPROVALS, folder.parent)
@@ -86,8 +89,8 @@ class FileLog:
             self._lock()
             self._size = self._mend()
             self._is_new = self._size == 0
-            self._mark.load(self._size)
-            self.lease = max(self._size, self._mark.mark.size) + 1
+            self._is_read = self._is_new
+            self.lease = self._size + 1
         except OSError as error:
             self.close()
             raise SessionError(f"session '{session_id}' cannot be opened: {self.path}: {error.strerror}") from error
@@ -139,8 +142,11 @@ class FileLog:
         """Hand *lines* to the operating system, all or none."""
         if self._pid != os.getpid():
             raise SessionError(f"session '{self._id}' is in use by process {self._pid}, which forked this one")
-        if len(lines) == 1 and not lines[0].sealed:  # most are
-            data = lines[0].data
+        if not self._is_read:
+            for _ in self.read():  # whose seals hold is settled before the file grows
+                pass
+        if len(lines) == 1 and not (line := lines[0]).sealed:  # most are
+            data = line.data
             data = b'%b,"crc":"%08x"}\n' % (data[:-2], crc32(data))  # _summed(), in the way of every call
         else:
             data = b"".join([self._sealed(line.data) if line.sealed else _summed(line.data) for line in lines])
@@ -154,12 +160,12 @@ class FileLog:
             os.ftruncate(self._fd, self._size)
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
         self._size += written
-        if self._has_seals and any(line.kind == _DISPATCH for line in lines):
-            self._put_mark(self._size)
+        if self._mark.place is not None and any(line.kind == _DISPATCH for line in lines):
+            self._put_mark(self._mark.mark._replace(size=self._size))
 
-    def _put_mark(self, size: int) -> None:
+    def _put_mark(self, mark: Mark) -> None:
         try:
-            self._mark.put(self._mark.mark._replace(size=size))
+            self._mark.put(mark)
         except OSError as error:
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
 
@@ -186,16 +192,27 @@ class FileLog:
 
     def read(self) -> Iterator[Line]:
         """Yield every line so far."""
-        for line in _lines(self.path.parent, self._id, self._seals.key):
-            self._has_seals = self._has_seals or line.sealed
-            yield line
+        marks = _Marks(self.path.parent, self._id)
+        yield from _lines(self.path.parent, self._id, self._seals.key, marks)
+        if not self._is_read:
+            self._is_read = True
+            self._take_over(marks)
+
+    def _take_over(self, marks: _Marks) -> None:
+        """Continue the mark of the session; that of an older copy changes, so that no seal of the copy ever holds."""
+        self._mark.place, self._mark.mark = marks.place, marks.last or Mark()
+        if marks.last is None:
+            self._mark.place = None
+        elif marks.is_older:
+            self._put_mark(Mark(marks.last.copies + 1))
+            self.sync()
 
     def _sealed(self, data: bytes) -> bytes:
-        if not self._has_seals:
-            self._has_seals = True
-            self._put_mark(self._size)  # made now, so that the call that is approved does not wait for it
-        seal = _seal_of(data, self._seals.sealing_key(), self._id, self._mark.mark.copies)
-        return b'%b%b%b"}\n' % (data.removesuffix(b"}\n"), _SEAL, seal)
+        if self._mark.place is None:
+            self._put_mark(Mark(size=self._size))  # now, so that the call that is approved does not wait for it
+        own = b'%b,"mark":%d}\n' % (data.removesuffix(b"}\n"), self._mark.place)
+        seal = _seal_of(own, self._seals.sealing_key(), self._id, self._mark.mark.copies)
+        return b'%b%b%b"}\n' % (own.removesuffix(b"}\n"), _SEAL, seal)
 
     def close(self) -> None:
         """Give up the lock, and leave no empty file. Safe twice."""
@@ -225,16 +242,35 @@ def read_lines(folder: Path, session_id: str) -> Iterator[Line]:
     Raises ConfigError, at the first sealed line, where the key that seals cannot be relied on.
     """
     seals = SealedRecords(folder / APPROVALS, folder.parent)
-    return _lines(folder, session_id, seals.key)
+    return _lines(folder, session_id, seals.key, _Marks(folder, session_id))
 
 
-def _lines(folder: Path, session_id: str, key: Callable[[], bytes | None]) -> Iterator[Line]:
+class _Marks:
+    """The marks that the sealed lines of a session name, each looked at once: the last one, and where it begins."""
+
+    def __init__(self, folder: Path, session_id: str) -> None:
+        self._folder = folder
+        self._id = session_id
+        self.file = -1
+        self.place: int | None = None
+        self.last: Mark | None = None
+        self.is_older = False
+
+    def copies(self, place: int) -> int:
+        """Return what the seals of lines with a mark at *place* are bound to, -1 where none can hold."""
+        if place != self.place:
+            self.place = place
+            self.last = read_mark(self._folder, self._id, place)  # before the size: a writer writes the file first
+            self.is_older = self.last is not None and self.last.size > os.fstat(self.file).st_size
+        return -1 if self.last is None or self.is_older else self.last.copies
+
+
+def _lines(folder: Path, session_id: str, key: Callable[[], bytes | None], marks: _Marks) -> Iterator[Line]:
     path = folder / f"{session_id}{SUFFIX}"
     try:
-        mark = read_mark(folder, session_id)  # before the size: a writer writes the file first
         with open_session(folder, session_id) as file:
-            copies = mark.copies if mark and mark.size <= os.fstat(file.fileno()).st_size else -1
-            seal = _Seal(session_id, copies, key)
+            marks.file = file.fileno()
+            seal = _Seal(session_id, marks, key)
             for number, line in enumerate(lines(file), 1):
                 yield _line(line, number, seal)
     except OSError as error:
@@ -251,10 +287,10 @@ class _DamagedError(Exception):
 
 
 class _Seal(NamedTuple):
-    """What the seals of a session are made with; ``copies`` is -1 where none can hold."""
+    """What the seals of a session are made with."""
 
     session_id: str
-    copies: int
+    marks: _Marks
     key: Callable[[], bytes | None]
 
 
@@ -271,8 +307,10 @@ def _line(data: bytes, number: int, seal: _Seal) -> Line:
     if data[-_SEALED_END:].startswith(_SEAL):
         own, key = data[:-_SEALED_END] + b"}\n", seal.key()
         found = data[len(_SEAL) - _SEALED_END : -len(b'"}\n')]
-        if key is not None and hmac.compare_digest(found, _seal_of(own, key, seal.session_id, seal.copies)):
-            return Line(kind, own, sealed=True, genuine=True)
+        marked = _PLACE.search(own)
+        copies = seal.marks.copies(int(marked[1])) if marked else 0
+        if key is not None and hmac.compare_digest(found, _seal_of(own, key, seal.session_id, copies)):
+            return Line(kind, own[: marked.start()] + b"}\n" if marked else own, sealed=True, genuine=True)
     return _sealed_by_fields(kind, data, seal)
 
 
@@ -293,6 +331,6 @@ def _sealed_by_fields(kind: str, data: bytes, seal: _Seal) -> Line:
     found = plain.pop("seal", None)
     if found is None:
         return Line(kind, data)
-    own = data[:-_SEALED_END] + b"}\n" if data[-_SEALED_END:].startswith(_SEAL) else data
-    genuine = seal.copies == 0 and is_sealed(seal.key(), found, seal.session_id, plain)
+    own = _PLACE.sub(b"}\n", data[:-_SEALED_END] + b"}\n") if data[-_SEALED_END:].startswith(_SEAL) else data
+    genuine = is_sealed(seal.key(), found, seal.session_id, plain)
     return Line(kind, own, sealed=True, genuine=genuine)

@@ -58,11 +58,12 @@ class FileApprovals:
 
     def all(self) -> tuple[ApprovalRecord, ...]:
         """Return every record, damaged ones too; of a file that is damaged as a whole one that names it."""
-        if self._records.is_damaged():
+        found = self._records.read()
+        if found is None:
             return (ApprovalRecord("", str(self._records.path), genuine=False),)
         return tuple(
             ApprovalRecord(record.kind, record.name, freeze_object(record.about), genuine=record.sealed)
-            for record in self._records.all()
+            for record in found
         )
 
     def drop(self, kind: str, name: str) -> bool:

@@ -382,6 +382,8 @@ class Encoder:
         self._scope: Scope | None = None
         self._written = msgspec.Raw()
         """What ``_scope``, where something was last decided, looks like."""
+        self._abstained: dict[str, tuple[Vote, _Vote]] = {}
+        """By plugin, the last vote without an opinion: nearly all are one object, see Impl.abstains."""
 
     def of(self, entry: Entry) -> bytes:
         r"""Return *entry* as one line of JSON.
@@ -402,10 +404,27 @@ class Encoder:
             made = entry.decision
             if made.changes or not (made.scope is self._scope or self._keep(made.scope)):
                 return b""  # a change may hold anything
-            return b'{"t":"Decided","decision":%b,"type":"Decided"}\n' % _encode(_decision(made, self._written))
+            return b'{"t":"Decided","decision":%b,"type":"Decided"}\n' % _encode(
+                _decision(made, self._written, self._votes(made.votes))
+            )
         if type(entry) is Settled and entry.told is None and _is_simple(entry.message):
             return b'{"t":"Settled",%b\n' % _encode(_settled(entry))[1:]
         return b""
+
+    def _votes(self, votes: tuple[Vote, ...]) -> list[_Vote]:
+        known = self._abstained
+        return [
+            kept[1] if (kept := known.get(vote.plugin)) is not None and kept[0] is vote else self._vote(vote)
+            for vote in votes
+        ]
+
+    def _vote(self, vote: Vote) -> _Vote:
+        if type(vote) is not Vote:
+            raise TypeError("a vote of a class of its own")
+        plain = _Vote(vote.plugin, vote.verdict, vote.reason or UNSET, _time(vote.elapsed_us), "Vote")
+        if vote.verdict == "none":
+            self._abstained[vote.plugin] = (vote, plain)
+        return plain
 
     def _keep(self, scope: Scope) -> bool:
         """Note what *scope* looks like; False if it is an odd one."""
@@ -451,7 +470,7 @@ class _Vote(msgspec.Struct, gc=False):
     type: str
 
 
-def _decision(made: DecisionMade, scope: msgspec.Raw) -> _Decision:
+def _decision(made: DecisionMade, scope: msgspec.Raw, votes: list[_Vote]) -> _Decision:
     return _Decision(
         scope,
         made.operation,
@@ -463,16 +482,10 @@ def _decision(made: DecisionMade, scope: msgspec.Raw) -> _Decision:
         made.capability or UNSET,
         made.call_id or UNSET,
         made.arguments_json.decode() or UNSET,
-        [_vote(vote) for vote in made.votes] or UNSET,
+        votes or UNSET,
         _time(made.elapsed_us),
         "DecisionMade",
     )
-
-
-def _vote(vote: Vote) -> _Vote:
-    if type(vote) is not Vote:
-        raise TypeError("a vote of a class of its own")
-    return _Vote(vote.plugin, vote.verdict, vote.reason or UNSET, _time(vote.elapsed_us), "Vote")
 
 
 def _time(elapsed_us: float) -> float | UnsetType:

@@ -69,12 +69,10 @@ class StoredTranscript:
     def append(self, *entries: Entry) -> None:
         if self._failed is not None:
             raise self._failed
-        encoder = self._encoder
-        # Inline for most of them: this is in the way of every call.
-        lines = [
-            encode(entry, encoder) if type(entry) in SEALED else Line(type(entry).__name__, encoder.of(entry))
-            for entry in entries
-        ]
+        if len(entries) == 1 and type(entry := entries[0]) not in SEALED:  # most are, in the way of every call
+            lines = [Line(type(entry).__name__, self._encoder.of(entry))]
+        else:
+            lines = [encode(entry, self._encoder) for entry in entries]
         if self._kept is not None:
             self._kept += entries
         if self._sending is not None or self._queue:

@@ -24,7 +24,7 @@ from pluggent_state_files.store import FileStore
 from pluggent_testing.fakes import ScriptedModel, call
 from saved import answer_stored
 
-CALLS = ("open", "write", "fsync", "fdatasync", "replace", "rename", "mkdir", "unlink", "ftruncate")
+CALLS = ("open", "write", "pwrite", "fsync", "fdatasync", "replace", "rename", "mkdir", "unlink", "ftruncate")
 
 
 @attrs.define

@@ -197,16 +197,58 @@ async def test_fresh_approvals_hold_in_a_session_that_was_put_back(office: Offic
     assert office.sent == ["ann", "bob"]
 
 
-async def test_where_the_mark_is_damaged_no_approval_counts(office: Office):
+@pytest.mark.parametrize("content", [None, b"", b"x", b"0" * 32 + b" 0                    0                   \n"])
+async def test_where_the_mark_is_damaged_no_approval_counts(office: Office, content: bytes | None):
     await approved(office)
-    mark = office.folder / "sessions" / "s.mark"
-    mark.write_text("x")
-    mark.chmod(0o600)
+    marks = office.folder / "sessions" / "marks"
+    marks.unlink()
+    if content is not None:
+        marks.write_bytes(content)
 
     async with office.host("done") as host, await host.session("s") as session:
         with pytest.raises(SessionError, match="no turn that waits"):
             await session.resume()
     assert office.sent == []
+
+
+async def test_an_older_copy_of_a_deleted_session_replays_no_approval(office: Office):
+    before = await approved(office)
+    async with office.host("done") as host, await host.session("s") as session:
+        await session.resume()
+    FileStore(office.folder / "sessions").delete("s")
+    (office.folder / "sessions" / "s.jsonl").write_bytes(before)
+    (office.folder / "sessions" / "s.jsonl").chmod(0o600)
+
+    async with office.host("done") as host, await host.session("s") as session:
+        with pytest.raises(SessionError, match="an older copy of the session was put back"):
+            await session.resume()
+    assert office.sent == ["ann"]
+
+
+async def test_a_writer_that_reads_nothing_does_not_make_an_older_copy_genuine(office: Office):
+    before = await approved(office)
+    async with office.host("done") as host, await host.session("s") as session:
+        await session.resume()
+    (office.folder / "sessions" / "s.jsonl").write_bytes(before)
+    store = FileStore(office.folder / "sessions")
+    log = store.open("s")
+    log.append(*lines(TurnBegan("later", 3.5)) * 1000)
+    log.close()
+
+    assert [line for line in store.read("s") if line.genuine] == []
+
+
+async def test_the_marks_of_many_sessions_are_kept_apart(office: Office):
+    for id in ("one", "two"):
+        async with office.host(call("send", "c", to=id)) as host, await host.session(id) as session:
+            assert (await session.say("write")).why is Why.PAUSED
+    for id in ("one", "two"):
+        async with office.host("done") as host, await host.session(id) as session:
+            assert (await session.resume({"c": True})).why is Why.COMPLETED
+
+    marks = (office.folder / "sessions" / "marks").read_bytes().splitlines()
+    assert [int(mark.split()[2]) > 0 for mark in marks] == [True, True]
+    assert office.sent == ["one", "two"]
 
 
 async def test_a_whole_folder_that_was_copied_elsewhere_still_waits(office: Office, tmp_path: Path):

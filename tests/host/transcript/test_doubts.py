@@ -24,7 +24,7 @@ from pluggent_host.approvals.pending import Pending
 from pluggent_host.session import Session
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import Reply, ScriptedModel, call
-from saved import answer_stored, read
+from saved import answer_stored, forget_sizes, read
 from talking import assert_whole
 
 DOUBT = "may already have taken effect"
@@ -94,7 +94,7 @@ class World:
     def killed_after(self, length: int, before: int) -> None:
         """Forget all but the first *length* lines, as if the process that found *before* of them had ended there."""
         self.file.write_bytes(b"".join(self.lines()[:length]))
-        self.file.with_suffix(".mark").unlink(missing_ok=True)  # which says that this is an older copy
+        forget_sizes(self.file.parent)
         running: dict[str, int] = {}
         for entry in self.entries()[before:]:
             if entry["t"] == "Dispatched":

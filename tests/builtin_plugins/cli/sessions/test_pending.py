@@ -11,7 +11,7 @@ from pluggent_host import Approval, Host, HostSettings, Why
 from pluggent_host.transcript.entries import WARNING, Said
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import ScriptedModel, call
-from saved import FileTranscript, all_waiting, answer_stored, read, waiting_in
+from saved import FileTranscript, all_waiting, answer_stored, forget_sizes, read, waiting_in
 
 YES = Approval(agreed=True)
 
@@ -54,7 +54,7 @@ async def test_after_every_line_of_a_session_the_same_waits_as_in_the_session_it
     folder = tmp_path / "sessions"
     file = folder / "s.jsonl"
     whole = file.read_bytes().splitlines(keepends=True)
-    (folder / "s.mark").unlink()  # which says that what is shorter is an older copy
+    forget_sizes(folder)
 
     waited = 0
     for length in range(1, len(whole) + 1):

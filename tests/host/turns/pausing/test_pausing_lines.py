@@ -16,7 +16,7 @@ from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Approval, Why
 from pluggent_host.transcript.rebuild import rebuild
 from pluggent_testing.fakes import call
-from saved import all_waiting, answer_stored, read, read_session, waiting_in
+from saved import all_waiting, answer_stored, forget_sizes, read, read_session, waiting_in
 from talking import assert_whole
 
 PLAYED = STAGES | {
@@ -55,7 +55,7 @@ def cuts(shared: Shared) -> list[tuple[Shared, list[str], bytes]]:
         later = Shared(shared.folder.parent / f"{length}", shared.edges)
         shutil.copytree(shared.folder / "sessions", later.folder / "sessions")
         later.file.write_bytes(text := b"".join(whole[:length]))
-        later.file.with_suffix(".mark").unlink(missing_ok=True)  # which says that this is an older copy
+        forget_sizes(later.file.parent)
         places.append((later, kinds[:length], text))
     return places
 
