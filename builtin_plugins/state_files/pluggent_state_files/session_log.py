@@ -147,7 +147,7 @@ class FileLog:
                 pass
         if len(lines) == 1 and not (line := lines[0]).sealed:  # most are
             data = line.data
-            data = b'%b,"crc":"%08x"}\n' % (data[:-2], crc32(data))  # _summed(), in the way of every call
+            data = data[:-2] + b',"crc":"%08x"}\n' % crc32(data)  # _summed(), in the way of every call
         else:
             data = b"".join([self._sealed(line.data) if line.sealed else _summed(line.data) for line in lines])
         try:
@@ -315,7 +315,7 @@ def _line(data: bytes, number: int, seal: _Seal) -> Line:
 
 
 def _summed(data: bytes) -> bytes:
-    return b'%b%b%08x"}\n' % (data[:-2], _SUM, crc32(data))
+    return data[:-2] + b',"crc":"%08x"}\n' % crc32(data)
 
 
 def _seal_of(data: bytes, key: bytes, session_id: str, copies: int) -> bytes:

@@ -144,16 +144,21 @@ class Caller:
         task = _start(running.settled())
         if not task.done():
             self._abandoned.add(task)
-            task.add_done_callback(self._abandoned.discard)
             try:
                 while not task.done() and (seconds := left()) > 0:
                     await running.wait(task, min(seconds, _LONGEST_S))
             except asyncio.CancelledError:
                 await _stop(task, awaitable, stopping_s)
                 raise
-            if not task.done():
-                await _stop(task, awaitable, stopping_s)
-                raise Late
+            else:
+                if not task.done():
+                    await _stop(task, awaitable, stopping_s)
+                    raise Late
+            finally:
+                if task.done():
+                    self._abandoned.discard(task)
+                else:
+                    task.add_done_callback(self._abandoned.discard)
         if task.cancelled():
             _never_begun(awaitable)
             raise asyncio.CancelledError
@@ -203,8 +208,14 @@ class _Running:
 
     _awaitable: Awaitable[Any]
     _waiter: asyncio.Future[None] | None = None
+    _task: asyncio.Task[Any] | None = None
+    """Of a task that has not begun: cancelled before its first step, it would say nothing."""
+    _has_begun: bool = False
 
     async def settled(self) -> tuple[Any, BaseException | None]:
+        self._has_begun = True
+        if self._task is not None:  # a callback would be one more trip through the loop
+            self._task.remove_done_callback(self._wake)
         # A BaseException that is not an Exception would leave the task through the event loop itself.
         try:
             return await self._awaitable, None
@@ -220,12 +231,13 @@ class _Running:
         loop = asyncio.get_running_loop()
         self._waiter = waiter = loop.create_future()
         timer = loop.call_later(seconds, self._wake)
-        task.add_done_callback(self._wake)  # cancelled before its first step, it would say nothing
+        if not self._has_begun:
+            self._task = task
+            task.add_done_callback(self._wake)
         try:
             await waiter
         finally:
             timer.cancel()
-            task.remove_done_callback(self._wake)
             self._waiter = None
 
     def _wake(self, _: object = None) -> None:

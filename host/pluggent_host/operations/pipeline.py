@@ -90,7 +90,9 @@ class Operations:
     async def decide(self, operation: Operation[E, R]) -> Decided[E, R]:
         """Transform, freeze, and let every policy vote. Raises HookError if a transform fails."""
         started = perf_counter()
-        event, changes = await self._transform(operation, started + self._hook_s)
+        event, changes = operation.event, tuple[Change, ...]()
+        if chain := self._chain(operation.hooks.transform):
+            event, changes = await self._transform(operation, chain, started + self._hook_s)
         event = operation.freeze(event)
         return await self._vote(operation, event, changes, perf_counter())
 
@@ -126,13 +128,12 @@ class Operations:
             return Ready(MADE_BY_DECIDE, before.operation, before.event, approved, given)
         return decided
 
-    async def _transform(self, operation: Operation[E, R], deadline: float) -> tuple[E, tuple[Change, ...]]:
+    async def _transform(
+        self, operation: Operation[E, R], chain: Chain, deadline: float
+    ) -> tuple[E, tuple[Change, ...]]:
         event = operation.event
         changes: list[Change] = []
         hook = operation.hooks.transform
-        chain = self._chain(hook, ())
-        if not chain:
-            return event, ()
         for impl in chain:
             answer = await self._caller.call(impl, event, deadline)
             if answer.problem:
@@ -280,7 +281,10 @@ class Operations:
                 result = await self._around(ready, layers, Attempts())
             else:  # no layer and no ledger: there is this one attempt
                 result = await operation.execute(event, Attempt(1))
-        return await self.finish(operation, event, result)
+        hooks = operation.hooks
+        if self._chain(hooks.transform_result) or self._chain(hooks.decide_result):
+            return await self.finish(operation, event, result)
+        return result
 
     async def finish(self, operation: Operation[E, R], event: E, result: R) -> R:
         """Run the result hooks on *result*; return what may be used of it."""

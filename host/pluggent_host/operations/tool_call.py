@@ -78,6 +78,8 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
 
     name = "tool_call"
     hooks = HOOKS
+    clock: Deadline
+    """Of the attempt that runs, or of the last one."""
 
     def __init__(
         self, runner: CallRunner, journal: Journal, scope: Scope, tool: BoundTool,
@@ -96,7 +98,6 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         self.unsure = False
         self.ends_turn = False
         self.ran = False
-        self.clock = Deadline(self.timeout_s)
         self.elapsed_s = 0.0
 
     # ---- the request ---------------------------------------------------------------------

@@ -392,24 +392,16 @@ class Encoder:
         b'{"t":"Decided","decision":{"scope":{"session_id":"s","type":"'
         """
         try:
-            line = self._by_the_short_way(entry)
+            if type(entry) is Decided:
+                made = entry.decision
+                if not made.changes and (made.scope is self._scope or self._keep(made.scope)):
+                    decision = _encode(_decision(made, self._written, self._votes(made.votes)))
+                    return b'{"t":"Decided","decision":%b,"type":"Decided"}\n' % decision
+            elif type(entry) is Settled and entry.told is None and _is_simple(entry.message):
+                return b'{"t":"Settled",%b\n' % _encode(_settled(entry))[1:]
         except (ValueError, TypeError, OverflowError):
-            # A lone surrogate, a subclass of str, a number that is not a time.
-            line = b""
-        return line or line_of(plain_entry(entry))
-
-    def _by_the_short_way(self, entry: Entry) -> bytes:
-        """Return the line of *entry*, empty where only the long way is exact."""
-        if type(entry) is Decided:
-            made = entry.decision
-            if made.changes or not (made.scope is self._scope or self._keep(made.scope)):
-                return b""  # a change may hold anything
-            return b'{"t":"Decided","decision":%b,"type":"Decided"}\n' % _encode(
-                _decision(made, self._written, self._votes(made.votes))
-            )
-        if type(entry) is Settled and entry.told is None and _is_simple(entry.message):
-            return b'{"t":"Settled",%b\n' % _encode(_settled(entry))[1:]
-        return b""
+            pass  # a lone surrogate, a subclass of str, a number that is not a time
+        return line_of(plain_entry(entry))  # a change may hold anything, too
 
     def _votes(self, votes: tuple[Vote, ...]) -> list[_Vote]:
         known = self._abstained

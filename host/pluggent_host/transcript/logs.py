@@ -70,9 +70,9 @@ class StoredTranscript:
         if self._failed is not None:
             raise self._failed
         if len(entries) == 1 and type(entry := entries[0]) not in SEALED:  # most are, in the way of every call
-            lines = [Line(type(entry).__name__, self._encoder.of(entry))]
+            lines: tuple[Line, ...] = (Line(type(entry).__name__, self._encoder.of(entry)),)
         else:
-            lines = [encode(entry, self._encoder) for entry in entries]
+            lines = tuple([encode(entry, self._encoder) for entry in entries])
         if self._kept is not None:
             self._kept += entries
         if self._sending is not None or self._queue:

@@ -140,8 +140,8 @@ def _unchanged(patch: pytest.MonkeyPatch) -> None:
     """Ask transforms, and go on with what there was before."""
     transform = Operations._transform  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # it is to be broken
 
-    async def broken(self: Operations, operation: Any, deadline: float) -> Any:
-        await transform(self, operation, deadline)
+    async def broken(self: Operations, operation: Any, *rest: Any) -> Any:
+        await transform(self, operation, *rest)
         return operation.event, ()
 
     patch.setattr(Operations, "_transform", broken)
@@ -152,9 +152,9 @@ def _decided_before(patch: pytest.MonkeyPatch) -> None:
     transform, ballots = Operations._transform, Operations._ballots  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # it is to be broken
     before: dict[int, Any] = {}
 
-    async def remembering(self: Operations, operation: Any, deadline: float) -> Any:
+    async def remembering(self: Operations, operation: Any, *rest: Any) -> Any:
         before[id(operation)] = operation.event
-        return await transform(self, operation, deadline)
+        return await transform(self, operation, *rest)
 
     async def broken(self: Operations, operation: Any, hook: str, event: Any, *rest: Any, **more: Any) -> Any:
         seen = before.get(id(operation), event) if hook == operation.hooks.decide else event
