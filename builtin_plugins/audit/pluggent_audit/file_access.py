@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from pluggent_hookspecs import ConfigError, private_folder
 
@@ -77,14 +77,26 @@ def opened_to_read(path: Path) -> BinaryIO:
     return os.fdopen(fd, "rb")
 
 
-def is_still(fd: int, path: Path) -> bool:
-    """Say whether *path* is still the file that was opened as *fd*."""
-    try:
-        there = path.lstat()
-    except OSError:
-        return False
-    here = os.fstat(fd)
-    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+class Placed(NamedTuple):
+    """An open file, and where it was opened."""
+
+    path: str
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, fd: int, path: Path) -> Placed:
+        """Return where *fd*, which was opened at *path*, is."""
+        here = os.fstat(fd)
+        return cls(str(path), here.st_dev, here.st_ino)
+
+    def status(self) -> os.stat_result | None:
+        """Return the status of the file, None if it is not at its path any more."""
+        try:
+            there = os.lstat(self.path)
+        except OSError:
+            return None
+        return there if there.st_ino == self.inode and there.st_dev == self.device else None
 
 
 def sync_folder(folder: Path) -> None:

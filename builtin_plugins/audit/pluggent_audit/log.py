@@ -27,7 +27,7 @@ from pluggent_audit.chain import (
     read_head,
     read_line,
 )
-from pluggent_audit.file_access import claim, is_still, opened, prepare, sync_folder
+from pluggent_audit.file_access import Placed, claim, opened, prepare, sync_folder
 from pluggent_audit.settings import AuditSettings, Fsync
 
 FORMAT = 1
@@ -58,8 +58,10 @@ class Log:
         self._day: str = ""
         self._head = Head()
         self._torn = False
+        self._at: Placed | None = None
         self.name, self._head_fd = claim(folder, settings.name, shared=settings.shared)
         try:
+            self._head_at = Placed.of(self._head_fd, folder / f"{self.name}.head")
             self._continue()
         except BaseException:
             self._let_go()
@@ -74,10 +76,6 @@ class Log:
     def path(self) -> Path:
         """The file that is written now."""
         return self._folder / file_name(self.name, self._number)
-
-    @property
-    def _head_path(self) -> Path:
-        return self._folder / f"{self.name}.head"
 
     def append(self, event: str, record: dict[str, Any], *, decision: bool = False) -> None:
         """Write one line. Raises OSError if it could not be written; the log is then as it was."""
@@ -147,10 +145,11 @@ class Log:
             raise OSError(f"{self.path} belongs to process {self._pid}; a forked one has to open a log of its own")
         if self._torn:
             self._mend()
-        for fd, path in ((self._fd, self.path), (self._head_fd, self._head_path)):
-            if not is_still(fd, path):
-                raise OSError(f"{path} was moved away, replaced or removed while it was written; put it back")
-        found = os.fstat(self._fd)
+        assert self._at is not None  # set with the file
+        found = self._at.status()
+        if found is None or self._head_at.status() is None:
+            path = self._at.path if found is None else self._head_at.path
+            raise OSError(f"{path} was moved away, replaced or removed while it was written; put it back")
         if found.st_nlink != 1 or found.st_size != self._size:
             raise OSError(f"{self.path} was changed by another process; run: pluggent audit verify")
 
@@ -161,19 +160,20 @@ class Log:
 
     def _next_file(self, now: str) -> None:
         """Begin the next file. If anything fails, the log stays where it was."""
-        before, head = (self._fd, self._size, self._number, self._day), self._head
+        before, head = (self._fd, self._size, self._number, self._day, self._at), self._head
         number = self._number + 1
         path = self._folder / file_name(self.name, number)
         self._fd, self._size = opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL), 0
-        self._number, self._day = number, now[:10]
+        self._number, self._day, self._at = number, now[:10], None
         try:
+            self._at = Placed.of(self._fd, path)
             self._put(self._line(now, FILE_BEGUN, {"log": self.name, "file": number, "format": FORMAT}))
             if self._settings.fsync is not Fsync.OFF:
                 sync_folder(self._folder)
             self._keep_head()
         except BaseException:
             os.close(self._fd)
-            (self._fd, self._size, self._number, self._day), self._head = before, head
+            (self._fd, self._size, self._number, self._day, self._at), self._head = before, head
             self._torn = False
             path.unlink()
             raise
@@ -218,6 +218,7 @@ class Log:
             os.close(fd)
             return False
         self._fd, self._size, self._number, self._day = fd, size, named[1], line.at[:10]
+        self._at = Placed.of(fd, path)
         self._head = Head(line.n, hash_of(last, self._key))
         return True
 
