@@ -3,7 +3,7 @@
 PluggentError
 + ConfigError            .path .problems         a setting, a file or a flag is wrong
 + PluginError            .plugin .distribution
-  - PluginLoadError      could not be imported, checked or opened
+  - PluginLoadError      could not be imported, checked or opened     .cure
   - PluginIncompatible   made for another version of the contract
   - NameTaken            two plugins offer one name
   - HookError            .hook                   a hook failed while an operation ran
@@ -62,7 +62,14 @@ class PluginError(PluggentError):
 
 
 class PluginLoadError(PluginError):
-    """A plugin could not be imported, checked, configured or opened."""
+    """A plugin could not be imported, checked, configured or opened.
+
+    ``cure`` is the last sentence of ``problem``: what to do about it. Empty where nothing is known.
+    """
+
+    def __init__(self, plugin: str, distribution: str, problem: str, *, cure: str = "") -> None:
+        self.cure = cure
+        super().__init__(plugin, distribution, f"{problem} {cure}" if cure else problem)
 
 
 class PluginIncompatible(PluginError):  # noqa: N818 (the tree's name; it states what the plugin is)
@@ -222,7 +229,7 @@ class LimitReached(PluggentError):  # noqa: N818
 
 
 class SessionError(PluggentError):
-    """A session was used wrongly, is damaged, or is open in another process."""
+    """A session was used wrongly, is damaged, or is open elsewhere: in another process, or in this one."""
 
 
 class SessionOwnerError(SessionError):

@@ -28,6 +28,7 @@ from pluggent_hookspecs.sessions import SessionStore
 from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
 from pluggent_host.common import process_marker
+from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.common.sanitize import check_history, clean_history
 from pluggent_host.hooks.caller import Caller, Late
@@ -231,7 +232,7 @@ class Host:
         - *agent*, *channel*, *chat_id*: seen by policies and records, see Scope.
 
         A call that a crash interrupted is closed, never repeated. Raises ConfigError for an unknown model or tool,
-        SessionError if another process has the session.
+        SessionError if the session is open already, in another process or in this one.
         """
         self._alive()
         _check_types(tools=tools, limits=limits, config=None, settings=None)
@@ -353,13 +354,14 @@ class Host:
         return (await self._parts.capabilities.parser(parser)).parse(text, goal)
 
     async def load_all(self) -> None:
-        """Load every plugin that may run and list all tools now instead of on first use.
+        """Load every plugin that may run, list all tools and check their schemas now instead of on first use.
 
         ``plugins`` has the results. Raises ConfigError for settings of unknown tools.
         """
         self._alive()
         await self._parts.plugins.load_all()
         await self._parts.toolbox.tools(("*",))
+        self._parts.toolbox.check_schemas()
 
     @property
     def plugins(self) -> tuple[tuple[PluginRecord, str, str], ...]:
@@ -369,6 +371,13 @@ class Host:
             (record, *states.get(registered_name(record) if record.is_first else "", (record.state, record.reason)))
             for record in self._parts.plugins.catalog.records
         )
+
+    @property
+    def failures(self) -> Mapping[str, PluggentError]:
+        """The error of each plugin that has failed, by capability id."""
+        errors = self._parts.plugins.errors
+        named = {record.capability: registered_name(record) for record in self._parts.plugins.catalog.records}
+        return MappingProxyType({id: errors[name] for id, name in named.items() if name in errors})
 
     @property
     def sessions(self) -> StoredSessions:
@@ -441,14 +450,12 @@ async def _asked(name: str, provider: Provider | PluggentError, caller: Caller, 
     deadline = perf_counter() + limit_s
     try:
         found = cast("object", await caller.bounded(provider.list_models(), lambda: deadline - perf_counter()))
-    except KeyboardInterrupt:
-        raise
     except PluggentError as error:
         return error
     except Late:
         return ProviderError(ProviderErrorKind.TIMEOUT, f"gave no list within {limit_s:g} s", provider=name)
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and being_cancelled():
+        if is_interrupt(error) or (isinstance(error, asyncio.CancelledError) and being_cancelled()):
             raise
         return _broken(name, f"failed in list_models: {said(error)}")
     items = tuple(cast("Sequence[object]", found)) if isinstance(found, Sequence) else (found,)

@@ -192,9 +192,12 @@ def states(on: Any) -> Mapping[str, str]:
 CASE_HEADER = "import attrs\nfrom pluggent_hookspecs import hookimpl, Secret\n"
 
 
-def record_of(site: Path, source: str, *, entry: str = "hooks/guard", value: str = "acme_guard:Plugin") -> PluginRecord:
+def record_of(
+    site: Path, source: str, *, entry: str = "hooks/guard", value: str = "acme_guard:Plugin",
+    requires: Sequence[str] = NEEDS,
+) -> PluginRecord:  # fmt: skip
     """Install a distribution ``acme-guard`` with one module and return its record."""
-    install(site, "acme-guard", {entry: value}, version="1.2", modules={"acme_guard": source})
+    install(site, "acme-guard", {entry: value}, version="1.2", modules={"acme_guard": source}, requires=requires)
     (record,) = catalog(discover([str(site)]), Selection(), "0.1.0").records
     return record
 

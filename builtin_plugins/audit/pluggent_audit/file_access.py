@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pluggent_hookspecs import ConfigError, private_folder
+from pluggent_hookspecs.open_files import is_open_here
 
 from pluggent_audit.settings import AuditSettings
 
@@ -120,8 +121,10 @@ def claim(folder: Path, name: str, *, shared: bool) -> tuple[str, int]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return log, fd
         except BlockingIOError:
+            held_here = is_open_here(fd)
             os.close(fd)
             if not shared:
-                problem = f"another process writes the log '{log}'; end it, give this one a folder of its own,"
+                who = "another host in this process" if held_here else "another process"
+                problem = f"{who} writes the log '{log}'; end it, give this one a folder of its own,"
                 raise ConfigError(str(folder), [f"{problem} or set shared = true"]) from None
     raise ConfigError(str(folder), [f"{MOST_LOGS} processes write logs there already"])

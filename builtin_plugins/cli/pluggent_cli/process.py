@@ -9,7 +9,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -102,6 +103,30 @@ def log_to(console: Console, *, debug: bool) -> None:
     logger.addHandler(_ConsoleHandler(console))
     logger.propagate = False
     logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+
+
+class CollectedLog(logging.Handler):
+    """What is logged at WARNING and above, for a command that shows it among its own findings."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@contextmanager
+def collected_log() -> Generator[CollectedLog]:
+    """Collect what is logged, and show nothing of it."""
+    logger = logging.getLogger("pluggent")
+    logger.addHandler(handler := CollectedLog())
+    propagates, logger.propagate = logger.propagate, False
+    try:
+        yield handler
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
 
 
 class _ConsoleHandler(logging.Handler):

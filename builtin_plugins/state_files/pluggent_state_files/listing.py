@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.open_files import is_open_here
 from pluggent_hookspecs.sessions import ListedSession, SessionPage, SessionQuery
 
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -199,8 +200,6 @@ def delete(folder: Path, id: str) -> None:
             _delete(place, id)
         finally:
             os.close(place)
-    except BlockingIOError:
-        raise SessionError(f"session '{id}' is in use by another process, so it is not deleted") from None
     except FileNotFoundError as error:
         raise SessionError(f"there is no session '{id}' in {folder}") from error
     except OSError as error:
@@ -213,7 +212,11 @@ def _delete(place: int, id: str) -> None:
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            where = "open in this process" if is_open_here(file) else "in use by another process"
+            raise SessionError(f"session '{id}' is {where}, so it is not deleted") from None
         with suppress(FileNotFoundError):
             os.unlink(id + _TORN, dir_fd=place)
         os.unlink(id + SUFFIX, dir_fd=place)

@@ -18,6 +18,7 @@ from zlib import crc32
 
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionLeaseLost
 from pluggent_hookspecs.folders import private_folder
+from pluggent_hookspecs.open_files import is_open_here
 from pluggent_hookspecs.sessions import Line
 
 from pluggent_state_files.listing import SESSION_ID, SUFFIX, fields_of, kind_of, lines, open_session
@@ -105,11 +106,14 @@ class FileLog:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SessionError(
-                f"session '{self._id}' is in use by another process; wait for it, or start a session of another name"
-            ) from None
+            raise SessionError(f"session '{self._id}' is {self._holder()}") from None
         if os.fstat(self._fd).st_nlink == 0:
             raise SessionError(f"session '{self._id}' was deleted while it was being opened; open it again")
+
+    def _holder(self) -> str:
+        if is_open_here(self._fd):
+            return "open in this process already; use that one, or close it first"
+        return "in use by another process; wait for it, or start a session of another name"
 
     def _mend(self) -> int:
         size = os.fstat(self._fd).st_size

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import attrs
 
+from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.hooks.chains import Impl
 
@@ -104,9 +105,9 @@ class Caller:
         try:
             value = impl.function(event)
             waits = value is not None and (impl.is_async or inspect.isawaitable(value))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; it becomes a value)
+        except BaseException as error:  # a plugin may raise anything; it becomes a value
+            if is_interrupt(error):
+                raise
             return _raised(error, started)
         ended = perf_counter()
         if ended - started > HELD_LOOP_S:
@@ -122,15 +123,15 @@ class Caller:
         started = answer.elapsed_s
         try:
             value = await self.bounded(answer.value, lambda: deadline - perf_counter())
-        except KeyboardInterrupt:
-            raise
         except Late:
             return Answer(None, LATE, perf_counter() - started)
         except asyncio.CancelledError as error:
             if being_cancelled():
                 raise
             return _raised(error, started)
-        except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; it becomes a value)
+        except BaseException as error:  # a plugin may raise anything; it becomes a value
+            if is_interrupt(error):
+                raise
             return _raised(error, started)
         ended = perf_counter()
         return Answer(value, "" if ended <= deadline else LATE, ended - started)
@@ -219,9 +220,11 @@ class _Running:
         # A BaseException that is not an Exception would leave the task through the event loop itself.
         try:
             return await self._awaitable, None
-        except (asyncio.CancelledError, KeyboardInterrupt):
+        except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 (a plugin may raise anything; Caller.call reports it)
+        except BaseException as error:  # a plugin may raise anything; Caller.call reports it
+            if is_interrupt(error):
+                raise
             return None, error
         finally:
             self._wake()

@@ -35,6 +35,7 @@ from pluggent_hookspecs.observations import (
 )
 
 from pluggent_host.common.event_queue import EventQueue
+from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import said
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain, Chains, Impl
@@ -175,9 +176,9 @@ class Observers:
         started = perf_counter()
         try:
             left_over = impl.function(event)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 (an observer may raise anything; the turn goes on)
+        except BaseException as error:  # an observer may raise anything; the turn goes on
+            if is_interrupt(error):
+                raise
             self._failed(impl, f"raised {said(error)}")
             return
         if asyncio.iscoroutine(left_over):

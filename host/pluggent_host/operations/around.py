@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 from pluggent_hookspecs import errors
 
+from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import being_cancelled, said, to_its_end
 from pluggent_host.hooks.caller import LATE, Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError
@@ -81,16 +82,16 @@ class Around(Generic[E, R]):
             try:
                 running = layer.function(self.event, rest)
                 result = await self.caller.bounded(running, clock.left, stopping_s=STOPPING_S)
-            except (errors.PluggentError, KeyboardInterrupt):
+            except errors.PluggentError:
                 raise
             except Late as error:
                 raise self._blame(layer, LATE) from error
-            except asyncio.CancelledError as error:
-                if being_cancelled():
-                    raise
-                raise self._blame(layer, f"raised {error!r} although it was not cancelled") from error
             except BaseException as error:
-                raise self._blame(layer, f"raised {said(error)}") from error
+                is_cancelled = isinstance(error, asyncio.CancelledError)
+                if is_interrupt(error) or (is_cancelled and being_cancelled()):
+                    raise
+                what = f"{error!r} although it was not cancelled" if is_cancelled else said(error)
+                raise self._blame(layer, f"raised {what}") from error
             finally:
                 rest.over = True
                 if rest.running is not None:

@@ -31,6 +31,7 @@ from pluggent_hookspecs.models import (
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
 
 from pluggent_host.common.escape import escape_all
+from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.common.sanitize import clean_message
 from pluggent_host.hooks.ledgers import Cost
@@ -265,9 +266,9 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
             if being_cancelled():
                 raise
             raise self._broken(error) from error
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             raise self._broken(error) from error
 
     async def _whole(self, request: ModelRequest) -> ModelResponse:

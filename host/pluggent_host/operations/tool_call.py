@@ -22,6 +22,7 @@ from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
 from pluggent_host.common.escape import escape_all
+from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late
@@ -227,9 +228,9 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
             if being_cancelled():
                 raise
             return ToolOutput.error(f"Error: '{event.tool.name}' cancelled itself.")
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_interrupt(error):
+                raise
             log.debug("tool %s raised", event.capability, exc_info=error)
             self.kind = ToolErrorKind.FAILED
             return _failed(f"'{event.tool.name}' failed: {said(error)}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pluggent_host.common.names import APP, plugin_of
 from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.discovery import CONTRACT, GROUPS, Discovery, Distribution, Problem, normalised
+from pluggent_host.plugins.discovery import CONTRACT, GROUPS, HOST, ROOT, Discovery, Distribution, Problem, normalised
 from pluggent_host.settings import NOTHING, Selection, SystemList
 
 RESERVED = frozenset({"application", "expiry", "host"})
@@ -131,13 +131,14 @@ def catalog(
         from pluggent_hookspecs.errors import ConfigError  # only needed after a mistake
 
         raise ConfigError("selection", problems)
+    root = ROOT if discovery.first_party else HOST
     records = [
         PluginRecord(
             item.name, item.version, entry.group, GROUPS[entry.group], entry.name, entry.value, *why, item, role
         )
         for item in (*discovery.distributions, *discovery.left_out)
         for role in [discovery.first_party.get(item.name, "")]
-        for why in [_state(item, selection, contract_version, required, running, role)]
+        for why in [_state(item, selection, contract_version, required, running, role, root)]
         for entry in item.entry_points
     ]
     records.sort(key=lambda record: (record.id, record.name, record.kind, record.distribution.location))
@@ -153,7 +154,7 @@ def is_left_out(selection: Selection, item: Distribution) -> bool:
 
 def _state(
     item: Distribution, selection: Selection, contract: str, required: Collection[str], running: Collection[str],
-    role: str,
+    role: str, root: str,
 ) -> tuple[str, str, str]:  # fmt: skip
     name = item.name
     if _listed(item, selection.block):
@@ -172,7 +173,7 @@ def _state(
         return "disallowed", "safe mode runs built-in plugins only", 'set [selection] mode = "all"'
     if item.left_out:
         return _skipped(item, is_second=name in running)
-    return _fitting(item, selection, contract)
+    return _fitting(item, selection, contract, root)
 
 
 def _skipped(item: Distribution, *, is_second: bool) -> tuple[str, str, str]:
@@ -182,7 +183,7 @@ def _skipped(item: Distribution, *, is_second: bool) -> tuple[str, str, str]:
     return "skipped", _where(item), f"pluggent trust --plugin {item.name}, {leave}"
 
 
-def _fitting(item: Distribution, selection: Selection, contract: str) -> tuple[str, str, str]:
+def _fitting(item: Distribution, selection: Selection, contract: str, root: str) -> tuple[str, str, str]:
     name = item.name
     try:
         fits = selection.any_version or version_fits(contract, item.contract)
@@ -190,8 +191,18 @@ def _fitting(item: Distribution, selection: Selection, contract: str) -> tuple[s
         return "incompatible", f"its requirement on {CONTRACT} cannot be read: {error}", f"reinstall {name}"
     if not fits:
         reason = f"needs {CONTRACT} {item.contract}, this host has {contract}"
-        return "incompatible", reason, f"pip install --upgrade {name}"
+        older = root if _needs_newer(contract, item.contract) else name
+        return "incompatible", reason, f"pip install --upgrade {older}"
     return "available", "", ""
+
+
+def _needs_newer(contract: str, specifier: str) -> bool:
+    """Say whether a clause of *specifier* that *contract* does not satisfy asks for a later version."""
+    missed = [each.strip() for each in specifier.split(",") if not version_fits(contract, each)]
+    exact = [each.lstrip("=~ ").removesuffix(".*") for each in missed if each.startswith(("~=", "=="))]
+    return any(each.startswith(">") for each in missed) or any(
+        not version_fits(contract, f">={each}") for each in exact
+    )
 
 
 def _where(item: Distribution) -> str:

@@ -18,10 +18,12 @@ from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import PROJECT
 
+from pluggent_host.common.plugin_errors import is_interrupt, raised_at
 from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.options import settings_for
 from pluggent_host.plugins.project import is_foreign, roots
+from pluggent_host.plugins.requirements import install_command
 from pluggent_host.plugins.validation import RefusalError, register_checked, text_of
 
 _ABSENT = object()
@@ -91,12 +93,22 @@ def register(
     """
     try:
         return register_checked(manager, plugin_id, obj, kinds)
-    except KeyboardInterrupt:
-        raise
     except BaseException as cause:
-        advice = "" if host_code else f" Mend it, or leave it out: pluggent --without {plugin_id}"
+        if is_interrupt(cause):
+            raise
+        cure = "" if host_code else f"Mend it, {without(plugin_id)}"
         where = "given in application code" if host_code else ""
-        raise PluginLoadError(plugin_id, where, f"is refused: {_because(cause)}{advice}") from cause
+        raise PluginLoadError(plugin_id, where, f"is refused: {_because(cause)}", cure=cure) from cause
+
+
+def without(plugin_id: str) -> str:
+    """Return the second half of every cure."""
+    return f"or leave it out: pluggent --without {plugin_id}"
+
+
+def about(record: PluginRecord) -> str:
+    """Return the distribution of *record* with its version, as errors name it."""
+    return f"{record.distribution.shown_name} {record.version}"
 
 
 def registered_name(record: PluginRecord) -> str:
@@ -111,34 +123,44 @@ def registered_name(record: PluginRecord) -> str:
 def _blamed(record: PluginRecord, doing: str) -> Generator[None]:
     try:
         yield
-    except KeyboardInterrupt:
-        raise
     except BaseException as cause:  # here plugin code runs; it may even raise SystemExit
+        if is_interrupt(cause):
+            raise
         raise _load_error(record, doing, cause) from cause
 
 
 def _load_error(record: PluginRecord, doing: str, cause: BaseException) -> PluginLoadError:
-    mend = "Mend it"
-    if isinstance(cause, ModuleNotFoundError) and cause.name:
-        own = record.value.partition(":")[0]
-        missing = own == cause.name or own.startswith(f"{cause.name}.")
-        # What is imported may be installed under another name: re2 comes with google-re2.
-        top = cause.name.partition(".")[0]
-        reinstall = f"Reinstall it (pip install --force-reinstall {record.id})"
-        mend = reinstall if missing else f"Install the package that provides '{top}'"
-    entry = f"{record.name} = {record.value} [{record.group}]"
-    problem = f"{doing} {entry}: {_because(cause)} {mend}, or leave it out: pluggent --without {record.id}"
-    return PluginLoadError(record.id, f"{record.distribution.shown_name} {record.version}", problem)
+    mend = _missing_module(record, cause) if isinstance(cause, ModuleNotFoundError) and cause.name else "Mend it"
+    problem = f"{doing} {record.name} = {record.value} [{record.group}]: {_because(cause)}"
+    return PluginLoadError(record.id, about(record), problem, cure=f"{mend}, {without(record.id)}")
+
+
+def _missing_module(record: PluginRecord, cause: ModuleNotFoundError) -> str:
+    """Return what to do about the module that *cause* names."""
+    name, own = cause.name or "", record.value.partition(":")[0]
+    if own == name or own.startswith(f"{name}."):
+        return f"Reinstall it (pip install --force-reinstall {record.id})"
+    # What is imported may be installed under another name: re2 comes with google-re2.
+    if command := install_command(record.distribution.location):
+        return f"Install what it requires: {command}"
+    return f"Install the package that provides '{name.partition('.')[0]}', which it does not say that it requires"
 
 
 def _because(error: BaseException) -> str:
     said: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(said) < 5:  # noqa: PLR2004 (further causes do not help)
-        said.append(text_of(cause) if isinstance(cause, RefusalError) else f"{type(cause).__name__}: {text_of(cause)}")
+        said.append(_sentence(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     sentence = ", because of ".join(said)
     return sentence if sentence.endswith("?") else f"{sentence}."
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, RefusalError):
+        return text_of(error)
+    text = text_of(error)
+    return f"{type(error).__name__}{f': {text}' if text else ''}{raised_at(error)}"
 
 
 def _imported(record: PluginRecord) -> object:

@@ -17,11 +17,12 @@ from pluggent_hookspecs.observations import Observation, PluginStateChanged
 from pluggent_hookspecs.plugins import Opens, PluginContext
 
 from pluggent_host.common.names import APP
+from pluggent_host.common.plugin_errors import is_interrupt, raised_at
 from pluggent_host.common.running import said
 from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, is_left_out
 from pluggent_host.plugins.discovery import normalised
-from pluggent_host.plugins.loader import load, new_manager, register, registered_name
+from pluggent_host.plugins.loader import about, load, new_manager, register, registered_name, without
 from pluggent_host.plugins.validation import PROVIDES, RefusalError, collected
 from pluggent_host.settings import HostSettings
 
@@ -55,7 +56,10 @@ class Offer:
 
 
 class PluginSet:
-    """Loads, opens and closes plugins. ``states`` maps a registered name to state and reason."""
+    """Loads, opens and closes plugins.
+
+    ``states`` maps a registered name to state and reason, ``errors`` that of a plugin that failed to its error.
+    """
 
     def __init__(self, catalog: Catalog, settings: HostSettings, host_version: str) -> None:
         self.catalog = catalog
@@ -63,6 +67,7 @@ class PluginSet:
         self.tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]] = _no_tools
         self.model_named: Callable[[str], Awaitable[object]] = _no_models
         self.states: dict[str, tuple[str, str]] = {}
+        self.errors: dict[str, PluggentError] = {}
         self._settings = settings
         self._host_version = host_version
         self._in_code: dict[str, object] = {}
@@ -109,7 +114,7 @@ class PluginSet:
                 load(record, self.manager, self._section(record))
                 self._become(record.id, "active")
             except PluggentError as error:
-                self._become(record.id, "failed", str(error))
+                self._fail(record.id, error)
                 if record.id not in self._settings.grants.optional:
                     raise
 
@@ -123,7 +128,7 @@ class PluginSet:
             try:
                 await self._open(name, plugin)
             except PluggentError as error:
-                self._become(name, "failed", str(error))
+                self._fail(name, error)
                 if name not in self._settings.grants.optional:
                     raise
                 self.manager.unregister(plugin)
@@ -178,9 +183,9 @@ class PluginSet:
         try:
             loaded = load(record, self.manager, self._section(record))
             await self._open(name, loaded.plugin)
-            things = self._provide(name, record.kind)
+            things = self._provide(name, record.kind, record)
         except PluggentError as error:
-            self._become(name, "failed", str(error))
+            self._fail(name, error)
             return error
         self._become(name, "active")
         return Offer(record.id, record.name, things)
@@ -191,8 +196,14 @@ class PluginSet:
             known = self._offers[name, kind] = Offer(name, name.removeprefix(APP), self._provide(name, kind))
         return known
 
-    def _provide(self, name: str, kind: str) -> tuple[Any, ...]:
+    def _provide(self, name: str, kind: str, record: PluginRecord | None = None) -> tuple[Any, ...]:
         hook = PROVIDES[kind]
+
+        def broken(problem: str) -> PluginLoadError:
+            if record is None:
+                return PluginLoadError(name, "", problem)
+            return PluginLoadError(record.id, about(record), f"{problem}.", cure=f"Mend it, {without(record.id)}")
+
         things: list[Any] = []
         for impl in getattr(self.manager.hook, hook).get_hookimpls():
             if impl.plugin_name != name:
@@ -201,12 +212,14 @@ class PluginSet:
             try:
                 things += collected(impl.function(ProvideEvent(self._host_version)), limit_s)
             except RefusalError as error:
-                raise PluginLoadError(name, "", f"{hook} {error}") from None
-            except Exception as error:
-                raise PluginLoadError(name, "", f"failed in {hook}: {said(error)}") from error
+                raise broken(f"is broken: its {hook} {error}") from None
+            except BaseException as error:  # a plugin may raise anything, SystemExit too
+                if is_interrupt(error):
+                    raise
+                raise broken(f"failed in {hook}: {said(error)}{raised_at(error)}") from error
             if perf_counter() - started > limit_s:
                 limit = f"it may take {limit_s:g} s and do no input or output"
-                raise PluginLoadError(name, "", f"took {perf_counter() - started:.1f} s in {hook}; {limit}")
+                raise broken(f"took {perf_counter() - started:.1f} s in {hook}; {limit}")
         return tuple(things)
 
     async def _open(self, name: str, plugin: object) -> None:
@@ -218,7 +231,7 @@ class PluginSet:
         if isinstance(problem, PluggentError):
             raise problem
         if problem is not None:
-            raise PluginLoadError(id, "", f"failed to open: {said(problem)}") from problem
+            raise PluginLoadError(id, "", f"failed to open: {said(problem)}{raised_at(problem)}") from problem
         self._lifetimes.append((name, lifetime))
 
     async def aclose(self) -> None:
@@ -233,7 +246,13 @@ class PluginSet:
     def _section(self, record: PluginRecord) -> Mapping[str, Any] | object | None:
         return self._settings.plugins.get(record.id)
 
+    def _fail(self, name: str, error: PluggentError) -> None:
+        self.errors[name] = error
+        self._become(name, "failed", str(error))
+
     def _become(self, name: str, state: str, reason: str = "") -> None:
+        if state == "active":
+            self.errors.pop(name, None)
         self.states[name] = (state, reason)
         self.emit(PluginStateChanged(name, state, reason))
 
@@ -311,9 +330,11 @@ class Lifetime:
             async with self._plugin.open(self._context):
                 self._entered.set()
                 await self._leave.wait()
-        except (asyncio.CancelledError, KeyboardInterrupt):
+        except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 (a SystemExit of a plugin would end the program)
+        except BaseException as error:  # a SystemExit of a plugin would end the program
+            if is_interrupt(error):
+                raise
             return error
         return None
 

@@ -98,6 +98,8 @@ def collected(given: object, limit_s: float | None = None) -> list[Any]:
 
     One step that blocks cannot be interrupted: *limit_s* is looked at between two steps.
     """
+    if given is None:
+        raise RefusalError("returned None: return a list, which may be empty (is its 'return' missing?)")
     if not isinstance(given, Iterable):
         raise RefusalError(f"returned {type(given).__name__}, not an iterable: return a list")
     found: list[Any] = []

@@ -111,6 +111,11 @@ class Checker:
         """Return *value* with the schema's defaults; costs nothing if it has none."""
         return with_defaults(value, self._schema) if self._has_defaults else value
 
+    def check(self) -> None:
+        """Raise ArgumentProblems if the schema itself is invalid."""
+        if self._validator is None:
+            self._made()
+
     def problems(self, value: object) -> tuple[str, ...]:
         """Return every problem of *value*, a JSON value, with its path; empty if it is valid."""
         validator = self._validator or self._made()

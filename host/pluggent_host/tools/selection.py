@@ -16,6 +16,7 @@ from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
 from pluggent_hookspecs.tools import Tool, ToolSource
 
 from pluggent_host.common.names import APP, plugin_of
+from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.hooks.caller import Caller, Late
@@ -103,10 +104,8 @@ class Source:
             problem = f"did not list its tools{self.label} within {limit_s:g} s"
         except PluginLoadError as error:
             problem = error.problem
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and being_cancelled():
+            if is_interrupt(error) or (isinstance(error, asyncio.CancelledError) and being_cancelled()):
                 raise
             problem = f"could not list its tools{self.label}: {said(error)}"
         self.found, self.problem, self.asked, self._seen = found, problem, True, seen
@@ -171,6 +170,18 @@ class Shelf:
         """Say whether a listed tool is unchanged; sources that are due are listed first."""
         found = await self.tools(capability.partition(":tool/")[2], opening=False)
         return any(item.capability == capability and definition_digest(item.tool.spec) == definition for item in found)
+
+    def check_schemas(self) -> None:
+        """Report the tools whose own schema is invalid, which no call can be checked against."""
+        problems: list[str] = []
+        for item in self.found:
+            try:
+                Checker(item.tool.spec.parameters or {"type": "object"}).check()
+                Checker(item.tool.spec.result_schema or {}).check()
+            except ArgumentProblems as error:
+                problems.append(f"offers the tool '{item.tool.spec.name}', which cannot be called: {error}")
+        if problems:
+            self._told("; ".join([*filter(None, [self._problem]), *problems]))
 
     def _arrange(self) -> None:
         """Collect the tools of all sources. A name in use stays with its source."""
@@ -283,6 +294,11 @@ class Toolbox:
             known = self._known[key] = (choices, await self.collected(choices, _NONE, opening=True))
         return SessionTools(self, choices, known[1])
 
+    def check_schemas(self) -> None:
+        """Report every listed tool that cannot be called because its own schema is invalid."""
+        for _, shelf in self._shelves.values():
+            shelf.check_schemas()
+
     def changed(self, choices: tuple[ToolChoice, ...]) -> bool:
         """Say whether the tools have changed since ``tools(choices)`` was called last; False if it never was."""
         known = self._known.get(_key(choices))
@@ -373,6 +389,7 @@ class Toolbox:
             return await self._shelf(offer).tools(pattern, opening=opening)
         except PluginError as error:
             log.warning("%s", error)
+            self._plugins.ails(offer, error.problem)
             return ()
 
     def _shelf(self, offer: Offer) -> Shelf:

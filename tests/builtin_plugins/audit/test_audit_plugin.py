@@ -110,7 +110,7 @@ def test_a_second_writer_gets_a_log_of_its_own_or_an_error(tmp_path):
     first.write_record(decision())
     try:
         written(tmp_path / "audit", 2)
-        with pytest.raises(ConfigError, match="another process writes the log 'audit'"):
+        with pytest.raises(ConfigError, match="another host in this process writes the log 'audit'"):
             written(tmp_path / "audit", 1, shared=False)
     finally:
         first.close()

@@ -132,6 +132,19 @@ def test_a_session_that_was_opened_and_not_written_leaves_no_file(store: FileSto
     assert list(store.folder.iterdir()) == []
 
 
+def test_a_session_that_this_process_has_open_itself_is_not_said_to_be_in_use_by_another(store: FileStore):
+    log = store.open("s")
+    log.append(*lines(*ENTRIES[:1]))
+
+    with pytest.raises(SessionError, match="'s' is open in this process already; use that one, or close it first"):
+        store.open("s")
+    with pytest.raises(SessionError, match="'s' is open in this process, so it is not deleted"):
+        store.delete("s")
+    log.close()
+
+    store.delete("s")
+
+
 def test_after_a_fork_the_child_cannot_write_and_the_parent_still_can(store: FileStore):
     log = store.open("s")
     log.append(*lines(*ENTRIES[:1]))
@@ -149,7 +162,7 @@ def test_after_a_fork_the_child_cannot_write_and_the_parent_still_can(store: Fil
     os.waitpid(child, 0)
 
     assert os.read(reader, 1000).decode() == f"session 's' is in use by process {os.getpid()}, which forked this one"
-    with pytest.raises(SessionError, match="in use by another process"):  # the child's close gave up no lock
+    with pytest.raises(SessionError, match="open in this process already"):  # the child's close gave up no lock
         store.open("s")
     log.append(*lines(*ENTRIES[1:]))
     log.close()

@@ -112,6 +112,22 @@ def test_a_plugin_for_another_contract_is_incompatible_unless_a_developer_insist
     assert states(of(dist("acme", "tools/x", contract=">=whatever"))) == {"acme": "incompatible"}
 
 
+@pytest.mark.parametrize(
+    ("contract", "upgrade"),
+    [
+        (">=0.2,<0.3", "pluggent"), (">0.1.0", "pluggent"), ("==0.2.*", "pluggent"), ("~=1.0", "pluggent"),
+        ("<0.1", "acme"), ("==0.0.*", "acme"), ("~=0.0.5", "acme"), (">=0.0.1, <0.1", "acme"), ("!=0.1.0", "acme"),
+    ],
+)  # fmt: skip
+def test_what_is_to_be_upgraded_is_the_one_that_is_too_old(contract: str, upgrade: str) -> None:
+    installed = dist("acme", "tools/x", contract=contract)
+
+    with_root, host_alone = of(installed), catalog(Discovery((installed,)), EVERYTHING, "0.1.0")
+
+    assert with_root.records[0].mend == f"pip install --upgrade {upgrade}"
+    assert host_alone.records[0].mend == with_root.records[0].mend.replace("pluggent", "pluggent-host")
+
+
 def test_a_shadowed_copy_is_listed_and_never_found() -> None:
     first, second = dist("acme", "tools/x"), dist("acme", "tools/x", version="2.0", shadowed_by="/other")
 

@@ -1,8 +1,10 @@
 """How a record becomes a plugin, and what is said when it cannot."""
 
 import inspect
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import attrs
@@ -115,11 +117,15 @@ def test_application_code_may_mix_kinds_and_two_managers_share_nothing(manager: 
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("import no_such_thing", "Install the package that provides 'no_such_thing', or leave it out"),
+        (
+            "import no_such_thing",
+            "Install the package that provides 'no_such_thing', which it does not say that it req",
+        ),
         ("import acme_guard.more", "No module named 'acme_guard.more'"),
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("raise SystemExit(3)", "SystemExit: 3"),
-        ("try:\n  1 / 0\nexcept Exception as e:\n  raise OSError('no luck') from e", "no luck, because of Zero"),
+        ("try:\n  1 / 0\nexcept Exception as e:\n  raise OSError('no luck') from e", "no luck"),
+        ("try:\n  1 / 0\nexcept Exception as e:\n  raise OSError('no luck') from e", ", because of ZeroDivisionError"),
         ("class Bad(Exception):\n  def __str__(self): 1 / 0\nraise Bad", "Bad: (its text cannot be read)"),
         ("class Plugins: pass", "there is no 'Plugin' in it; did you mean 'Plugins'?"),
         ("Plugin = 3", "it is an object, not a factory"),
@@ -152,9 +158,66 @@ def test_a_package_without_its_module_is_to_be_reinstalled(site: Path, manager: 
     assert "Reinstall it (pip install --force-reinstall acme-guard), or" in said
 
 
-def test_an_interrupt_is_raised_as_it_is(site: Path, manager: pluggy.PluginManager) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        load(record_of(site, "raise KeyboardInterrupt"), manager)
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("x = 1\n\n1 / 0", "acme_guard.py:3"),
+        ("x = 1\ndef broken(:", "acme_guard.py:2"),
+        ("import json\njson.loads('{')", "acme_guard.py:2"),
+        ("\nimport acme_helper", "acme_helper.py:2"),
+        ("\nimport no_such_thing", "acme_guard.py:2"),
+        ("\ndef Plugin():\n    return 1 / 0", "acme_guard.py:3"),
+    ],
+    ids=["its own", "syntax", "below it the standard library", "of a helper", "missing module", "factory"],
+)
+def test_the_error_of_a_plugin_names_file_and_line(
+    site: Path, manager: pluggy.PluginManager, source: str, line: str
+) -> None:
+    (site / "acme_helper.py").write_text("\nraise RuntimeError('no')\n")
+    record = record_of(site, source)
+
+    assert f"(at {site}/{line})" in refusal(manager, lambda: load(record, manager))
+
+
+def test_a_missing_module_is_mended_with_the_packages_that_the_plugin_requires(
+    site: Path, manager: pluggy.PluginManager
+) -> None:
+    # attrs is there, and the extra was not asked for; the module no_such_thing comes with a package of another name.
+    requires = ["attrs>=20", "attrs>=2000", "acme-things[fast]>=2", "other-thing; extra == 'more'"]
+    record = record_of(site, "import no_such_thing", requires=requires)
+
+    said = refusal(manager, lambda: load(record, manager))
+
+    assert "Install what it requires: pip install 'acme-things[fast]>=2' 'attrs>=2000', or leave it out" in said
+
+
+@contextmanager
+def interrupts(handler: Callable[[int, object], None] | signal.Handlers) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_keyboard_interrupt_of_the_plugin_itself_is_its_failure(site: Path, manager: pluggy.PluginManager) -> None:
+    record = record_of(site, "raise KeyboardInterrupt")
+
+    with interrupts(lambda *_: None):  # a handler that raises nothing, such as that of the command
+        said = refusal(manager, lambda: load(record, manager))
+
+    assert "KeyboardInterrupt" in said
+
+
+def test_an_interrupt_while_a_plugin_is_imported_is_raised_as_it_is(site: Path, manager: pluggy.PluginManager) -> None:
+    def interrupted(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    record = record_of(site, f"import os, signal\nos.kill({os.getpid()}, signal.SIGINT)\nx = 1\n")
+
+    for handler in (interrupted, signal.default_int_handler):
+        with interrupts(handler), pytest.raises(KeyboardInterrupt):
+            load(record, manager)
 
 
 def test_a_plugin_is_loaded_once(site: Path, manager: pluggy.PluginManager) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pluggent_hookspecs.errors import ConfigError, PluggentError
+from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError, PluginLoadError
 from pluggent_host.host import Host
 from pluggent_host.inspection import NoModelList
 from pluggent_host.plugins.catalog import Catalog, PluginRecord
@@ -16,6 +16,7 @@ from pluggent_cli.doctor.checks import Check
 from pluggent_cli.doctor.import_cost import Cost, import_cost
 from pluggent_cli.host_access import Setup, Trust, open_tolerant, without
 from pluggent_cli.installed_plugins import TRUST_FILE
+from pluggent_cli.process import collected_log
 
 _AREA = "plugins"
 _MEANT = frozenset({"active", "blocked", "disallowed", "shadowed"})
@@ -40,16 +41,24 @@ class Loaded(NamedTuple):
 async def examine(setup: Setup, *, online: bool) -> tuple[tuple[Loaded, ...], tuple[Check, ...]]:
     """Return every plugin as it is once loaded, and the other problems."""
     setup = _with_usable_trust(setup)
-    try:
-        return await _loaded(setup, online=online)
-    except ConfigError as error:
-        # The settings name what is not there: the plugins are judged without them.
-        plain = setup._replace(settings=HostSettings(), origins={})
-        loaded, checks = await _loaded(plain, online=online)
-        problem = Check(
-            "settings", "problem", f"{error}; plugins were loaded without settings", "pluggent config check"
-        )
-        return loaded, (problem, *checks)
+    with collected_log() as logged:
+        try:
+            loaded, checks = await _loaded(setup, online=online)
+        except ConfigError as error:
+            # The settings name what is not there: the plugins are judged without them.
+            plain = setup._replace(settings=HostSettings(), origins={})
+            loaded, checks = await _loaded(plain, online=online)
+            problem = f"{error}; plugins were loaded without settings"
+            checks = (Check("settings", "problem", problem, "pluggent config check"), *checks)
+    told = [*(check.text for check in checks), *(one.reason for one in loaded if one.reason)]
+    return loaded, (*checks, *_logged(logged.lines, told))
+
+
+def _logged(lines: Iterable[str], told: list[str]) -> Iterator[Check]:
+    """Return what was logged and is not among what is *told* anyway."""
+    for line in dict.fromkeys(lines):
+        if not any(text in line or line in text for text in told):
+            yield Check(_AREA, "note", line, "")
 
 
 def _with_usable_trust(setup: Setup) -> Setup:
@@ -72,8 +81,9 @@ async def _loaded(setup: Setup, *, online: bool) -> tuple[tuple[Loaded, ...], tu
         checks += [Check(_AREA, "problem", text, "") for text in problems if text.endswith("without any hooks.")]
         checks += _required(setup, host)
         states = {record.capability: (state, reason) for record, state, reason in host.plugins if record.is_first}
+        errors = host.failures
         checks += [check async for check in _online(host)] if online else []
-    loaded = tuple(_judged(setup, record, states, missing, costs) for record in catalog.records)
+    loaded = tuple(_judged(setup, record, states, errors, missing, costs) for record in catalog.records)
     return loaded, (*checks, Check(_AREA, "ok", f"{len({record.id for record in catalog.records})} installed", ""))
 
 
@@ -102,6 +112,7 @@ def _judged(
     setup: Setup,
     record: PluginRecord,
     states: Mapping[str, tuple[str, str]],
+    errors: Mapping[str, PluggentError],
     missing: tuple[str, ...],
     costs: Mapping[str, Cost],
 ) -> Loaded:
@@ -111,10 +122,23 @@ def _judged(
         reason = "it has hooks, which see everything, and was not accepted yet, so nothing runs with it"
         return Loaded(record, "not accepted", reason, f"pluggent trust --plugin {record.id}")
     cost = costs[record.id]
-    state, reason = ("failed", cost.problem) if cost.deadly else states[record.capability]
+    mend = f"leave it out: pluggent --without {record.id}"
+    if cost.deadly:
+        return Loaded(record, "failed", cost.problem, mend, cost)
+    state, reason = states[record.capability]
     if record.kind == "hooks" and record.id in missing and state != "failed":
         return Loaded(record, "left out", "see above", "", cost)
-    return Loaded(record, state, reason, f"leave it out: --without {record.id}" if state == "failed" else "", cost)
+    error = errors.get(record.capability) if state == "failed" else None
+    if isinstance(error, PluginError):
+        cure = error.cure if isinstance(error, PluginLoadError) else ""
+        return Loaded(record, state, error.problem.removesuffix(cure).strip(), _shown(cure) or mend, cost)
+    return Loaded(record, state, reason, mend if state == "failed" or reason else "", cost)
+
+
+def _shown(cure: str) -> str:
+    """Return *cure* behind "to mend it: "."""
+    cure = cure.removeprefix("Mend it, or ")
+    return cure[:1].lower() + cure[1:]
 
 
 async def _costs(setup: Setup, catalog: Catalog) -> Mapping[str, Cost]:

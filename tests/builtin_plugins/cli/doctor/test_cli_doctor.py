@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cli_support import PATIENCE_S, Cli
 from each_of import each_of
-from fake_distributions import POLICY
+from fake_distributions import POLICY, install
 from pluggent_cli.doctor import plugins
 from pluggent_cli.doctor.import_cost import Cost
 from pluggent_cli.main import main
@@ -64,6 +64,11 @@ def test_every_plugin_is_loaded_and_measured(cli):
 def test_a_plugin_that_fails_is_a_problem_and_no_end(cli):
     says = {
         "nowhere": ("import nowhere", "No module named 'nowhere'"),
+        "none": (
+            TOOLS.format(imports="wave").replace("return []", "pass"),
+            "its provide_tools returned None: return a",
+        ),
+        "interrupting": ("raise KeyboardInterrupt", "KeyboardInterrupt (at "),
         "exiting": ("raise SystemExit(9)", "SystemExit: 9"),
         "dying": ("import os; os._exit(7)", "importing it ended the process with exit code 7"),
         "aborting": ("import os; os.abort()", "importing it ended the process by signal 6"),
@@ -77,8 +82,69 @@ def test_a_plugin_that_fails_is_a_problem_and_no_end(cli):
     assert (code, found["pluggent-offline"]["state"]) == (1, "active")
     for name, (_, reason) in says.items():
         failed = found[f"acme-{name}"]
-        assert (failed["state"], failed["mend"]) == ("failed", f"leave it out: --without acme-{name}")
+        mend = f"leave it out: pluggent --without acme-{name}"
+        if name == "nowhere":
+            mend = f"install the package that provides 'nowhere', which it does not say that it requires, or {mend}"
+        assert (failed["state"], failed["mend"]) == ("failed", mend)
         assert reason in failed["reason"]
+
+
+def test_the_cure_of_a_missing_module_is_the_package_that_the_plugin_requires(cli):
+    cli.plugin("acme-tool", "import nowhere_module", requires=["Acme-Nowhere>=2"])
+
+    _, _, found = examine(cli)
+
+    assert found["acme-tool"]["mend"] == (
+        "install what it requires: pip install 'Acme-Nowhere>=2', or leave it out: pluggent --without acme-tool"
+    )
+
+
+def test_a_tool_that_cannot_be_used_is_a_problem_of_its_plugin(cli):
+    bent = """
+class Bent:
+    spec = ToolSpec("bent", "Bend it.", parameters={"type": "strnig"})
+    async def call(self, arguments, context): return "bent"
+
+"""
+    cli.plugin("acme-bent", TOOLS.replace("hookimpl", "ToolSpec, hookimpl", 1).format(imports="wave")
+               .replace("class Plugin", f"{bent}class Plugin").replace("[]", "[Bent()]"))  # fmt: skip
+    cli.plugin("acme-odd", TOOLS.format(imports="wave").replace("[]", "[None]"))
+
+    code, _, found = examine(cli)
+
+    assert code == 1
+    assert "offers the tool 'bent', which cannot be called: the tool's own schema" in found["acme-bent"]["reason"]
+    assert "offers something that cannot be a tool: None" in found["acme-odd"]["reason"]
+    assert found["acme-odd"]["mend"] == "leave it out: pluggent --without acme-odd"
+
+
+def test_a_problem_is_shown_and_counted_once(cli):
+    cli.plugin("acme-tool", "import nowhere")
+    cli.plugin("acme-odd", TOOLS.format(imports="wave").replace("[]", "[None]"))
+    install(cli.site, "acme-twice", {"tools/one": "acme_twice:One", "memory/two": "acme_twice:Two"},
+            requires=["pluggent-hookspecs<0.1"])  # fmt: skip
+
+    done = cli("doctor", "--without", ALL, COLUMNS="200")
+
+    assert (done.code, done.err) == (1, "")
+    assert done.out.count("No module named 'nowhere'") == 1
+    assert done.out.count("cannot be a tool") == 1
+    assert done.out.count("needs pluggent-hookspecs <0.1") == done.out.count("pip install --upgrade acme-twice") == 1
+    assert done.out.endswith("\n3 problems\n")
+
+
+def test_a_plugin_that_takes_long_to_import_is_noted_and_the_budget_is_an_option(cli):
+    cli.plugin("acme-tool", TOOLS.format(imports="wave"))
+
+    def noted(budget):
+        document = cli.document("doctor", "--without", ALL, "--import-budget", budget)
+        return document["exit_code"], [one["text"] for one in document["checks"] if "importing" in one["text"]]
+
+    (code, (text,)), (_, none) = noted("0"), noted("600000")
+
+    assert (code, none) == (0, [])
+    assert text.startswith("importing 'acme-tool' takes ")
+    assert text.endswith(" ms, more than 0: every start that uses it waits")
 
 
 def test_a_hook_plugin_that_may_not_run_or_cannot_is_a_problem(cli):
