@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
@@ -39,7 +39,7 @@ def dispatch(arguments: Sequence[str]) -> int:
             traceback.print_exc()
         with contextlib.suppress(BrokenPipeError):
             code = _reported(error, console)
-            _drop_unwritable()
+            drop_unwritable()
             return code
         return _output_closed()
 
@@ -98,13 +98,28 @@ def _unknown(name: str, others: Sequence[str]) -> ConfigError:
 
 def _reported(error: BaseException, console: Console) -> int:
     code, text = exits.code_of(error), exits.said_of(error)
+    about = {"kind": type(error).__name__, "message": text, **_facts(error)}
     if console.json:
-        console.document({"error": {"kind": type(error).__name__, "message": text, **_facts(error)}, "exit_code": code})
-    if not isinstance(error, exits.Interrupted):  # the command has said so, and how to continue
-        console.error(f"{console.err_ink('red', 'error:')} {escape_controls(text)}")
-    for hint in getattr(error, "__notes__", ()):
-        console.error(f"  {escape_controls(str(hint))}")
+        _tried(lambda: console.document({"error": about, "exit_code": code}))
+
+    def say() -> None:
+        if not isinstance(error, exits.Interrupted):  # the command has said so, and how to continue
+            console.error(f"{console.err_ink('red', 'error:')} {escape_controls(text)}")
+        for hint in getattr(error, "__notes__", ()):
+            console.error(f"  {escape_controls(str(hint))}")
+
+    _tried(say)
     return code
+
+
+def _tried(write: Callable[[], None]) -> None:
+    """Call *write*, whose output may be full, too: then the exit code has to do."""
+    try:
+        write()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
 
 
 def _facts(error: BaseException) -> dict[str, Any]:
@@ -131,7 +146,7 @@ def _output_closed() -> int:
     return exits.CLOSED
 
 
-def _drop_unwritable() -> None:
+def drop_unwritable() -> None:
     """Drop buffered output that cannot be written: the interpreter would end with another exit code because of it."""
     for stream in (sys.stdout, sys.stderr):
         try:

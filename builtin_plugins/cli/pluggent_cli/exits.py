@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 
 from pluggent_hookspecs.errors import (
@@ -45,6 +46,8 @@ class Interrupted(Exception):  # noqa: N818 (an ending, not a mistake)
         super().__init__("interrupted" if signal_number == signal.SIGINT else "terminated")
 
 
+_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NameTaken, USAGE),
     (ConfigError, USAGE),
@@ -72,6 +75,11 @@ def said_of(error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'output'}: {error.strerror or error}"
     return str(error) or type(error).__name__
+
+
+def is_of_output(error: BaseException) -> bool:
+    """Say whether *error* is that the output cannot be written: the disk behind it is full, or damaged."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _OUTPUT
 
 
 def code_of(error: BaseException) -> int:

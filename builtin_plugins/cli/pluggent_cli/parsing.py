@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.suggestions import did_you_mean
@@ -13,6 +14,9 @@ from pluggent_host.common.suggestions import did_you_mean
 from pluggent_cli import exits
 from pluggent_cli.table import COMMANDS
 from pluggent_cli.terminal.console import width
+
+if TYPE_CHECKING:  # it is a module for type checkers alone
+    from _typeshed import SupportsWrite
 
 PROGRAM = "pluggent"
 LEADING_WITH_VALUE = ("--config", "--without", "--color")
@@ -42,6 +46,12 @@ class Parser(argparse.ArgumentParser):
         made = cls(f"{PROGRAM} {name}", None, description)
         made.add_argument("-h", "--help", action="help", help="show this help")
         return made
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """Write the help; argparse itself ignores that it cannot be written."""
+        out = sys.stdout if file is None else file
+        if out is not None:
+            out.write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         """Raise ConfigError, with the option that was probably meant."""
@@ -83,6 +93,18 @@ def add_common(parser: Parser) -> None:
 def full_stop(meant: str) -> str:
     """Return *meant*, the suggestion of a name or nothing, as the end of a sentence."""
     return meant or "."
+
+
+def typed_text(typed: str) -> str:
+    r"""Return *typed* as UTF-8 text where the locale could not read it: Python escapes its bytes then.
+
+    >>> typed_text("caf\udcc3\udca9")
+    'café'
+    """
+    try:
+        return typed.encode(errors="surrogateescape").decode()
+    except UnicodeError:
+        return typed
 
 
 def whole_number(text: str) -> int:
@@ -208,7 +230,7 @@ _LIMITS = {
 def add_talking_options(made: Parser) -> None:
     """Add them to the parser of a command."""
     made.add_argument("-m", "--model", metavar="PROVIDER/MODEL", default="", help="such as openai/gpt-5-mini")
-    made.add_argument("--system", metavar="TEXT", help="the system prompt")
+    made.add_argument("--system", metavar="TEXT", type=typed_text, help="the system prompt")
     made.add_argument("--session", metavar="ID", default="", help="continue this session, or begin one of this name")
     made.add_argument("--no-save", action="store_true", help="keep the session in memory only")
     made.add_argument("--image", metavar="PATH", action="append", default=[], help="send this image along: a file or"

@@ -22,7 +22,7 @@ from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.loader import load, new_manager
 
 from pluggent_cli import process
-from pluggent_cli.exits import Interrupted
+from pluggent_cli.exits import Interrupted, is_of_output
 from pluggent_cli.host_access import Setup, open_host, prepare, record_failures, working_directory
 from pluggent_cli.parsing import Parser, root_parser
 from pluggent_cli.process import log_to
@@ -57,6 +57,8 @@ def run(name: str, leading: Sequence[str], arguments: Sequence[str]) -> int:
     except (PluggentError, BrokenPipeError, Interrupted):
         raise
     except Exception as error:
+        if is_of_output(error):
+            raise
         problem = f"failed in its command '{name}': {type(error).__name__}: {error}"
         raise PluginError(record.id, f"{record.distribution.shown_name} {record.version}", problem) from error
 

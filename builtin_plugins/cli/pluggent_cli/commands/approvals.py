@@ -18,7 +18,7 @@ from pluggent_cli import exits
 from pluggent_cli.approvals.standing import forget, key_holder, new_key, patterns, standing
 from pluggent_cli.approvals.view import call_lines, waiting_document, waiting_rows
 from pluggent_cli.host_access import prepare_to_look
-from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name
+from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name, typed_text
 from pluggent_cli.sessions.pending import SHORT, Call, Waiting, all_waiting, answer_stored, named, waiting_in
 from pluggent_cli.sessions.store import Sessions, open_sessions
 from pluggent_cli.terminal.console import Console, moment, warning
@@ -56,11 +56,13 @@ def parser() -> Parser:
     made.add_argument("--for-session", action="store_true", help="approve the same ask about the same tool for the"
                       " rest of the session")  # fmt: skip
     made.add_argument("--always", action="store_true", help="approve the same ask about the same tool in every session")
-    made.add_argument("--where", metavar="NAME=PATTERN", action="append", default=[], help="only where an argument is"
-                      " like this; * is anything but /, ** anything")  # fmt: skip
+    made.add_argument("--where", metavar="NAME=PATTERN", type=typed_text, action="append", default=[], help="only"
+                      " where an argument is like this; * is anything but /, ** anything")  # fmt: skip
     made.add_argument("--key", metavar="REFERENCE", default="", help="approve with a key of [approvers] instead of at a"
                       " terminal: env:NAME or file:PATH")  # fmt: skip
-    made.add_argument("--reason", metavar="TEXT", default="", help="why; the model reads it with a denial")
+    made.add_argument(
+        "--reason", metavar="TEXT", type=typed_text, default="", help="why; the model reads it with a denial"
+    )
     made.add_argument("--older-than", metavar="AGE", type=age, default=age(_LONG), help="what expires: 30m, 12h, 7d"
                       f" (default {_LONG})")  # fmt: skip
     return made

@@ -14,7 +14,7 @@ from pluggent_host.turns.step import Why
 from pluggent_cli import process
 from pluggent_cli.chat.loop import CODES, open_talk, read_images
 from pluggent_cli.host_access import Setup, prepare
-from pluggent_cli.parsing import Parser, add_talking_options, command_parser, examples, limit_flags
+from pluggent_cli.parsing import Parser, add_talking_options, command_parser, examples, limit_flags, typed_text
 from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.tty import Keys
@@ -40,7 +40,13 @@ def parser() -> Parser:
         + "\n\nA call that needs approval is put to you at the terminal. Where there is none the turn pauses (exit\n"
         'code 6) and says how to approve it and continue; with --no-save, or on_ask = "deny", it is denied (3).',
     )
-    made.add_argument("prompt", metavar="PROMPT", nargs="*", help="what to say; - is standard input, as is none at all")
+    made.add_argument(
+        "prompt",
+        metavar="PROMPT",
+        nargs="*",
+        type=typed_text,
+        help="what to say; - is standard input, as is none at all",
+    )
     add_talking_options(made)
     return made
 

@@ -15,7 +15,7 @@ from pluggent_host.common.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.host_access import prepare_to_look
-from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name, one_of, whole_number
+from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name, one_of, typed_text, whole_number
 from pluggent_cli.sessions.search import AROUND, Found, Unreadable, search
 from pluggent_cli.sessions.store import Sessions, open_sessions
 from pluggent_cli.sessions.summary import Summary, summarise
@@ -50,7 +50,13 @@ def parser() -> Parser:
         + "\n\nExported is what came out of the hooks. JSON is documented in pluggent_cli/sessions/export.py; it\n"
         "says its version, which changes only if keys change their meaning.",
     )
-    made.add_argument("words", metavar="ACTION", nargs="*", help=f"one of {', '.join(ACTIONS)}, and what belongs to it")
+    made.add_argument(
+        "words",
+        metavar="ACTION",
+        nargs="*",
+        type=typed_text,
+        help=f"one of {', '.join(ACTIONS)}, and what belongs to it",
+    )
     made.add_argument("--limit", metavar="N", type=whole_number, help=f"show N sessions ({LISTED}) or places that were"
                       f" found ({FOUND}); 0 is all")  # fmt: skip
     made.add_argument("--format", metavar="FORMAT", type=one_of("json", "markdown"), default="json",

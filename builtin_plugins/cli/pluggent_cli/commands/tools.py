@@ -22,7 +22,7 @@ from pluggent_host.transcript.entries import Settled
 from pluggent_cli import exits, process
 from pluggent_cli.completion.words import remember_tools
 from pluggent_cli.host_access import Setup, folder_option, open_for_listing, open_host, prepare
-from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name
+from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name, typed_text
 from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console, escape_controls
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
@@ -57,7 +57,9 @@ def parser() -> Parser:
             "pluggent tools call forecast city=Paris days:=2       := takes the value as JSON in any case",
         ),
     )
-    made.add_argument("words", metavar="ACTION", nargs="*", help="schema NAME, or call NAME and its arguments")
+    made.add_argument(
+        "words", metavar="ACTION", nargs="*", type=typed_text, help="schema NAME, or call NAME and its arguments"
+    )
     made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where you are)")
     return made
 

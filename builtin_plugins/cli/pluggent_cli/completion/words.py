@@ -64,7 +64,7 @@ def complete(arguments: Sequence[str]) -> int:
     """Write what the last of *arguments* could become: a shell's name, then the words after ``pluggent``.
 
     The first line says what follows: words, each with its description behind a tab, or that the
-    shell is to offer ``files`` or ``folders``.
+    shell is to offer ``files`` or ``folders``. Raises OSError where it cannot be written.
     """
     shell, *typed = arguments or [""]
     try:
@@ -73,6 +73,7 @@ def complete(arguments: Sequence[str]) -> int:
     except Exception:  # noqa: BLE001 (an error cannot be shown in the middle of a line)
         return 1
     sys.stdout.write("\n".join((kind, *lines, "")))
+    sys.stdout.flush()
     return 0
 
 

@@ -104,7 +104,8 @@ class Console:
 
     def document(self, value: Mapping[str, Any] | Sequence[Any]) -> None:
         """Write *value* as the one JSON document of a command."""
-        self.line(json_text(value))
+        encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
+        self.line(json_text(value, plain=encoding != "utf8"))
 
     # ---- layout --------------------------------------------------------------------------
 
@@ -202,8 +203,10 @@ def width() -> int:
 # ---- text -------------------------------------------------------------------------------
 
 
-def json_text(value: Mapping[str, Any] | Sequence[Any]) -> str:
+def json_text(value: Mapping[str, Any] | Sequence[Any], *, plain: bool = False) -> str:
     r"""Return *value* as JSON to be read by people too: what steers a terminal is escaped.
+
+    *plain*: all but ASCII is escaped, for an output with another encoding than UTF-8.
 
     >>> print(json_text(["天\x9b2J"]))
     [
@@ -212,7 +215,7 @@ def json_text(value: Mapping[str, Any] | Sequence[Any]) -> str:
     """
     import json  # 5 ms, for those who asked for it
 
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(value, indent=2, ensure_ascii=plain, default=str)
     return re.sub("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", _as_escape, text)
 
 

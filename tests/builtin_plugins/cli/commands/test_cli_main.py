@@ -182,8 +182,69 @@ def test_a_closed_standard_output_is_no_fault(cli, words):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_is_said(cli):
-    assert cli("plugins", script='exec "$@" > /dev/full') == (1, "", "error: output: No space left on device\n")
+@pytest.mark.parametrize(
+    "words",
+    ["plugins", "--version", "--help", "run --help", "run --json --no-save hello", "config show", "completion bash"],
+)
+def test_a_full_disk_is_said(cli, words):
+    done = cli(*words.split(), script='exec "$@" > /dev/full')
+
+    assert done == (1, "", "error: output: No space left on device\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_an_error_is_said_although_its_document_cannot_be_written(cli):
+    done = cli("no-such-command", "--json", script='exec "$@" > /dev/full')
+
+    assert (done.code, "there is no command 'no-such-command'" in done.err) == (2, True)
+    assert cli("__complete", "bash", "pl", script='exec "$@" > /dev/full') == (1, "", "")
+    assert cli("no-such-command", script='exec "$@" 2> /dev/full') == (2, "", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_no_failure_of_a_plugin(greeter):
+    done = greeter("greet", script='exec "$@" > /dev/full')
+
+    assert done == (1, "", "error: output: No space left on device\n")
+
+
+@pytest.mark.parametrize("utf8", ["1", "0"])
+def test_text_is_understood_in_the_plainest_locale(cli, utf8):
+    plain = {"LC_ALL": "C", "PYTHONUTF8": utf8, "PYTHONCOERCECLOCALE": "0", "fresh": True}
+
+    done = cli("run", "--no-save", "-q", "weather city=Orléans", **plain)
+    called = cli.document("tools", "call", "weather", "city=Orléans", **plain)
+
+    answer = "weather: 14 °C, light rain in Orléans (sample data)\n"
+    assert done == (0, answer if utf8 == "1" else answer.encode("ascii", "backslashreplace").decode(), "")
+    assert called["data"]["city"] == "Orléans"
+
+
+@pytest.mark.parametrize("module", ["pluggent_cli.import_path", "argparse", "pluggent_cli.commands.run", "asyncio"])
+def test_an_interrupt_while_modules_are_loaded_ends_it_without_a_traceback(cli, module):
+    (cli.site / "sitecustomize.py").write_text(
+        f"""
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+"""
+    )
+
+    assert cli("run", "--no-save", "hello", fresh=True) == (130, "", "error: interrupted\n")
+
+
+def test_a_plugin_that_interrupts_while_it_is_loaded_is_left_out(cli):
+    cli.plugin("acme-tool", "raise KeyboardInterrupt")
+
+    done = cli("run", "--no-save", "weather city=Paris")
+
+    assert (done.code, "Paris" in done.out, "Traceback" in done.err) == (0, True, False)
+    assert "plugin 'acme-tool' (acme-tool 1.0) could not be imported" in done.err
 
 
 # ---- commands of plugins ----------------------------------------------------------------
