@@ -50,7 +50,8 @@ class Standing:
     @property
     def how(self) -> str:
         """Its reach, in words."""
-        return "for this session" if self.reach == "session" else "wherever it is asked about"
+        where = " in this folder" if self.workspace else ""
+        return "for this session" if self.reach == "session" else f"for every session{where}"
 
     def covers(self, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]], identities: Sequence[str]) -> bool:
         """Say whether it answers all of *asks* about *event*; one that must be asked anew is not answered."""

@@ -75,8 +75,7 @@ def call_lines(call: Call, width: int) -> list[str]:
     if not call.asks:
         lines.append("asks for nothing itself: it runs after the call before it")
     if call.reach != "always":
-        once = "this call alone" if call.kind == "tool_call" else "this request alone"
-        lines.append(f"can be approved for {once if call.reach == 'once' else 'the session at most'}")
+        lines.append(reach_of(call))
     if call.principal:
         lines.append(f"asked for by {escape_all(call.principal)}")
     if call.workspace:
@@ -85,6 +84,13 @@ def call_lines(call: Call, width: int) -> list[str]:
         reason = f": {escape_all(call.reason)}" if call.reason else ""
         lines.append(f"{call.answer} by {escape_all(call.by)}{reason}")
     return [*lines, request_name(call.kind, call.call_id, call.digest)]
+
+
+def reach_of(call: Call) -> str:
+    """Return how far an approval of *call* can reach, as a clause about it."""
+    once = "this call alone" if call.kind == "tool_call" else "this request alone"
+    far = {"once": once, "session": "the session at most"}
+    return f"can be approved for {far.get(call.reach, 'every session in its folder')}"
 
 
 # ---- a turn that has just paused ---------------------------------------------------------

@@ -16,7 +16,7 @@ from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits
 from pluggent_cli.approvals.standing import forget, key_holder, new_key, patterns, standing
-from pluggent_cli.approvals.view import call_lines, waiting_document, waiting_rows
+from pluggent_cli.approvals.view import call_lines, reach_of, request_name, waiting_document, waiting_rows
 from pluggent_cli.host_access import prepare_to_look
 from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name, typed_text
 from pluggent_cli.sessions.pending import SHORT, Call, Waiting, all_waiting, answer_stored, named, waiting_in
@@ -55,7 +55,8 @@ def parser() -> Parser:
     made.add_argument("--all", action="store_true", help="answer every call of the session that waits")
     made.add_argument("--for-session", action="store_true", help="approve the same ask about the same tool for the"
                       " rest of the session")  # fmt: skip
-    made.add_argument("--always", action="store_true", help="approve the same ask about the same tool in every session")
+    made.add_argument("--always", action="store_true", help="approve the same ask about the same tool in every session"
+                      " in the same folder")  # fmt: skip
     made.add_argument("--where", metavar="NAME=PATTERN", type=typed_text, action="append", default=[], help="only"
                       " where an argument is like this; * is anything but /, ** anything")  # fmt: skip
     made.add_argument("--key", metavar="REFERENCE", default="", help="approve with a key of [approvers] instead of at a"
@@ -166,11 +167,20 @@ def _show(sessions: Sessions, words: Sequence[str], console: Console) -> int:
             console.line(line)
     if open := [call for call in calls if call.is_open]:
         words_of = " ".join(call.digest[:SHORT] for call in open)
-        console.note(console.err_ink("dim", f"\napprove: pluggent approvals approve {waiting.session} {words_of}"))
+        more = _further(open)
+        console.note(
+            console.err_ink("dim", f"\napprove: pluggent approvals approve {waiting.session} {words_of}{more}")
+        )
         console.note(console.err_ink("dim", f"deny:    pluggent approvals deny {waiting.session} {words_of}"))
     else:
         console.note(console.err_ink("dim", f"\nall is answered; continue: pluggent resume {waiting.session}"))
     return exits.OK
+
+
+def _further(calls: Sequence[Call]) -> str:
+    """Return the options with which an approval of all *calls* is good for more than them."""
+    reaches = {call.reach for call in calls}
+    return "" if "once" in reaches else " [--for-session]" if "session" in reaches else " [--for-session | --always]"
 
 
 # ---- which ------------------------------------------------------------------------------
@@ -215,23 +225,36 @@ def _approve(sessions: Sessions, words: Sequence[str], options: argparse.Namespa
     check_outside("pluggent approvals approve")
     patterns(options.where)  # what is typed wrong is said before anybody is asked
     waiting, calls = _chosen(sessions, "approve", words, everything=options.all)
+    _check_reach(calls, options)
     if options.key:
         return _answer(sessions, waiting, calls, options, console, by=key_holder(options, console))
     lines: list[str] = []
     for call in calls:
         lines += ["", *(f"  {line}" for line in call_lines(call, console.width - 2))]
     what = "this" if len(calls) == 1 else f"these {len(calls)} calls"
-    if not agreed("pluggent approvals approve", [*lines, ""], f"Approve {what}{_more(options)}? [y/N] "):
+    if not agreed("pluggent approvals approve", [*lines, ""], f"Approve {what}{_more(options, calls)}? [y/N] "):
         console.note("nothing was approved")
         return exits.FAILED
     return _answer(sessions, waiting, calls, options, console, by=who())
 
 
-def _more(options: argparse.Namespace) -> str:
+def _check_reach(calls: Sequence[Call], options: argparse.Namespace) -> None:
+    """Raise ConfigError if an approval of *calls* cannot reach as far as *options* say: it would be cut in silence."""
+    option = "--always" if options.always else "--for-session" if options.for_session else ""
+    enough = ("always",) if options.always else ("always", "session")
+    wrong = [call for call in calls if option and call.reach not in enough]
+    if wrong:
+        problems = [f"{request_name(call.kind, call.call_id, call.digest[:SHORT])} {reach_of(call)}" for call in wrong]
+        raise ConfigError(option, [f"{problem}; leave {option} out" for problem in problems])
+
+
+def _more(options: argparse.Namespace, calls: Sequence[Call]) -> str:
     if not (options.for_session or options.always):
         return ""
     such = f" with {', '.join(map(escape_all, options.where))}" if options.where else ""
-    where = "in every session" if options.always else "for the rest of the session"
+    folders = [escape_all(folder) for folder in dict.fromkeys(call.workspace for call in calls) if folder]
+    here = f" in {' or '.join(folders)}" if folders else ""
+    where = f"in every session{here}" if options.always else "for the rest of the session"
     return f", and the same asks{such} {where}"
 
 

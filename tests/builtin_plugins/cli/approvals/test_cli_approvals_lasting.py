@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from cli_support import Cli, Done, mailing, pause, requests
 from each_of import each_of
+from fake_distributions import policy
 
 
 @pytest.fixture
@@ -143,6 +144,40 @@ def test_always_holds_in_every_session_until_it_is_forgotten(cli, key):
     assert cli("run", "--session", "v", "send_mail to=bill").code == 6
     done = cli("approvals", "forget", kept["id"])
     assert (done.code, f"no approval is called '{kept['id']}'" in done.err) == (1, True)
+
+
+@each_of(
+    ("reach", "options", "said", "shown"),
+    [
+        ("once", ["--always"], "can be approved for this call alone; leave --always out", ""),
+        ("once", ["--for-session"], "can be approved for this call alone; leave --for-session out", ""),
+        ("session", ["--always"], "can be approved for the session at most; leave --always out", " [--for-session]"),
+        ("always", ["--always"], "", " [--for-session | --always]"),
+        ("session", ["--for-session"], "", " [--for-session]"),
+    ],
+)
+def test_an_approval_reaches_as_far_as_was_shown_or_is_refused(cli, key, reach, options, said, shown):
+    cli.plugin("acme-ask", policy("decide_tool_call", f"Ask('why?', reach={reach!r})"), "hooks", accepted=True)
+    digest = pause(cli)
+
+    listed = cli("approvals", "show", "s")
+    done = approve(cli, f"file:{key}", *options)
+
+    assert f"\napprove: pluggent approvals approve s {digest}{shown}\n" in listed.err
+    assert (done.code, bool(requests(cli))) == ((2, True) if said else (0, False))
+    assert said in done.err
+    assert said.partition(";")[0] in listed.out
+
+
+@pytest.mark.usefixtures("digest")
+def test_the_question_says_in_which_folder_an_approval_always_holds(cli):
+    asked = f"Approve this, and the same asks in every session in {cli.work}? [y/N] "
+
+    assert cli.talk("approvals", "approve", "s", "--all", "--always", keys=[asked, "y\n"], COLUMNS="400").code == 0
+
+    cli("resume", "s")
+    cli("run", "--session", "t", "send_mail to=ann")
+    assert "approved before, for every session in this folder" in cli("explain", "t").out
 
 
 def test_at_the_question_a_person_says_how_far_it_reaches(cli):
