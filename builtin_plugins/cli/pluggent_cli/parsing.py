@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.suggestions import did_you_mean
@@ -14,9 +14,6 @@ from pluggent_host.common.suggestions import did_you_mean
 from pluggent_cli import exits
 from pluggent_cli.table import COMMANDS
 from pluggent_cli.terminal.console import width
-
-if TYPE_CHECKING:  # it is a module for type checkers alone
-    from _typeshed import SupportsWrite
 
 PROGRAM = "pluggent"
 LEADING_WITH_VALUE = ("--config", "--without", "--color")
@@ -47,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         made.add_argument("-h", "--help", action="help", help="show this help")
         return made
 
-    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+    def print_help(self, file: Any = None) -> None:
         """Write the help; argparse itself ignores that it cannot be written."""
         out = sys.stdout if file is None else file
         if out is not None:

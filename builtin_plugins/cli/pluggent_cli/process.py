@@ -15,11 +15,14 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from pluggent_host.common.escape import escape_all
+from pluggent_host.common.plugin_errors import raised_at
+from pluggent_host.common.running import said
 
 from pluggent_cli.exits import Interrupted
 from pluggent_cli.terminal.console import Console, warning
 
 T = TypeVar("T")
+log = logging.getLogger("pluggent.cli")
 
 STOPPING_S = 1.0
 """How long what still runs at the end may take to clean up before it is left behind."""
@@ -62,6 +65,7 @@ def run(
     before = {number: signal.signal(number, on_signal) for number in SIGNALS}
     try:
         with asyncio.Runner() as runner:
+            runner.get_loop().set_exception_handler(_unhandled)
             try:
                 return runner.run(watched())
             finally:
@@ -88,6 +92,18 @@ async def _ended() -> None:
         asyncio.get_running_loop().set_exception_handler(_unsaid)
     for task in stubborn:
         asyncio._unregister_task(task)  # noqa: SLF001 (documented; the only way of not being waited for)
+
+
+def _unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody awaited: a person cannot do anything with asyncio's own words and traceback."""
+    error = context.get("exception")
+    if error is None:
+        log.debug("%s", context.get("message"))
+        return
+    log.warning(
+        "something that a plugin runs beside failed, and all else continues: %s%s", said(error), raised_at(error)
+    )
+    log.debug("%s", context.get("message"), exc_info=error)
 
 
 def _unsaid(_: asyncio.AbstractEventLoop, __: dict[str, Any]) -> None:

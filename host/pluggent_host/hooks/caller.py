@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import attrs
 
+from pluggent_host.common.names import APP
 from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.hooks.chains import Impl
@@ -26,6 +27,9 @@ log = logging.getLogger("pluggent.hooks")
 
 T = TypeVar("T")
 HELD_LOOP_S = 0.05
+"""From which on it is logged that an implementation held the event loop."""
+FELT_S = 1.0
+"""From which on a person feels it, so that it is a warning."""
 _LONGEST_S = 1.0
 """How long the answer of a stopped deadline is used before it is asked again."""
 
@@ -81,6 +85,16 @@ def _raised(error: BaseException, started: float) -> Answer:
     return Answer(None, f"raised {said(error)}{although}", perf_counter() - started)
 
 
+def _note_held(impl: Impl, held_s: float) -> None:
+    name = getattr(impl.function, "__name__", "a hook")
+    leave_out = "" if impl.plugin.startswith(APP) else f"; to leave it out: pluggent --without {impl.plugin}"
+    log.log(
+        logging.WARNING if held_s >= FELT_S else logging.INFO,
+        "plugin %s held the event loop for %.0f ms in %s, and nothing else ran meanwhile; its author can mark the hook"
+        " with blocking=True%s", impl.plugin, 1e3 * held_s, name, leave_out,
+    )  # fmt: skip
+
+
 class Caller:
     """Calls implementations for one host; owns the tasks that were given up."""
 
@@ -111,7 +125,7 @@ class Caller:
             return _raised(error, started)
         ended = perf_counter()
         if ended - started > HELD_LOOP_S:
-            log.warning("plugin %s held the event loop for %.0f ms", impl.plugin, 1e3 * (ended - started))
+            _note_held(impl, ended - started)
         if value is None:
             return NOTHING if ended <= deadline else Answer(None, LATE, ended - started)
         if waits:

@@ -20,6 +20,7 @@ def _missing(location: str) -> Iterator[str]:
     # Here and not above (60 and 20 ms): only a plugin that cannot be imported pays for them.
     from importlib.metadata import PackageNotFoundError, PathDistribution, version
 
+    # The same.
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:

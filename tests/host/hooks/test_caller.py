@@ -231,16 +231,23 @@ async def test_what_was_given_up_is_not_kept_for_ever(caller: Caller) -> None:
     assert not [item for item in gc.get_objects() if type(item) is Big]
 
 
-async def test_holding_the_loop_is_logged_with_the_plugins_name(
-    caller: Caller, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("felt_s", "level"), [(0.05, "WARNING"), (60.0, "INFO")])
+async def test_holding_the_loop_is_logged_and_a_warning_when_a_person_feels_it(
+    caller: Caller, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, felt_s: float, level: str
 ) -> None:
+    monkeypatch.setattr("pluggent_host.hooks.caller.FELT_S", felt_s)
+    caplog.set_level("INFO", "pluggent.hooks")
+
     def hold(event: object) -> None:
         time.sleep(0.06)
 
     await answer(caller, hold)
 
-    assert "acme" in caplog.text
-    assert "held the event loop" in caplog.text
+    (record,) = caplog.records
+    assert record.levelname == level
+    assert "plugin acme held the event loop for" in record.getMessage()
+    assert "in hold, and nothing else ran" in record.getMessage()
+    assert record.getMessage().endswith("mark the hook with blocking=True; to leave it out: pluggent --without acme")
 
 
 async def ended(awaitable: Any) -> Any:

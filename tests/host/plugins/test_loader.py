@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import FrameType
 
 import attrs
 import pluggy
@@ -192,7 +193,7 @@ def test_a_missing_module_is_mended_with_the_packages_that_the_plugin_requires(
 
 
 @contextmanager
-def interrupts(handler: Callable[[int, object], None] | signal.Handlers) -> Iterator[None]:
+def interrupts(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, handler)
     try:
         yield

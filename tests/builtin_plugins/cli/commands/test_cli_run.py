@@ -280,3 +280,35 @@ def test_a_state_folder_that_cannot_be_written_is_named_with_the_way_around_it(c
 
     assert (done.code in {1, 2}, str(cli.state) in done.err, "Traceback" in done.err) == (True, True, False)
     assert cli("run", "--no-save", "weather city=Oslo").code == 0
+
+
+def test_a_task_of_a_plugin_that_nobody_awaits_fails_in_one_line(cli):
+    source = """
+import asyncio, gc
+from pluggent_hookspecs import hookimpl, tool
+
+async def fail():
+    raise ValueError("no luck")
+
+@tool(effects=())
+async def beside() -> str:
+    \"\"\"Start something.\"\"\"
+    task = asyncio.create_task(fail())
+    await asyncio.sleep(0)
+    del task
+    gc.collect()
+    return "started"
+
+class Plugin:
+    @hookimpl
+    def provide_tools(self, event):
+        return [beside]
+"""
+    cli.plugin("acme-beside", source)
+
+    done = cli("run", "--no-save", "beside")
+
+    assert (done.code, done.out) == (0, "beside: started\n")
+    warning = "warning: something that a plugin runs beside failed, and all else continues: ValueError: no luck (at "
+    assert warning in done.err
+    assert "Traceback" not in done.err
