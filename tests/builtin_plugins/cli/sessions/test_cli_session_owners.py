@@ -99,10 +99,10 @@ async def test_sessions_of_the_command_have_no_owner_until_there_is_a_principal(
 
 
 @pytest.mark.parametrize(
-    ("option", "where"), [("--always", "in every session"), ("--for-session", "for the rest of the session")]
+    ("option", "where"), [("--always", "in every session in {work}"), ("--for-session", "for the rest of the session")]
 )
 async def test_an_approval_of_the_command_is_not_good_for_a_principal(cli, option, where):
-    question = f"Approve this, and the same asks {where}? [y/N] "
+    question = f"Approve this, and the same asks {where.format(work=cli.work)}? [y/N] "
     approve(cli, "s", pause(cli, session="s"), option, question=question)
     assert (cli("resume", "s").code, sent(cli)) == (0, "bob;")
     ran: list[str] = []
