@@ -160,7 +160,7 @@ def all_waiting(folder: Path) -> Iterator[pending.Waiting]:
 
 
 def search(folder: Path, text: str) -> Iterator[searching.Found | searching.Unreadable]:
-    return searching.search(Sessions.in_files(folder), text)
+    return searching.search_sessions(Sessions.in_files(folder), text)
 
 
 def matching(folder: Path, beginning: str) -> tuple[str, ...]:

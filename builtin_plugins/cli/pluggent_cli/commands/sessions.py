@@ -16,7 +16,7 @@ from pluggent_host.common.suggestions import did_you_mean
 from pluggent_cli import exits
 from pluggent_cli.host_access import prepare_to_look
 from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name, one_of, typed_text, whole_number
-from pluggent_cli.sessions.search import AROUND, Found, Unreadable, search
+from pluggent_cli.sessions.search import AROUND, Found, Unreadable, search_sessions
 from pluggent_cli.sessions.store import Sessions, open_sessions
 from pluggent_cli.sessions.summary import Summary, summarise
 from pluggent_cli.terminal.console import Console, Row, cells, moment, warning
@@ -167,7 +167,7 @@ def _search(sessions: Sessions, console: Console, text: str, limit: int) -> int:
     found: list[Found] = []
     problems: list[Unreadable] = []
     more = False
-    for one in search(sessions, text):
+    for one in search_sessions(sessions, text):
         if isinstance(one, Unreadable):
             problems.append(one)
             console.note(warning(console, f"session '{one.session}' {one.problem}"))

@@ -39,12 +39,22 @@ class Unreadable(NamedTuple):
     problem: str
 
 
-def search(sessions: Sessions, text: str) -> Iterator[Found | Unreadable]:
+def search_sessions(sessions: Sessions, text: str) -> Iterator[Found | Unreadable]:
     """Yield where *text* was said, in the session last written to first; the first place in each message.
 
     Upper and lower case are one, and so is all white space. Searched are messages of persons and
     models, tool calls with their arguments, and whole results. Nothing is found of an empty
     *text*. Raises SessionError if the sessions cannot be listed.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from pluggent_host import SyncHost
+    >>> with TemporaryDirectory() as state:
+    ...     with SyncHost.open(model="offline/demo", state_dir=state) as host, host.session("trip") as session:
+    ...         _ = session.say("weather city=Paris")
+    ...     found = list(search_sessions(Sessions.in_files(Path(state, "sessions")), "CITY=paris"))
+    >>> [(one.session, one.turn, one.who, one.match) for one in found if isinstance(one, Found)]
+    [('trip', 't1', 'user', 'city=Paris')]
     """
     words = text.casefold().split()
     if not words:

@@ -31,7 +31,14 @@ _NAMED = 5
 
 
 class Sessions:
-    """One store. A store that answers later is asked and waited for in *loop*."""
+    """One store. A store that answers later is asked and waited for in *loop*.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as state:
+    ...     sessions = Sessions.in_files(Path(state, "sessions"))
+    ...     list(sessions.all())
+    []
+    """
 
     def __init__(self, store: SessionStore, loop: asyncio.Runner | None = None) -> None:
         self.store = store

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pluggent_hookspecs import thaw
-from pluggent_hookspecs.errors import ConfigError, SessionError
+from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Message, ToolCall, Usage
 from pluggent_hookspecs.observations import Change, DecisionMade, Vote
 from pluggent_host.approvals.pending import Resolved
@@ -26,10 +26,11 @@ from pluggent_host.transcript.entries import Decided, Entry, ModelChosen, Said, 
 
 from pluggent_cli import exits
 from pluggent_cli.sessions.explain import Explained, Explanation
-from pluggent_cli.sessions.export import as_document, as_markdown, text_of
+from pluggent_cli.sessions.export import as_document, text_of
+from pluggent_cli.sessions.portable import export_session
 from pluggent_cli.sessions.reader import StoredSession, StoredTurn, read_session
 from pluggent_cli.sessions.store import Sessions
-from pluggent_cli.terminal.console import Console, cells, cut, escape_controls, json_text, moment
+from pluggent_cli.terminal.console import Console, cells, cut, escape_controls, moment
 from pluggent_cli.terminal.screen import CONSOLE, count, shown_arguments
 
 _SHOWN = 300
@@ -324,11 +325,7 @@ def _used(usage: Usage) -> str:
 
 def export(sessions: Sessions, id: str, options: argparse.Namespace, console: Console) -> int:
     """Write the session in a form for others. Raises SessionError, writing nothing, for a damaged one."""
-    session = read_session(sessions, id)
-    if session.problem:
-        raise SessionError(f"{session.problem}; what comes before is shown by: pluggent sessions show {id}")
-    markdown = options.format == "markdown"
-    text = as_markdown(session) if markdown else f"{json_text(as_document(session))}\n"
+    text = export_session(sessions, id, options.format)
     # Whatever the locale says: JSON is UTF-8, and an escape is all that a lone surrogate can be.
     data = text.encode("utf-8", "backslashreplace")
     if options.output in (None, "-"):
