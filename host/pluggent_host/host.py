@@ -226,9 +226,9 @@ class Host:
           session.
         - *parameters*, *limits*, *metadata*, *dry_run*, *origin*: hold for every turn, see TurnOptions; metadata of a
           new session is stored with it.
-        - *principal*: who asks; *claimed*: only the client itself says so. A stored session belongs to the principal
-          that began it, else to the first that opens it; others get a SessionOwnerError, claimed ones always, the
-          rest unless the operator grants them (``Grants.sessions``).
+        - *principal*: who asks (default: ``HostSettings.principal``); *claimed*: only the client itself says so. A
+          stored session belongs to the principal that began it, else to the first that opens it; others get a
+          SessionOwnerError, claimed ones always, the rest unless the operator grants them (``Grants.sessions``).
         - *agent*, *channel*, *chat_id*: seen by policies and records, see Scope.
 
         A call that a crash interrupted is closed, never repeated. Raises ConfigError for an unknown model or tool,
@@ -242,8 +242,8 @@ class Host:
         check("parameters", parameters, ModelParameters)
         check("dry_run", dry_run, bool)
         check("claimed", claimed, bool)
-        principal, claimed = scoped(principal, claimed=claimed)
         parts, settings = self._parts, self._parts.services.settings
+        principal, claimed = scoped(principal or ("" if claimed else settings.principal), claimed=claimed)
         offer = await parts.toolbox.tools(self._defaults.tools if tools is None else tuple(tools))
         own = settings.limits if limits is None else limited(settings.limits, limits)
         if own.per_tool:
@@ -332,7 +332,7 @@ class Host:
         """Return a memory store by name (default: the only one), each call under the memory policies."""
         self._alive()
         journal = UnrecordedJournal(self._parts.services.emit)
-        scope = Scope(origin="api", principal=principal)
+        scope = Scope(origin="api", principal=principal or self._parts.services.settings.principal)
         services = self._parts.services
         return services.memory(store, journal, scope, self._numbers, services.operations.settle)
 

@@ -188,6 +188,8 @@ class HostSettings(NamedTuple):
     ``strict``: tools of the application that declare no effects ask, as those of plugins do. What a tool declares
     counts wherever it comes from; ``effects`` is the operator's word above it.
     ``sessions`` names the installed store of sessions, instead of files in the state folder.
+    ``principal`` is who asks wherever a session or memory is opened without a principal, and not for a client that
+    only claims to be somebody.
     """
 
     model: str = ""
@@ -198,6 +200,7 @@ class HostSettings(NamedTuple):
     fsync: Literal["off", "effects"] = "effects"
     stops_batch: tuple[str, ...] = ()
     sessions: str = ""
+    principal: str = ""
     selection: Selection = Selection()
     grants: Grants = Grants()
     limits: Limits = Limits()

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import json
 import os
+import pwd
 import sys
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -137,8 +138,19 @@ def gather(
     if options.safe:
         given["selection.mode"] = "safe"
     loaded, errors = read_settings(config=named_config(options), environ=environ, flags=given, cwd=cwd, trust=trust)
-    settings = loaded.settings._replace(grants=loaded.settings.grants.filled_in(found.first_party))
+    settings = loaded.settings._replace(
+        grants=loaded.settings.grants.filled_in(found.first_party),
+        principal=loaded.settings.principal or system_user(),
+    )
     return Setup(settings, loaded.origins, found, trust, folder, loaded.notes), errors
+
+
+def system_user() -> str:
+    """Return the name that the system has for who runs this process; its number where it has none."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def named_config(options: argparse.Namespace) -> Path | None:

@@ -25,6 +25,7 @@ _ROLES = {
 _SHOWN = 200
 _DEFAULTS = {
     "model": "default: offline/demo answers",
+    "principal": "default: the name that the system has for you",
     "on_ask": "default: run asks at a terminal, and pauses where there is none",
 }
 

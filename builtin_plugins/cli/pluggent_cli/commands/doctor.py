@@ -41,7 +41,7 @@ def parser() -> Parser:
             "pluggent doctor --import-budget 100        name the plugins that take longer than this to import",
         ),
     )
-    made.add_argument("--import-budget", metavar="MS", type=whole_number, default=IMPORT_BUDGET_MS, help="milliseconds"
+    made.add_argument("--import-budget", metavar="N", type=whole_number, default=IMPORT_BUDGET_MS, help="milliseconds"
                       " that importing a plugin may take before that is noted (%(default)s)")  # fmt: skip
     made.add_argument("--online", action="store_true", help="ask the providers for their models; uses the network")
     return made

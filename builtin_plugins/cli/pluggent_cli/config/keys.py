@@ -22,6 +22,7 @@ from pluggent_host.plugins.discovery import normalised
 from pluggent_host.settings import NOTHING, Limits, SystemList, ToolLimits, granted
 
 _NUMBER_MAX = 1e12
+_NAME_MAX = 200
 _SHOWN = 60
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -48,6 +49,11 @@ class Kind(NamedTuple):
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _is_principal(value: object) -> bool:
+    # What begins so was only said by a client itself, and no rule about a proven name fits it.
+    return isinstance(value, str) and 0 < len(value) <= _NAME_MAX and value.isprintable() and value[:8] != "claimed:"
 
 
 def _is_digest(value: object) -> bool:
@@ -162,6 +168,7 @@ def _limits_of_a_tool() -> Kind:
 
 
 _TEXT = Kind("text", _is_text, parse=str)
+_PRINCIPAL = Kind(f"a name of 1 to {_NAME_MAX} printable characters that does not begin with 'claimed:'", _is_principal)
 _KEY_DIGEST = Kind('"sha256:" and 64 hexadecimal digits', _is_digest)
 _BOOLEAN = Kind("true or false", _is_boolean, parse=_boolean)
 _NAMES = Kind("a list of names", is_names, _distinct)
@@ -230,7 +237,8 @@ class Key(NamedTuple):
     """One setting. ``tighten`` says what an untrusted file may do to it; None: nothing.
 
     ``under_lock`` is what anybody may still do to it where the system's file sets it; None: nothing.
-    Of a table ``by_entry`` only the entries that stand in that file are held.
+    Of a table ``by_entry`` only the entries that stand in that file are held. What is ``personal`` the file of a
+    working directory never sets.
     """
 
     kind: Kind
@@ -238,6 +246,7 @@ class Key(NamedTuple):
     tighten: Callable[[Any, Any], Any] | None = None
     under_lock: Callable[[Any, Any], Any] | None = None
     by_entry: bool = False
+    personal: bool = False
 
     @property
     def adds_up(self) -> bool:
@@ -276,6 +285,8 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "fsync": Key(_choice("off", "effects"), tighten=_towards("off", "effects")),
         "stops_batch": Key(_LISTABLE, _union, _union),
         "sessions": Key(_TEXT),
+        # Neither the file of a project nor a variable, which what a project starts may set, says who a person is.
+        "principal": Key(_PRINCIPAL, personal=True),
         # Fewer plugins may mean fewer policies, so an untrusted file has no say in who runs.
         "selection.mode": Key(_choice("all", "allow", "safe"), under_lock=_towards("all", "allow", "safe")),
         "selection.allow": Key(_LISTABLE, under_lock=_common),

@@ -7,6 +7,7 @@ later source combines with an earlier one, is in keys.py.
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import sys
 import tomllib
@@ -295,7 +296,10 @@ def _add_file(merger: _SettingsMerger, source: Source, trust: Trust) -> None:
         raise
     document, lines = _read(path, content)
     origin = Origin("file", str(path))
+    if source.role == "project":
+        document = _impersonal(merger, origin, document)
     if source.role == "system":
+        document = {**document, "plugins": _in_home(document["plugins"])} if "plugins" in document else document
         values, problems = sifted(_document_values({name: each for name, each in document.items() if name != LOCK}))
         lock, wrong = lock_of(str(path), document, values)
         merger.add(origin, values, [*problems, *wrong, *contradictions(lock)], lines)
@@ -306,6 +310,29 @@ def _add_file(merger: _SettingsMerger, source: Source, trust: Trust) -> None:
         merger.add(origin, *sifted(_document_values(document)), lines)
     else:
         merger.tighten(origin, *sifted(_document_values(document)), lines)
+
+
+def _impersonal(merger: _SettingsMerger, origin: Origin, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return *document* without what the file of a project never sets, trusted or not."""
+    personal = [name for name in document if name in KEYS and KEYS[name].personal]
+    if personal:
+        names = ", ".join(personal)
+        merger.notes.append(f"{origin.where}: ignored, because only your own settings and the system's set it: {names}")
+    return {name: value for name, value in document.items() if name not in personal}
+
+
+def _in_home(value: Any) -> Any:
+    """Return *value* with the home of the system's own list of users for ``~/``: $HOME is the user's to change."""
+    if isinstance(value, dict):
+        return {name: _in_home(entry) for name, entry in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_in_home(entry) for entry in cast("list[Any]", value)]
+    if not (isinstance(value, str) and value.startswith("~/")):
+        return value
+    try:
+        return f"{pwd.getpwuid(os.getuid()).pw_dir}{value[1:]}"
+    except KeyError:
+        return value
 
 
 def load_bytes(path: Path, check: Callable[[str, os.stat_result], None] | None = None) -> bytes:

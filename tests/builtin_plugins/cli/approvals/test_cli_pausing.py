@@ -6,6 +6,7 @@ import os
 import pytest
 from cli_support import PAUSED, Cli, approve, mailing, pause, requests, sent
 from fake_distributions import policy
+from pluggent_cli.host_access import system_user
 from screens import Screen, install_speaker
 
 ASKS = 'Ask("is this for everybody?")'
@@ -135,7 +136,8 @@ def test_an_input_waits_is_shown_approved_and_said(cli):
     shown = cli("approvals", "show", "s").out
     assert "what is said: input  (turn)\n" in shown
     assert '"text": "hello \\u001b[2J you"' in shown
-    assert f"can be approved for this request alone\nin the folder {cli.work}\ninput t1, request {digest}\n" in shown
+    who = f"asked for by {system_user()}\nin the folder {cli.work}\n"
+    assert f"can be approved for this request alone\n{who}input t1, request {digest}\n" in shown
     assert cli("approvals").out.splitlines()[1].split()[-4:-1] == ["t1", "input", digest[:16]]
     document = cli.document("approvals")["waiting"][0]["calls"][0]
     assert (document["kind"], json.loads(document["arguments"])["role"]) == ("input", "user")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from cli_support import PAUSED, Cli, approve, mailing, pause, requests, sent
+from fake_distributions import importable
+from pluggent_cli.host_access import system_user
 from pluggent_hookspecs import tool
 from pluggent_host import Host, HostSettings
 from pluggent_testing.fakes import ScriptedModel, call
@@ -30,7 +32,7 @@ def begun(cli: Cli, **options: Any) -> None:
     async def main() -> None:
         async with (
             opened(cli, "the code is 1234") as host,
-            await host.session("trip", principal="alice", **options) as session,
+            await host.session("trip", **{"principal": "alice", **options}) as session,
         ):
             await session.say("what is the code?")
 
@@ -67,7 +69,7 @@ def test_what_waits_for_alice_is_approved_by_the_operator_and_runs_as_hers(cli):
 @pytest.mark.parametrize(
     ("claimed", "inside", "says"),
     [
-        (False, "1", "error: session 'trip' belongs to another principal;"),
+        (False, "1", f"error: session 'trip' belongs to another principal than '{system_user()}'; open it as that one"),
         (True, None, "was begun by a client under an unproven name"),
     ],
 )
@@ -85,17 +87,48 @@ def test_a_session_of_alice_does_not_go_on_below_a_host_nor_under_a_name_that_wa
     assert not claimed or "pluggent sessions show trip" in done.err
 
 
-async def test_sessions_of_the_command_have_no_owner_until_there_is_a_principal(cli):
-    pause(cli, session="trip")
-    assert cli("run", "--session", "trip", "hello").code == 0
-    assert principals(cli) == [""]
+def test_sessions_of_the_command_belong_to_who_the_system_says_that_runs_it(cli):
+    cli("run", "--session", "trip", "hello", USER="mallory", LOGNAME="mallory")
 
-    async with (
-        opened(cli, "hi") as host,
-        await host.session("trip", principal="ann", model="scripted/m") as session,
-    ):
-        assert "hello" in [message.text for message in session.history]
-    assert "belongs to 'ann'" in cli(*GO_ON, "again").err
+    assert principals(cli) == [system_user()]
+
+
+def test_a_session_that_was_stored_without_an_owner_opens_in_the_command_and_is_its_own(cli):
+    begun(cli, principal="")
+
+    first, second = cli(*GO_ON, "hello"), cli(*GO_ON, "again")
+
+    assert (first.code, second.code, principals(cli)) == (0, 0, ["", system_user()])
+    assert f"session 'trip' had no owner and belongs to '{system_user()}' from now on" in first.err
+    assert "owner" not in second.err
+
+
+def test_a_turn_that_waits_in_a_session_without_an_owner_asks_once_more_and_goes_on(cli):
+    """Policy 36: the principal is part of what was approved."""
+
+    async def main():
+        async with (
+            Host.open(
+                config=HostSettings(on_ask="pause", model="offline/demo"),
+                state_dir=cli.state,
+                workspace=cli.work,
+                tools=["mail"],
+            ) as host,
+            await host.session("trip") as session,
+        ):
+            assert (await session.say("send_mail to=bob")).why == "paused"
+
+    with importable(cli.site):
+        asyncio.run(main())
+    assert principals(cli) == [""]
+    (before,) = requests(cli).values()
+
+    assert approve(cli, "trip", before).code == 0
+    assert (cli("resume", "trip").code, sent(cli)) == (PAUSED, "")
+    (again,) = requests(cli).values()
+    assert approve(cli, "trip", again).code == 0
+    assert (cli("resume", "trip").code, sent(cli)) == (0, "bob;")
+    assert (again == before, principals(cli)) == (False, ["", system_user()])
 
 
 @pytest.mark.parametrize(
