@@ -43,8 +43,6 @@ from pluggent_hookspecs import (
     Text,
 )
 from pluggent_hookspecs.errors import ProviderErrorKind
-from pluggent_hookspecs.sanitize import clean_message
-from pluggent_hookspecs.tokens import used_so_far
 from pydantic import BaseModel, ValidationError
 
 from pluggent_mcp.client_model import ANY, NAME
@@ -112,7 +110,7 @@ class ClientRequests:
             raise _error(ProviderErrorKind.PROTOCOL, "the client's answer is not a message") from error
         if result is None:
             raise _error(ProviderErrorKind.PROTOCOL, "the client came back without an answer")
-        return _response(request, result)
+        return _response(result)
 
     async def roots(self) -> tuple[str, ...] | None:
         """Return the folders that the client lists; None if it lists none in time, or what are no folders."""
@@ -199,7 +197,7 @@ def _contents(message: Message) -> Iterator[TextContent | ImageContent | AudioCo
                 raise _error(ProviderErrorKind.BAD_REQUEST, f"a client cannot be asked with a part of type {what}")
 
 
-def _response(request: ModelRequest, result: CreateMessageResult) -> ModelResponse:
+def _response(result: CreateMessageResult) -> ModelResponse:
     match result.content:
         case TextContent(text=text):
             part: Part = Text(text)
@@ -207,10 +205,8 @@ def _response(request: ModelRequest, result: CreateMessageResult) -> ModelRespon
             part = Image(data=result.content.data, media_type=result.content.mime_type)
         case AudioContent():
             part = Audio(result.content.data, result.content.mime_type.partition("/")[2] or "wav")
-    message = clean_message(Message(Role.ASSISTANT, (part,)))
     reason = _ENDS.get(result.stop_reason or "", FinishReason.OTHER)
-    # Clients do not count tokens.
-    return ModelResponse(message, reason, used_so_far(request, message), _plain(result.model))
+    return ModelResponse(Message(Role.ASSISTANT, (part,)), reason, model=_plain(result.model))
 
 
 def _error(kind: ProviderErrorKind, problem: str) -> ProviderError:
