@@ -25,6 +25,7 @@ from pluggent_mcp.client.logs import sdk_logs_of
 from pluggent_mcp.client.running_server import RunningServer
 from pluggent_mcp.client.server_requests import ServerRequests
 from pluggent_mcp.client.tool_list import ListedTool, changes, shown
+from pluggent_mcp.client_model import CLIENT
 from pluggent_mcp.oauth.challenges import WANTS_LOGIN
 from pluggent_mcp.references import resolved
 from pluggent_mcp.settings import Server
@@ -75,7 +76,7 @@ class Connection:
         self._again: asyncio.Task[None] | None = None
         self._failures = 0
         self._began_at = self._not_before = 0.0
-        self._announced: Path | None = None
+        self._announced: tuple[Path | None, str] = (None, "")
         self._closed = False
 
     async def listed_tools(self) -> Mapping[str, ListedTool]:
@@ -130,7 +131,7 @@ class Connection:
             raise self._error(f"{last.status.explanation}. It is started again in {self._not_before - now:.0f} s")
         server = resolved(self.name, self.server, os.environ)
         self._began_at = now
-        self._announced = None
+        self._announced = (None, "")
         running = RunningServer(self.name, server, self._requests, self._changed, self._ended)
         self._tasks.add(running.task)
         running.task.add_done_callback(self._tasks.discard)
@@ -221,10 +222,12 @@ class Connection:
             raise self._error(f"the definition of '{tool.name}' has changed since it was offered, so it was not called")
 
     async def _announce(self, running: RunningServer, workspace: Path | None) -> None:
-        """Notify a server that has requested the roots that the workspace has changed."""
-        if not self._requests.roots_requested or workspace == self._announced:
+        """Notify a server that has requested the roots that the workspace, or the served client, is another one."""
+        client = CLIENT.get()
+        now = (workspace, "" if client is None else client.key)
+        if not self._requests.roots_requested or now == self._announced:
             return
-        self._announced = workspace
+        self._announced = now
         if running.client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await running.client.session.send_notification(RootsListChangedNotification())
 

@@ -6,12 +6,13 @@ a running call they are refused.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Generator, Mapping
+from collections.abc import Coroutine, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import attrs
 from mcp.client.session import ClientRequestContext
@@ -54,7 +55,9 @@ from pluggent_hookspecs import (
 from pydantic import FileUrl
 
 from pluggent_mcp.client.tool_list import shown
+from pluggent_mcp.client_model import CLIENT
 
+T = TypeVar("T")
 MOST_SAMPLINGS = 5
 """Sampling requests of a server in one call."""
 LONGEST_QUESTION = 4_000
@@ -68,6 +71,8 @@ class ActiveCall:
     """A running call with the number of its sampling requests."""
 
     context: ToolContext
+    variables: Context = attrs.field(factory=copy_context)
+    """Those of the call: a provider may look there for whom it works."""
     samplings: int = 0
 
 
@@ -124,10 +129,11 @@ class ServerRequests:
         if params.tools:
             return ErrorData(code=INVALID_PARAMS, message="sampling with tools is not supported")
         try:
-            reply = await call.context.call_model(
+            asked = call.context.call_model(
                 tuple(self._conversation(params)), parameters=_parameters(params),
                 ask=f"the MCP server '{self._server}' wants to ask the model",
             )  # fmt: skip
+            reply = await _awaited_in(call.variables, asked)
         except (Denied, LimitReached):
             return ErrorData(code=REFUSED, message="User rejected sampling request")
         except (PluggentError, ValueError):
@@ -170,15 +176,48 @@ class ServerRequests:
                 return ElicitResult(action="cancel")
 
     async def roots(self, context: ClientRequestContext) -> ListRootsResult:
-        """Return the workspace of the current call's session as the only root."""
+        """Return the workspace of the current call's session as the only root.
+
+        For a call of a served client the folders in it that the client says it works in. It may say anything, so
+        policies do not follow it, and it widens nothing.
+        """
         self.roots_requested = True
-        call = self.context
-        folder = None if call is None else call.workspace
-        return ListRootsResult(roots=[] if folder is None else [_root(folder)])
+        call = self._call()
+        folder = None if call is None else call.context.workspace
+        if call is None or folder is None:
+            return ListRootsResult(roots=[])
+        client = call.variables.get(CLIENT)
+        claimed = None if client is None else await _awaited_in(call.variables, client.roots())
+        folders = [folder.resolve()] if claimed is None else await asyncio.to_thread(narrowed, folder, claimed)
+        return ListRootsResult(roots=[_root(each) for each in folders])
+
+
+async def _awaited_in(variables: Context, asked: Coroutine[Any, Any, T]) -> T:
+    return await asyncio.create_task(asked, context=variables)
+
+
+def narrowed(folder: Path, claimed: Iterable[str]) -> list[Path]:
+    """Return what of *claimed* lies in *folder*, as links lead now; *folder* itself if it lies in one of them.
+
+    >>> narrowed(Path("/srv/a"), ["/srv/a/b/../c", "/srv", "/etc", "/srv/abc", "/srv/a/../d"])
+    [PosixPath('/srv/a/c'), PosixPath('/srv/a')]
+    """
+    own = folder.resolve()
+    found: list[Path] = []
+    for each in claimed:
+        try:
+            place = Path(each).resolve()
+        except (OSError, RuntimeError, ValueError):
+            continue  # a ring of links, or no path at all
+        if place.is_relative_to(own):
+            found.append(place)
+        elif own.is_relative_to(place):
+            found.append(own)
+    return list(dict.fromkeys(found))
 
 
 def _root(folder: Path) -> Root:
-    return Root(uri=FileUrl(folder.resolve().as_uri()), name=folder.name)
+    return Root(uri=FileUrl(folder.as_uri()), name=folder.name)
 
 
 def _plain(content: Mapping[str, Any]) -> dict[str, Any]:

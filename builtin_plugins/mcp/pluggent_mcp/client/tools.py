@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, Prompt, ServerCapabilities
+from mcp_types import INVALID_PARAMS, Prompt, PromptReference, ResourceTemplateReference, ServerCapabilities
 from pluggent_hookspecs import Effect, Json, Tool, ToolContext, ToolOutput, ToolSpec
 
 from pluggent_mcp.client import content
@@ -86,6 +86,9 @@ LONGEST_KEY = 2_000
 NOT_THERE = frozenset({INVALID_PARAMS, -32_002})
 """Error codes of servers for an unknown resource or prompt, or invalid arguments."""
 
+VALUES = 100
+"""Values of one completion, as MCP has it."""
+
 Use = Callable[[Client, Mapping[str, Any]], Awaitable[ToolOutput]]
 
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -102,6 +105,23 @@ _PROMPT: dict[str, Any] = {
         "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
     },
     "required": ["name"],
+    "additionalProperties": False,
+}
+_ARGUMENT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "prompt": {"type": "string", "description": "the name of a prompt; or else"},
+        "template": {"type": "string", "description": "the template of resources, as it was listed"},
+        "argument": {"type": "string", "description": "the name of the argument"},
+        "value": {"type": "string", "description": "how the value begins"},
+        "known": {
+            "type": "object",
+            "description": "values of other arguments",
+            "additionalProperties": {"type": "string"},
+        },
+    },
+    "required": ["argument"],
+    "oneOf": [{"required": ["prompt"]}, {"required": ["template"]}],
     "additionalProperties": False,
 }
 
@@ -144,6 +164,9 @@ def server_tools(connection: Connection, prefix: str, has: ServerCapabilities, t
             ("list_prompts", "mcp:prompts/list", "Lists the prompts that", _NO_ARGUMENTS, _list_prompts),
             ("get_prompt", "mcp:prompts/get", "Returns the text of a prompt that", _PROMPT, _get_prompt),
         ]
+    if wanted and has.completions is not None:
+        does = "Returns possible values of an argument, of a prompt or of a template of resources, that"
+        wanted.append(("complete_argument", "mcp:completion/complete", does, _ARGUMENT, _complete))
     made: list[ServerTool] = []
     for short, tag, does, parameters, use in wanted:
         if not allowed(server, short):
@@ -200,6 +223,17 @@ async def _list_prompts(client: Client, _: Mapping[str, Any]) -> ToolOutput:
 async def _get_prompt(client: Client, arguments: Mapping[str, Any]) -> ToolOutput:
     given = cast("dict[str, str]", dict(arguments.get("arguments") or {}))
     return content.prompt(await client.get_prompt(arguments["name"], given))
+
+
+async def _complete(client: Client, arguments: Mapping[str, Any]) -> ToolOutput:
+    prompt = arguments.get("prompt")
+    ref = ResourceTemplateReference(uri=arguments["template"]) if prompt is None else PromptReference(name=prompt)
+    argument = {"name": arguments["argument"], "value": arguments.get("value", "")}
+    found = (await client.complete(ref, argument, dict(arguments.get("known") or {}))).completion
+    values = [value for value in found.values[:VALUES] if shown(value, LONGEST_KEY) == value]
+    more = bool(found.has_more) or len(found.values) > VALUES
+    data: dict[str, Any] = {"values": values} | ({"more": True} if more else {})
+    return ToolOutput(json.dumps(data, ensure_ascii=False), data=data)
 
 
 async def _pages(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 from mcp.shared.exceptions import MCPError
+from mcp_types import NotificationParams
 from pluggent_hookspecs import ConfigError, HostOperations, PluggentError, ToolOutput
 
+from pluggent_mcp.client_model import CLIENT
+from pluggent_mcp.serving.client_requests import ClientRequests
 from pluggent_mcp.serving.elicitation import ClientPerson, client_person
-from pluggent_mcp.serving.exchanges import Context
-from pluggent_mcp.serving.notifications import CallNotifier, Levels
+from pluggent_mcp.serving.exchanges import Context, session_of
+from pluggent_mcp.serving.notifications import MOST_SESSIONS, CallNotifier, Levels
 from pluggent_mcp.serving.settings import Serving
 
 ORIGIN = "mcp"
@@ -79,6 +83,8 @@ class Calls:
 
     def __init__(self, operations: HostOperations, settings: Serving) -> None:
         self._operations = operations
+        self._root_changes: OrderedDict[str, int] = OrderedDict()
+        """How often each client has said that its folders are others."""
         self.levels = Levels()
         """Which logs of calls each client wants."""
         self._slots = _CallSlots(settings.max_calls)
@@ -98,6 +104,13 @@ class Calls:
         finally:
             self._under_way -= 1
 
+    async def note_roots(self, context: Context, _: NotificationParams | None) -> None:
+        """Note that the client of *context* works in other folders now."""
+        session = session_of(context)
+        self._root_changes[session] = self._root_changes.pop(session, 0) + 1
+        if len(self._root_changes) > MOST_SESSIONS:
+            self._root_changes.popitem(last=False)
+
     async def _run_call(
         self,
         context: Context,
@@ -111,7 +124,8 @@ class Calls:
             name, arguments, origin=ORIGIN, principal=principal(context), on_progress=notifier.progressed,
             on_log=notifier.logged, requester=person,
         )  # fmt: skip
-        return await _finished(asyncio.create_task(_caught(call), name="pluggent-mcp-call"))
+        client = ClientRequests(context, self._root_changes.get(session_of(context), 0))
+        return await _finished(asyncio.create_task(_caught(call, client), name="pluggent-mcp-call"))
 
 
 def principal(context: Context) -> str:
@@ -121,7 +135,9 @@ def principal(context: Context) -> str:
     return f"{CLAIMED}{name[:LONGEST_CLIENT]}" if name else ""
 
 
-async def _caught(call: Any) -> ToolOutput:
+async def _caught(call: Any, client: ClientRequests) -> ToolOutput:
+    """Return the output of *call*, whatever happens; below it *client* may be asked."""
+    CLIENT.set(client)  # for this task alone
     try:
         output: ToolOutput = (await call).output
     except ConfigError as error:

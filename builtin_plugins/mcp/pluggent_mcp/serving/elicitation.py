@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestFormParams, ElicitResult
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import (
     Accepted,
@@ -88,8 +88,8 @@ class ClientPerson:
             return None
         try:
             if self._context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                question = ElicitRequestFormParams(message=text, requested_schema=schema)
-                return None if self._exchange is None else await self._exchange.ask(question)
+                question = ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=schema))
+                return None if self._exchange is None else await self._exchange.ask(question, ElicitResult)
             return await self._context.session.elicit_form(text, schema, self._context.request_id)
         except (MCPError, ValidationError):
             return None  # the client cannot ask, or its answer is invalid

@@ -11,21 +11,25 @@ import asyncio
 import json
 import secrets
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import anyio
 import attrs
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types import (
+    INVALID_PARAMS,
+    CreateMessageRequest,
+    ElicitRequest,
+    InputRequiredResult,
+    ListRootsRequest,
+)
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 KEPT_S = 60.0
 """How long the result of a request is kept for a client that has not answered its question."""
-KEY = "person"
-"""The key of the one question of a round."""
 MOST_WAITING = 64
 """Requests that may wait for answers of their clients; beyond that no question is sent."""
 FORGOTTEN = "nothing waits under that requestState: it was answered, or its time is over. Ask anew, without it"
@@ -33,6 +37,8 @@ ANOTHER = "that requestState belongs to another request"
 _OF_A_ROUND = frozenset({"inputResponses", "requestState", "_meta"})
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
+Request: TypeAlias = ElicitRequest | CreateMessageRequest | ListRootsRequest
+A = TypeVar("A", bound=BaseModel)
 
 _CURRENT: ContextVar[Exchange | None] = ContextVar("pluggent_mcp_exchange", default=None)
 
@@ -42,17 +48,27 @@ def current() -> Exchange | None:
     return _CURRENT.get()
 
 
-class Question:
-    """A question to a person with the future for its answer."""
+_KEYS: dict[type[Request], str] = {ElicitRequest: "person", CreateMessageRequest: "model", ListRootsRequest: "roots"}
 
-    def __init__(self, form: ElicitRequestFormParams) -> None:
-        self.form = form
-        self.answer: asyncio.Future[ElicitResult | None] = asyncio.get_running_loop().create_future()
 
-    def answered(self, answer: ElicitResult | None) -> None:
-        """Set *answer*, unless one is set already."""
-        if not self.answer.done():
-            self.answer.set_result(answer)
+class Question(Generic[A]):
+    """A question to a client with the future for its answer, an object of *answers*."""
+
+    def __init__(self, request: Request, answers: type[A]) -> None:
+        self.request = request
+        self.key = _KEYS[type(request)]
+        """Under which the client is asked: a round has one question."""
+        self.answer: asyncio.Future[A | None] = asyncio.get_running_loop().create_future()
+        self._answers = answers
+
+    def answered(self, given: object) -> None:
+        """Set what was *given* as the answer, None if it is not one, unless one is set already."""
+        if self.answer.done():
+            return
+        try:
+            self.answer.set_result(self._answers.model_validate(given, by_name=False))
+        except ValidationError:
+            self.answer.set_result(None)
 
 
 @attrs.frozen(eq=False)
@@ -60,7 +76,7 @@ class _PendingExchange:
     """A request whose client was asked *question*; ``forgetting`` removes it after a time."""
 
     exchange: Exchange
-    question: Question
+    question: Question[Any]
     forgetting: asyncio.Task[None]
 
 
@@ -73,7 +89,7 @@ class Exchange:
         self._task: asyncio.Task[HandlerResult] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._changed = asyncio.Event()
-        self._question: Question | None = None
+        self._question: Question[Any] | None = None
 
     @property
     def task(self) -> asyncio.Task[HandlerResult]:
@@ -91,17 +107,17 @@ class Exchange:
         self._task = asyncio.create_task(handle(), name="pluggent-mcp-exchange")
         self._task.add_done_callback(lambda _: self._changed.set())
 
-    async def ask(self, question: ElicitRequestFormParams) -> ElicitResult | None:
-        """Ask the client's person *question*; return None if the reply is not an answer."""
+    async def ask(self, request: Request, answers: type[A]) -> A | None:
+        """Ask the client; return None if the reply is not one of *answers*."""
         async with self._one_at_a_time:
-            asked = self._question = Question(question)
+            asked = self._question = Question(request, answers)
             self._changed.set()
             try:
                 return await asked.answer
             finally:
                 self._question = None
 
-    async def round(self) -> Question | None:
+    async def round(self) -> Question[Any] | None:
         """Wait for the next question, or for the end: None. A cancellation ends the exchange."""
         try:
             while not (self.task.done() or self._open is not None):
@@ -113,7 +129,7 @@ class Exchange:
         return None if self.task.done() else self._open
 
     @property
-    def _open(self) -> Question | None:
+    def _open(self) -> Question[Any] | None:
         """The question without an answer yet."""
         return self._question if self._question is not None and not self._question.answer.done() else None
 
@@ -143,7 +159,7 @@ class Exchanges:
         if not asks or ctx.request_id is None:
             return await call_next(ctx)
         state = (ctx.params or {}).get("requestState")
-        if state is None and not can_answer(ctx):
+        if state is None and not (can_answer(ctx) or can_sample(ctx) or can_list_roots(ctx)):
             return await call_next(ctx)  # the task of an exchange is for questions
         if state is None:
             exchange = Exchange(ctx)
@@ -164,11 +180,11 @@ class Exchanges:
             each.forgetting.cancel()
         await asyncio.gather(*(each.exchange.end() for each in waiting))
 
-    def _ask_client(self, exchange: Exchange, question: Question) -> HandlerResult:
+    def _ask_client(self, exchange: Exchange, question: Question[Any]) -> HandlerResult:
         state = secrets.token_urlsafe(32)
         forgetting = asyncio.create_task(self._forget(state, exchange), name="pluggent-mcp-exchange-end")
         self._waiting[state] = _PendingExchange(exchange, question, forgetting)
-        asked = InputRequiredResult(input_requests={KEY: ElicitRequest(params=question.form)}, request_state=state)
+        asked = InputRequiredResult(input_requests={question.key: question.request}, request_state=state)
         return asked.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     def _resumed(self, state: object, context: Context) -> Exchange:
@@ -181,7 +197,7 @@ class Exchanges:
         found.forgetting.cancel()
         found.exchange.context = context
         # If that question is closed and another one is open, that one is sent now.
-        found.question.answered(_answer_in(context))
+        found.question.answered(_answer_in(context, found.question.key))
         return found.exchange
 
     async def _forget(self, state: str, exchange: Exchange) -> None:
@@ -202,6 +218,24 @@ def can_answer(context: Context) -> bool:
     return modes is not None and (modes.form is not None or modes.url is None)
 
 
+def can_sample(context: Context) -> bool:
+    """Return whether the client of *context* says that it has a model to be asked."""
+    can = context.session.client_capabilities
+    return can is not None and can.sampling is not None
+
+
+def can_list_roots(context: Context) -> bool:
+    """Return whether the client of *context* says that it lists the folders that it works in."""
+    can = context.session.client_capabilities
+    return can is not None and can.roots is not None
+
+
+def session_of(context: Context) -> str:
+    """Return the client's session over HTTP, empty for the one client of a pipe."""
+    headers = getattr(context.request, "headers", None)
+    return "" if headers is None else str(headers.get("mcp-session-id", ""))
+
+
 def client_of(context: Context) -> str:
     """Return what the client of *context* calls itself, empty if it does not say."""
     params = context.session.client_params
@@ -214,8 +248,8 @@ def _about(context: Context) -> str:
     return json.dumps([context.method, client_of(context), given], sort_keys=True)
 
 
-def _answer_in(context: Context) -> ElicitResult | None:
+def _answer_in(context: Context, key: str) -> object:
     try:
-        return ElicitResult.model_validate((context.params or {})["inputResponses"][KEY], by_name=False)
-    except (ValidationError, TypeError, LookupError):
+        return (context.params or {})["inputResponses"][key]
+    except (TypeError, LookupError):
         return None

@@ -25,7 +25,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_hookspecs import LOG_LEVELS, ToolLogged, thaw
 
-from pluggent_mcp.serving.exchanges import Context, current
+from pluggent_mcp.serving.exchanges import Context, current, session_of
 from pluggent_mcp.serving.selection import Selection
 
 MOST_WAITING = 64
@@ -131,12 +131,6 @@ class CallNotifier:
         level, logger = cast("LoggingLevel", step.level), step.logger or step.name
         params = LoggingMessageNotificationParams(level=level, logger=logger, data=told)
         await context.session.send_notification(LoggingMessageNotification(params=params), context.request_id)
-
-
-def session_of(context: Context) -> str:
-    """Return the client's session over HTTP, empty for the one client of a pipe."""
-    headers = getattr(context.request, "headers", None)
-    return "" if headers is None else str(headers.get("mcp-session-id", ""))
 
 
 SEND_S = 2.0

@@ -2,7 +2,8 @@
 
 Any plugin may have such tools. Two with the tags ``mcp:resources/list`` and ``mcp:resources/read``
 (or ``mcp:prompts/list`` and ``mcp:prompts/get``) are one source if their names are a common stem
-and then ``list_resources`` and ``read_resource`` (``list_prompts`` and ``get_prompt``).
+and then ``list_resources`` and ``read_resource`` (``list_prompts`` and ``get_prompt``). One with the tag
+``mcp:completion/complete`` and the end ``complete_argument`` completes the arguments of that source.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ class Wanted:
 
 @attrs.frozen
 class Source:
-    """The names of the two tools that list and read the resources or prompts of ``stem``."""
+    """The names of the tools that list and read the resources or prompts of ``stem``, and of that which completes."""
 
     plugin: str
     stem: str
     lists: str
     reads: str
+    completes: str = ""
 
 
 @attrs.frozen
@@ -51,6 +53,11 @@ class Selection:
     tools: Mapping[str, HostTool] = MappingProxyType({})
     resources: tuple[Source, ...] = ()
     prompts: tuple[Source, ...] = ()
+
+    @property
+    def completes(self) -> bool:
+        """Whether any source completes arguments."""
+        return any(source.completes for source in (*self.resources, *self.prompts))
 
 
 @attrs.frozen
@@ -63,6 +70,8 @@ class _Kind:
 
 RESOURCES = _Kind(("mcp:resources/list", "list_resources"), ("mcp:resources/read", "read_resource"))
 PROMPTS = _Kind(("mcp:prompts/list", "list_prompts"), ("mcp:prompts/get", "get_prompt"))
+
+COMPLETIONS = ("mcp:completion/complete", "complete_argument")
 
 
 async def select(operations: HostOperations, wanted: Wanted) -> Selection:
@@ -103,10 +112,12 @@ def _sources(
     sort: str, kind: _Kind, patterns: Patterns, found: Mapping[Patterns, tuple[HostTool, ...]]
 ) -> tuple[Source, ...]:
     tools = found[patterns]
-    lists, reads = dict(_tagged(tools, *kind.lists)), dict(_tagged(tools, *kind.reads))
+    lists, reads, completes = (dict(_tagged(tools, *each)) for each in (kind.lists, kind.reads, COMPLETIONS))
     sources = tuple(
-        Source(*key, lists=name, reads=reads[key]) for key, name in lists.items() if key in reads
-    )  # fmt: skip
+        Source(*key, lists=name, reads=reads[key], completes=completes.get(key, ""))
+        for key, name in lists.items()
+        if key in reads
+    )
     if patterns and not sources:
         raise ConfigError(f"--{sort}", _hint(sort, patterns))
     return sources

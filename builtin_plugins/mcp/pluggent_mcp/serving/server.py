@@ -26,6 +26,7 @@ from mcp_types import (
 from pluggent_hookspecs import HostOperations, PluggentError
 
 from pluggent_mcp.serving.calls import Calls
+from pluggent_mcp.serving.completion import Announced, Completions
 from pluggent_mcp.serving.content import input_schema, result, tool
 from pluggent_mcp.serving.exchanges import Context, Exchanges
 from pluggent_mcp.serving.notifications import ChangeNotifier
@@ -71,7 +72,7 @@ class HostServer:
         self._change_notifier = ChangeNotifier()
         self._exchanges = Exchanges()
         self._selection = Selection()
-        self._listed = False
+        self._listed = asyncio.Event()
 
     @property
     def selection(self) -> Selection:
@@ -81,9 +82,9 @@ class HostServer:
     async def refresh(self) -> Selection:
         """List what is offered. Raises ConfigError for patterns that mean nothing, PluginError for a failing plugin."""
         before, self._selection = self._selection, await select(self._operations, self._wanted)
-        if self._listed:
+        if self._listed.is_set():
             await self._change_notifier.publish(before, self._selection)
-        self._listed = True
+        self._listed.set()
         return self._selection
 
     async def follow(self) -> None:
@@ -107,16 +108,22 @@ class HostServer:
             handlers |= {
                 "on_list_tools": self._list, "on_call_tool": self._call, "get_tool_input_schema": self._schema
             }  # fmt: skip
-        if self._wanted.resources:
-            handlers |= Resources(self._calls, self._resources).handlers()
-        if self._wanted.prompts:
-            handlers |= Prompts(self._calls, self._prompts).handlers()
+        resources = Resources(self._calls, self._resources) if self._wanted.resources else None
+        prompts = Prompts(self._calls, self._prompts) if self._wanted.prompts else None
+        handlers |= {} if resources is None else resources.handlers()
+        handlers |= {} if prompts is None else prompts.handlers()
+        completes = resources is not None or prompts is not None
+        if completes:
+            handlers["on_completion"] = Completions(self._calls, resources, prompts).complete
         server = _Server(NAME, version=VERSION, on_subscriptions_listen=self._change_notifier.listen, **handlers)
         server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._calls.levels.set)
         server.add_notification_handler(
             "notifications/initialized", NotificationParams, self._change_notifier.add_client
         )
+        server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._calls.note_roots)
         server.middleware.append(self._exchanges)
+        if completes:
+            server.middleware.append(Announced(self._listed, lambda: self._selection))
         return server
 
     # ---- handlers ------------------------------------------------------------------------

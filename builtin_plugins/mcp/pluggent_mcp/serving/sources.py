@@ -84,6 +84,11 @@ class Resources:
             raise failure(output, context.protocol_version, uri)
         return ReadResourceResult(contents=contents(output, reader, uri))
 
+    async def source(self, context: Context, template: str) -> Source | None:
+        """Return the source that reads what *template* makes."""
+        reader = await self._reader(context, template)
+        return next((source for source in await self._sources() if source.reads == reader), None)
+
     # ---- readers of URIs -----------------------------------------------------------------
 
     async def _reader(self, context: Context, uri: str) -> str | None:
@@ -165,13 +170,17 @@ class Prompts:
         shown, more = page(offered, params)
         return ListPromptsResult(prompts=shown, next_cursor=more)
 
-    async def _get(self, context: Context, params: GetPromptRequestParams) -> GetPromptResult:
+    async def find(self, context: Context, name: str) -> tuple[Source, Prompt]:
+        """Return the prompt that is called *name* here. Raises MCPError."""
         known = self._known.get(client_of(context), {})
-        if params.name not in known or known[params.name][0] not in await self._sources():
+        if name not in known or known[name][0] not in await self._sources():
             known = await self._listed(context)
-        if params.name not in known:
-            raise MCPError(INVALID_PARAMS, f"Unknown prompt: {params.name[:100]}")
-        source, prompt = known[params.name]
+        if name not in known:
+            raise MCPError(INVALID_PARAMS, f"Unknown prompt: {name[:100]}")
+        return known[name]
+
+    async def _get(self, context: Context, params: GetPromptRequestParams) -> GetPromptResult:
+        source, prompt = await self.find(context, params.name)
         given = params.arguments or {}
         missing = [each.name for each in prompt.arguments or () if each.required and each.name not in given]
         if missing:

@@ -18,6 +18,7 @@ from mcp_types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     BlobResourceContents,
+    Completion,
     PaginatedRequestParams,
     Prompt,
     PromptMessage,
@@ -37,6 +38,8 @@ NOT_FOUND = -32_002
 """Of a resource, before 2026-07-28."""
 MOST_ENTRIES = 2_000
 """Of one source, in a list."""
+MOST_VALUES = 100
+"""Of a completion, as MCP has it."""
 DIFFERS = (
     "what {} returned is not served: text and data of the result do not say the same. A policy on results changed"
     " one of them, or the host cut it (limits.per_tool: result_bytes)"
@@ -119,6 +122,18 @@ def contents(output: ToolOutput, name: str, uri: str) -> list[TextResourceConten
 def messages(output: ToolOutput, name: str) -> list[PromptMessage]:
     """Return the messages of the prompt that the tool *name* returned. Raises MCPError as above."""
     return _all(name, output, _shown(output), ("messages", _message))
+
+
+def completion(output: ToolOutput, name: str) -> Completion:
+    """Return the values that the tool *name* found, without those that its text does not have. Raises MCPError."""
+    data = thaw(output.data)
+    found = _several(data.get("values")) if isinstance(data, dict) else None
+    if found is None:
+        raise MCPError(INTERNAL_ERROR, DIFFERS.format(f"'{name}'"))
+    shown = _shown(output)
+    values = [value for value in found if isinstance(value, str) and shown.contains(value)]
+    more = len(values) > MOST_VALUES or (isinstance(data, dict) and data.get("more") is True)
+    return Completion(values=values[:MOST_VALUES], has_more=more)
 
 
 def failure(output: ToolOutput, protocol: str, uri: str = "") -> MCPError:

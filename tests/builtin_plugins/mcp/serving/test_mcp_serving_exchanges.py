@@ -9,6 +9,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     ClientCapabilities,
     ElicitationCapability,
+    ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
     FormElicitationCapability,
@@ -18,8 +19,9 @@ from pluggent_mcp.serving.exchanges import Exchanges, current
 
 WAIT_S = 20.0
 NEWEST = "2026-07-28"
-QUESTION = ElicitRequestFormParams(message="go on?", requested_schema={"type": "object", "properties": {}})
-OTHER = ElicitRequestFormParams(message="erase the disk?", requested_schema={"type": "object", "properties": {}})
+FORM: dict[str, Any] = {"type": "object", "properties": {}}
+QUESTION = ElicitRequest(params=ElicitRequestFormParams(message="go on?", requested_schema=FORM))
+OTHER = ElicitRequest(params=ElicitRequestFormParams(message="erase the disk?", requested_schema=FORM))
 YES = {"action": "accept", "content": {"approve": True}}
 
 
@@ -45,7 +47,7 @@ class Handler:
             for _ in range(self._times):
                 exchange = current()
                 assert exchange is not None
-                self.heard.append(await exchange.ask(QUESTION))
+                self.heard.append(await exchange.ask(QUESTION, ElicitResult))
         except asyncio.CancelledError:
             self.cancelled = True
             raise
@@ -151,10 +153,10 @@ async def test_a_late_answer_is_none_to_a_question_that_came_after_it(exchanges)
     async def handler(_):
         exchange = current()
         assert exchange is not None
-        first = asyncio.create_task(exchange.ask(QUESTION))
+        first = asyncio.create_task(exchange.ask(QUESTION, ElicitResult))
         await too_late.wait()
         first.cancel()
-        heard.append(await exchange.ask(OTHER))
+        heard.append(await exchange.ask(OTHER, ElicitResult))
         return {"heard": len(heard)}
 
     asked = await exchanges(context(), handler)
@@ -177,7 +179,7 @@ async def test_what_came_of_it_is_kept_for_a_while_only():
         assert exchange is not None
         try:
             async with asyncio.timeout(0.01):
-                await exchange.ask(QUESTION)
+                await exchange.ask(QUESTION, ElicitResult)
         except TimeoutError:
             ended.set()
             raise MCPError(-1, "no client answered") from None
@@ -235,7 +237,7 @@ async def test_a_failure_of_what_went_on_is_that_of_the_last_round(exchanges):
     async def handler(_):
         exchange = current()
         assert exchange is not None
-        await exchange.ask(QUESTION)
+        await exchange.ask(QUESTION, ElicitResult)
         raise MCPError(-5, "it broke")
 
     asked = await exchanges(context(), handler)

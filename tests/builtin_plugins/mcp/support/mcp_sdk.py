@@ -18,6 +18,9 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.prompts.base import AssistantMessage, Message, UserMessage
 from mcp.server.streamable_http import EventMessage, EventStore
 from mcp_types import (
+    Completion,
+    CompletionArgument,
+    CompletionContext,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitResult,
@@ -26,7 +29,9 @@ from mcp_types import (
     InputRequiredResult,
     InputResponses,
     JSONRPCMessage,
+    PromptReference,
     ResourceLink,
+    ResourceTemplateReference,
     TextContent,
     TextResourceContents,
 )
@@ -164,7 +169,24 @@ def made_behind(name: str, secret: str) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer(name, log_level="CRITICAL")
     _add_resources(server, name, secret)
     _add_prompts(server, secret)
+    if name != "mute":
+        _add_completion(server, secret)
     return server
+
+
+def _add_completion(server: MCPServer[Any], secret: str) -> None:
+    @server.completion()  # type: ignore[no-untyped-call, untyped-decorator]  # the SDK's own
+    async def complete(
+        ref: PromptReference | ResourceTemplateReference,
+        argument: CompletionArgument,
+        context: CompletionContext | None,
+    ) -> Completion | None:
+        known = {} if context is None else context.arguments or {}
+        if isinstance(ref, PromptReference):
+            values = ["formal", "friendly", f"key {secret}", "fr\u202eeely"]
+        else:
+            values = [f"{known.get('shelf', 'any')}-{number}" for number in range(150)]
+        return Completion(values=[value for value in values if value.startswith(argument.value)][:100], has_more=True)
 
 
 def _add_resources(server: MCPServer[Any], name: str, secret: str) -> None:

@@ -106,12 +106,19 @@ def sealed__read_resource(uri: str) -> ToolOutput:
 @tool(effects=(), tags=(LISTS,))
 def many__list_resources() -> dict[str, Any]:
     """List much."""
-    return {"entries": [{"uri": f"many://{at}", "name": str(at)} for at in range(250)]}
+    some = [{"uri": f"many://{at}", "name": str(at)} for at in range(250)]
+    return {"entries": [*some, {"template": "many://{at}/more", "name": "more"}]}
 
 @tool(effects=(), tags=(READS,))
 def many__read_resource(uri: str) -> ToolOutput:
     """Read what is longer than a model may see."""
     return read(uri, "x" * 100_000)
+
+@tool(effects=(), tags=("mcp:completion/complete",))
+def many__complete_argument(argument: str, prompt: str = "", template: str = "", value: str = "") -> ToolOutput:
+    """Say too much, and in the data what the text has not."""
+    values = [f"{value}{at}" for at in range(250)]
+    return ToolOutput(" ".join(values), data={"values": ["unsaid", 7, *values], "more": "yes"})
 
 @tool(effects=(), tags=(READS,))
 def lonely_read_resource(uri: str) -> str:
@@ -151,7 +158,7 @@ def get_prompt(name: str, arguments: dict[str, str]) -> ToolOutput:
     return ToolOutput(text, data={"messages": messages})
 
 TOOLS = [list_resources, read_resource, sealed__list_resources, sealed__read_resource, many__list_resources,
-         many__read_resource, lonely_read_resource, list_prompts, get_prompt]
+         many__read_resource, many__complete_argument, lonely_read_resource, list_prompts, get_prompt]
 '''
 
 
@@ -370,9 +377,9 @@ async def over_stdio(
 
 
 @asynccontextmanager
-async def client_of(served: "Served", mode: str = "auto", name: str = "tester") -> AsyncGenerator[Client]:
+async def client_of(served: "Served", mode: str = "auto", name: str = "tester", **more: Any) -> AsyncGenerator[Client]:
     """Shake hands with a server that runs."""
-    options: dict[str, Any] = {"mode": mode, "client_info": Implementation(name=name, version="1")}
+    options: dict[str, Any] = {"mode": mode, "client_info": Implementation(name=name, version="1"), **more}
     async with (
         httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.token}"}, timeout=WAIT_S) as http,
         Client(streamable_http_client(served.url, http_client=http), **options) as client,

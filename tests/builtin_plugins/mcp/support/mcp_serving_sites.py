@@ -19,12 +19,19 @@ from fake_distributions import install
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_serving import BLOCKED, WAIT_S, Served, Spoken, over_http, over_stdio
-from mcp_types import ElicitRequestFormParams, ElicitResult, Implementation
+from mcp_types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitResult,
+    ErrorData,
+    Implementation,
+)
 
 GRANT = '[grants]\napprovers = ["pluggent-mcp"]\n'
 ASKING_TOOLS = '''
 from pathlib import Path
-from pluggent_hookspecs import Accepted, ToolContext, ToolOutput, ToolSpec, hookimpl, tool
+from pluggent_hookspecs import Accepted, ModelParameters, ToolContext, ToolOutput, ToolSpec, hookimpl, tool
 
 TOWN = {"type": "object", "properties": {"town": {"type": "string", "title": "Town"}}, "required": ["town"]}
 COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -47,6 +54,13 @@ async def both(context: ToolContext) -> str:
     """Ask twice: to be approved, and where to."""
     context.log("warning", "it begins")
     return await travel(context)
+
+@tool(effects=())
+async def think(context: ToolContext, about: str = "rain", system: str = "", most: int = 0, top_p: float = 0) -> str:
+    """Ask the model."""
+    how = ModelParameters(max_output_tokens=most or None, top_p=top_p or None)
+    reply = await context.call_model(about, system=system, parameters=how)
+    return f"{reply.model}/{reply.finish_reason}: {reply.message.text}"
 
 @tool(effects=())
 def chatter(context: ToolContext) -> str:
@@ -84,7 +98,7 @@ class Changing:
 class Tools:
     @hookimpl
     def provide_tools(self, event):
-        return [reboot, travel, both, chatter, counted, silent, Changing()]
+        return [reboot, travel, both, think, chatter, counted, silent, Changing()]
 '''
 
 
@@ -111,6 +125,18 @@ class Person:
         self.asked: list[ElicitRequestFormParams] = []
 
     async def __call__(self, context: Any, params: Any) -> ElicitResult:
+        self.asked.append(params)
+        return self._answers.pop(0)
+
+
+class Model:
+    """The model of a client: answers in order; keeps what was asked."""
+
+    def __init__(self, *answers: CreateMessageResult | ErrorData) -> None:
+        self._answers = [*answers]
+        self.asked: list[CreateMessageRequestParams] = []
+
+    async def __call__(self, context: Any, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
         self.asked.append(params)
         return self._answers.pop(0)
 
