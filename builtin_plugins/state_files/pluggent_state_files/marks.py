@@ -51,21 +51,21 @@ def _owner(session_id: str) -> bytes:
 
 
 class MarkWriter:
-    """The mark of one session, for the writer of the session. ``place`` is where its record begins, None before."""
+    """The mark of one session, for the writer of the session. ``place`` is where its record begins, -1 if it has none."""
 
     def __init__(self, folder: Path, session_id: str) -> None:
         self._folder = folder
         self._owner = _owner(session_id)
         self._fd = -1
         self._is_new = False
-        self.place: int | None = None
+        self.place = -1
         self.mark = Mark()
         self.unsynced = False
 
     def put(self, mark: Mark) -> None:
         """Write *mark* in the place of what was there, or as a new record; sync() makes it durable. Raises OSError."""
         record = b"%b %-20d %-20d\n" % (self._owner, *mark)
-        if self.place is None:
+        if self.place < 0:
             self._add(record)
         else:
             if self._fd < 0:

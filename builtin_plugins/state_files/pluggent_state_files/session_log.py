@@ -164,7 +164,7 @@ class FileLog:
             os.ftruncate(self._fd, self._size)
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
         self._size += written
-        if self._mark.place is not None and any(line.kind == _DISPATCH for line in lines):
+        if self._mark.place >= 0 and any(line.kind == _DISPATCH for line in lines):
             self._put_mark(self._mark.mark._replace(size=self._size))
 
     def _put_mark(self, mark: Mark) -> None:
@@ -204,15 +204,15 @@ class FileLog:
 
     def _take_over(self, marks: _Marks) -> None:
         """Continue the mark of the session; that of an older copy changes, so that no seal of the copy ever holds."""
-        self._mark.place, self._mark.mark = marks.place, marks.last or Mark()
         if marks.last is None:
-            self._mark.place = None
-        elif marks.is_older:
+            return
+        self._mark.place, self._mark.mark = marks.place, marks.last
+        if marks.is_older:
             self._put_mark(Mark(marks.last.copies + 1))
             self.sync()
 
     def _sealed(self, data: bytes) -> bytes:
-        if self._mark.place is None:
+        if self._mark.place < 0:
             self._put_mark(Mark(size=self._size))  # now, so that the call that is approved does not wait for it
         own = b'%b,"mark":%d}\n' % (data.removesuffix(b"}\n"), self._mark.place)
         seal = _seal_of(own, self._seals.sealing_key(), self._id, self._mark.mark.copies)
@@ -256,7 +256,7 @@ class _Marks:
         self._folder = folder
         self._id = session_id
         self.file = -1
-        self.place: int | None = None
+        self.place = -1
         self.last: Mark | None = None
         self.is_older = False
 

@@ -326,7 +326,7 @@ def _in_home(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _in_home(entry) for name, entry in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_in_home(entry) for entry in cast("list[Any]", value)]
+        return [_in_home(entry) for entry in cast("Sequence[Any]", value)]
     if not (isinstance(value, str) and value.startswith("~/")):
         return value
     try:
