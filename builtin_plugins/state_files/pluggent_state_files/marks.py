@@ -51,7 +51,7 @@ def _owner(session_id: str) -> bytes:
 
 
 class MarkWriter:
-    """The mark of one session, for the writer of the session. ``place`` is where its record begins, -1 if it has none."""
+    """The mark of one session, for its writer. ``place`` is where its record begins, -1 if it has none."""
 
     def __init__(self, folder: Path, session_id: str) -> None:
         self._folder = folder
