@@ -106,7 +106,8 @@ def narrowest(scope: Scope, asks: Iterable[tuple[str, Ask]]) -> Reach:
 
 def capped(approval: Approval, most: Reach) -> Approval:
     """Return *approval* with a reach of *most* at most."""
-    return attrs.evolve(approval, reach=min(approval.reach, most, key=REACHES.index))
+    reach = min(approval.reach, most, key=REACHES.index)
+    return approval if reach == approval.reach else attrs.evolve(approval, reach=reach)
 
 
 def limits(asks: Iterable[tuple[str, Ask]]) -> tuple[tuple[str, ...], ...]:

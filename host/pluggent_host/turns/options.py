@@ -91,8 +91,9 @@ def going_on(
     terms = waiting.paused.terms
     if output is not None or (form is None and terms.output is not None):
         form = output_form(terms.output if output is None else output)
-    schema = terms.parameters.output_schema if form is None else form.schema
-    parameters = attrs.evolve(terms.parameters, output_schema=schema)
+    parameters = terms.parameters
+    if form is not None:
+        parameters = attrs.evolve(parameters, output_schema=form.schema)
     agent = attrs.evolve(agent, parameters=parameters, limits=terms.with_limits(agent.limits), form=form)
     scope = attrs.evolve(scope, turn_id=waiting.paused.turn_id, origin="resume", metadata=terms.metadata)
     return agent, scope

@@ -202,9 +202,9 @@ def _ask(state: State, notice: str = "", warning: str = "") -> tuple[State, Effe
 
 
 def _replied(state: State, event: Replied) -> tuple[State, Effect]:
-    state = attrs.evolve(state, open_calls=event.calls)
     if not event.calls:
         return _answered(state, event)
+    state = attrs.evolve(state, open_calls=event.calls)
     if (over := _overspent(state.limits, event.spent)) is not None:
         return _limit(state, *over)
     if state.tool_rounds >= state.limits.tool_rounds:
@@ -302,4 +302,4 @@ def _limit(state: State, name: str, value: float) -> tuple[State, Effect]:
 
 def _end(state: State, done: Done) -> tuple[State, Effect]:
     close = tuple(id for id, _ in state.open_calls)
-    return attrs.evolve(state, open_calls=(), done=True), attrs.evolve(done, close=close)
+    return attrs.evolve(state, open_calls=(), done=True), attrs.evolve(done, close=close) if close else done
