@@ -28,6 +28,8 @@ def main(arguments: list[str]) -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 (this file is what an older Python is first given)
         sys.exit("pluggent needs Python 3.11 or newer; this is " + sys.version.split()[0])
     os.environ.pop("VIRTUAL_ENV", None)
+    # Tests start hundreds of interpreters: without bytecode on the disk each would compile all that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     python = prepare(environment())
     if arguments == ["--environment"]:
         print(python)
