@@ -309,7 +309,8 @@ class Param:
 
     A bare string in ``Annotated`` is a description. Bounds follow JSON Schema. ``format`` is
     too; ``"path"`` marks a file path (or several): a tool whose one effect is to write files
-    runs without asking where all its paths lie inside the session's workspace. An unmarked parameter that may be
+    runs without asking where all its paths lie inside the session's workspace. A parameter that is annotated
+    ``pathlib.Path``, alone, with None or in a list, is marked so and handed over as one. An unmarked one that may be
     a path, by its name (``dest``, ``output_file``) or because its text begins as paths do, makes it ask.
     """
 

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.plugin_errors import raised_at
-from pluggent_host.common.running import said
 
 from pluggent_cli.exits import Interrupted
 from pluggent_cli.terminal.console import Console, warning
@@ -100,10 +99,9 @@ def _unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if error is None:
         log.debug("%s", context.get("message"))
         return
-    log.warning(
-        "something that a plugin runs beside failed, and all else continues: %s%s", said(error), raised_at(error)
-    )
-    log.debug("%s", context.get("message"), exc_info=error)
+    # Without its text: what no hook has seen may be a secret.
+    where = f"{type(error).__name__}{raised_at(error)}"
+    log.warning("something that a plugin runs beside failed, and all else continues: %s", where)
 
 
 def _unsaid(_: asyncio.AbstractEventLoop, __: dict[str, Any]) -> None:

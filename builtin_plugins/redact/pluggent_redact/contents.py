@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
@@ -35,6 +36,9 @@ READABLE = (
     "csv",
 )
 """How the media types of texts end that do not begin with ``text/``."""
+LONGEST_NAME = 64
+"""Characters that every vendor allows in a name."""
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _STANDARD = {ord("-"): "+", ord("_"): "/"}
 _MARKS = ((b"\xff\xfe\x00\x00", "utf-32"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
@@ -87,8 +91,13 @@ class Contents:
         return clean
 
     def reply(self, message: Message) -> Message:
-        """Return *message* without secrets but in its tool calls: tools are to get what the model wrote."""
-        return _changed(message, content=self.parts(message.content))
+        """Return *message* without secrets but in the arguments of its calls: tools are to get what the model wrote.
+
+        The name of a tool that is offered holds none; one that the model made up may.
+        """
+        calls = tuple(_changed(call, name=self.name(call.name)) for call in message.tool_calls)
+        calls = message.tool_calls if _same(calls, message.tool_calls) else calls
+        return _changed(message, content=self.parts(message.content), tool_calls=calls)
 
     def output(self, output: ToolOutput) -> ToolOutput:
         """Return *output* without secrets, in all of its fields."""
@@ -147,6 +156,11 @@ class Contents:
         """Return *text* without secrets, None as it is."""
         return None if text is None else self.text(text)
 
+    def name(self, name: str) -> str:
+        """Return the *name* of a tool or a speaker without secrets; a changed one is as vendors want names."""
+        made = self.text(name)
+        return name if made is name else _NO_NAME.sub("_", made)[:LONGEST_NAME]
+
     def text(self, text: str) -> str:
         """Return *text* without secrets; other values unchanged, for the host to complain about."""
         return self.engine.redact(text) if type(text) is str else text
@@ -162,12 +176,16 @@ class Contents:
             message,
             content=self.parts(message.content),
             tool_calls=self._calls(message.tool_calls),
+            name=None if message.name is None else self.name(message.name),
             extra=self.json(message.extra),
         )
 
     def _calls(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
         made = tuple(
-            _changed(call, arguments=self._arguments(call.arguments), extra=self.json(call.extra)) for call in calls
+            _changed(
+                call, name=self.name(call.name), arguments=self._arguments(call.arguments), extra=self.json(call.extra)
+            )
+            for call in calls
         )
         return calls if _same(made, calls) else made
 

@@ -22,7 +22,7 @@ from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.tools import ToolContext, ToolOutput
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.plugin_errors import is_interrupt
+from pluggent_host.common.plugin_errors import is_interrupt, raised_at
 from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late
@@ -231,7 +231,8 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            log.debug("tool %s raised", event.capability, exc_info=error)
+            # Its text is in the result, where it passes the hooks; a log is not filtered.
+            log.debug("tool %s raised %s%s", event.capability, type(error).__name__, raised_at(error))
             self.kind = ToolErrorKind.FAILED
             return _failed(f"'{event.tool.name}' failed: {said(error)}")
         finally:

@@ -24,17 +24,18 @@ from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.options import settings_for
 from pluggent_host.plugins.project import is_foreign, roots
 from pluggent_host.plugins.requirements import install_command
-from pluggent_host.plugins.validation import RefusalError, register_checked, text_of
+from pluggent_host.plugins.validation import RefusalError, near_misses, register_checked, text_of
 
 _ABSENT = object()
 
 
 @attrs.frozen(eq=False)
 class Loaded:
-    """A registered plugin; ``hooks`` are the names it implements."""
+    """A registered plugin; ``hooks`` are the names it implements, ``near_misses`` names what may be meant as one."""
 
     plugin: object
     hooks: tuple[str, ...]
+    near_misses: tuple[str, ...] = ()
 
 
 class _Manager(pluggy.PluginManager):
@@ -62,7 +63,7 @@ def load(
     plugin = _made(record, target, arguments)
     with _blamed(record, "is refused, loaded from"):
         hooks = register_checked(manager, registered_name(record), plugin, (record.kind,))
-    return Loaded(plugin, hooks)
+    return Loaded(plugin, hooks, near_misses(plugin))
 
 
 def make(record: PluginRecord, settings: Mapping[str, Any]) -> Any:

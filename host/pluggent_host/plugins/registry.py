@@ -23,7 +23,7 @@ from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, is_left_out
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.plugins.loader import about, load, new_manager, register, registered_name, without
-from pluggent_host.plugins.validation import PROVIDES, RefusalError, collected
+from pluggent_host.plugins.validation import PROVIDES, RefusalError, collected, near_misses
 from pluggent_host.settings import HostSettings
 
 log = logging.getLogger("pluggent.plugins")
@@ -85,7 +85,7 @@ class PluginSet:
                 name, number = f"{base}-{number}", number + 1
             register(self.manager, name, plugin, kinds=("hooks", *PROVIDES), host_code=True)
             self._in_code[name] = plugin
-            self._become(name, "active")
+            self._activate(name, name, near_misses(plugin))
 
     def load_hooks(self) -> None:
         """Load every hook plugin that may run.
@@ -111,8 +111,8 @@ class PluginSet:
                     raise PluginLoadError(
                         record.id, f"{record.id} {record.version}", f"is {record.state}: {record.reason}. {record.mend}"
                     )
-                load(record, self.manager, self._section(record))
-                self._become(record.id, "active")
+                loaded = load(record, self.manager, self._section(record))
+                self._activate(record.id, record.id, loaded.near_misses)
             except PluggentError as error:
                 self._fail(record.id, error)
                 if record.id not in self._settings.grants.optional:
@@ -187,7 +187,7 @@ class PluginSet:
         except PluggentError as error:
             self._fail(name, error)
             return error
-        self._become(name, "active")
+        self._activate(name, record.id, loaded.near_misses)
         return Offer(record.id, record.name, things)
 
     def _from_code(self, kind: str, name: str, plugin: object) -> Offer:
@@ -245,6 +245,11 @@ class PluginSet:
 
     def _section(self, record: PluginRecord) -> Mapping[str, Any] | object | None:
         return self._settings.plugins.get(record.id)
+
+    def _activate(self, name: str, id: str, problems: tuple[str, ...]) -> None:
+        for problem in problems:
+            log.warning("plugin '%s': %s", id, problem)
+        self._become(name, "active", "; ".join(problems))
 
     def _fail(self, name: str, error: PluggentError) -> None:
         self.errors[name] = error

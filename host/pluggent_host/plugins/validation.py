@@ -233,6 +233,53 @@ def _strays(plugin: object) -> Iterator[str]:
         yield f"{name}: {'a private name is not a hook' if name.startswith('_') else missing}"
 
 
+def near_misses(plugin: object) -> tuple[str, ...]:
+    """Return a sentence on each method without a marker that its author may believe to be a hook. Runs no plugin code.
+
+    That is one whose name is one edit away from a hook's, or that takes an ``event`` and begins like a hook. It may be
+    a helper all the same, so it refuses nothing.
+    """
+    own = vars(plugin) if inspect.ismodule(plugin) else None
+    found: list[str] = []
+    for name in dir(plugin) if own is None else own:
+        if name.startswith("_") or name in HOOKS:
+            continue
+        static = inspect.getattr_static(plugin, name, None)
+        code = getattr(getattr(static, "__func__", static), "__code__", None)
+        if not isinstance(code, types.CodeType) or _marks(static) or (own and _is_imported(static, plugin)):
+            continue
+        near = next((hook for hook in HOOKS if _one_edit(name, hook)), "")
+        takes_event = "event" in code.co_varnames[: min(2, code.co_argcount)]
+        if near or (takes_event and name.startswith(_LIKE_A_HOOK)):
+            meant = f"; did you mean '{near}'?" if near else did_you_mean(name, HOOKS)
+            found.append(
+                f"its method {name} has no marker and is not the name of a hook, so it is never called{meant or '.'}"
+                f" Mark the right name with @hookimpl, or make it private: _{name}"
+            )
+    return tuple(found)
+
+
+_LIKE_A_HOOK = ("decide_", "transform_", "around_", "before_", "after_", "on_", "resolve_", "select_", "observe_")
+_LONG_NAME = 10
+"""Characters: of a shorter name (``observe``) a near one is too often another word (``observed``)."""
+
+
+def _is_imported(static: object, module: object) -> bool:
+    return getattr(static, "__module__", None) != getattr(module, "__name__", None)
+
+
+def _one_edit(word: str, hook: str) -> bool:
+    """Say whether one letter more, less or changed, or two swapped, make *hook* of *word*."""
+    if len(hook) < _LONG_NAME or abs(len(word) - len(hook)) > 1:
+        return False
+    start = next((at for at, (one, other) in enumerate(zip(word, hook, strict=False)) if one != other), None)
+    if start is None:
+        return True  # one is the beginning of the other
+    rest, wanted = word[start:], hook[start:]
+    swapped = rest[:2] == wanted[:2][::-1] and rest[2:] == wanted[2:]
+    return rest[1:] == wanted[1:] or rest[1:] == wanted or rest == wanted[1:] or swapped
+
+
 def _marks(static: Any) -> bool:
     """Say whether an attribute, or the function inside it, has our marker or that of pluggy; runs no plugin code."""
     inside = static.fget if isinstance(static, property) else getattr(static, "__func__", None)

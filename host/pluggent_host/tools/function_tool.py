@@ -9,7 +9,8 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, ForwardRef, Literal, Union, cast, get_args, get_origin
 
 import attrs
@@ -22,7 +23,8 @@ if sys.version_info >= (3, 14):
     from annotationlib import Format
 
 _USE = (
-    "use str, int, float, bool, list, dict, tuple, set, Literal, enums, attrs classes, TypedDicts, or a union of them"
+    "use str, int, float, bool, list, dict, tuple, set, pathlib.Path, Literal, enums, attrs classes, TypedDicts, or a"
+    " union of them (of a path with None alone)"
 )
 _NUMERIC = ("ge", "gt", "le", "lt", "multiple_of")
 _SIZED = ("min_length", "max_length")
@@ -39,6 +41,7 @@ class Signature:
 
     ``schema`` is JSON Schema 2020-12 of all arguments, ``struct`` the type they are decoded into; ``bounded``: the
     schema says more than ``struct`` checks. ``positional``: the positional-only ones, ``context``: the host's.
+    ``handed`` is the type in which the function gets them, where that is another one: a path is text until then.
     """
 
     description: str
@@ -47,6 +50,7 @@ class Signature:
     positional: tuple[str, ...]
     context: str | None
     bounded: bool
+    handed: type[msgspec.Struct] | None = None
 
 
 def read_signature(name: str, function: Callable[..., Any]) -> Signature:
@@ -54,15 +58,20 @@ def read_signature(name: str, function: Callable[..., Any]) -> Signature:
     seen, context = _split(name, _parameters(name, function))
     description, words = _described(inspect.getdoc(function) or "")
     schema, bounded = _schema(seen, words)
-    return Signature(description, schema, _struct(name, seen), _positional(function), context, bounded)
+    handed = _struct(name, tuple(attrs.evolve(each, type=each.handed) for each in seen))
+    return Signature(
+        description, schema, _struct(name, seen), _positional(function), context, bounded,
+        handed if any(each.handed is not each.type for each in seen) else None,
+    )  # fmt: skip
 
 
 @attrs.frozen
 class _Seen:
-    """A parameter that the model sees: ``type`` as msgspec understands it."""
+    """A parameter that the model sees: ``type`` as msgspec understands it, ``handed`` with paths as paths."""
 
     name: str
     type: Any
+    handed: Any
     default: Any
     description: str | None
     examples: tuple[Json, ...]
@@ -130,6 +139,10 @@ def _seen(name: str, parameter: str, hint: Any, default: Any) -> _Seen:
         wanted = _translated(hint)
         if default is None and wanted is not Any and type(None) not in get_args(wanted):
             wanted = _union([wanted, None])
+        handed = wanted
+        if holds_path := _holds_path(hint):
+            handed = _union([_handed(hint), None]) if default is None else _handed(hint)
+            msgspec.json.Decoder(handed, dec_hook=_path)
         decode = msgspec.json.Decoder(wanted).decode
         msgspec.json.schema_components([wanted])
     except (TypeError, ValueError, RecursionError, NameError, re.error) as error:
@@ -140,14 +153,64 @@ def _seen(name: str, parameter: str, hint: Any, default: Any) -> _Seen:
     try:
         if default is not _UNSEEN:
             # What a call without this argument gets is what the model would have to write for it.
-            default = decode(canonical(default))
+            default = decode(canonical(_plain(default) if holds_path else default))
     except ValueError as error:
         raise TypeError(
             f"tool '{name}': parameter '{parameter}': the default {default!r} does not fit {_shown(hint)}: {error}"
         ) from None
     examples = next((note.examples for note in metadata if getattr(note, "examples", None)), ())
     format = next((note.format for note in metadata if isinstance(note, Param) and note.format), None)
-    return _Seen(parameter, wanted, default, _note(metadata), examples, format)
+    return _Seen(parameter, wanted, handed, default, _note(metadata), examples, "path" if holds_path else format)
+
+
+# ---- paths ------------------------------------------------------------------------------
+
+
+def _holds_path(hint: Any) -> bool:
+    """Say whether *hint* is a class of pathlib, or has one in it."""
+    if type(hint).__name__ == "TypeAliasType":
+        return _holds_path(hint.__value__)
+    if get_origin(hint) is Annotated:
+        return _holds_path(get_args(hint)[0])
+    return _is_path(hint) or (get_origin(hint) is not Literal and any(map(_holds_path, get_args(hint))))
+
+
+def _is_path(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, PurePath)
+
+
+def _handed(hint: Any) -> Any:
+    """Return *hint*, which holds a path, without its notes: they were checked on the text."""
+    if type(hint).__name__ == "TypeAliasType":
+        return _handed(hint.__value__)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _handed(args[0])
+    if _is_union(origin):
+        return _union([_handed(arg) for arg in args])
+    if not args or origin is Literal or not isinstance(origin, type):
+        return Any if hint is object else hint
+    return cast("Any", origin)[tuple(arg if arg is ... else _handed(arg) for arg in args)]
+
+
+def _path(kind: type[Any], text: object) -> Any:
+    """Make a path of *text*, for msgspec."""
+    if not _is_path(kind):
+        raise NotImplementedError(f"{kind} is not a path")
+    if not isinstance(text, str) or not text:
+        raise ValueError("expected a path, got an empty text")  # it would be the folder that one is in
+    return kind(text)
+
+
+def _plain(default: Any) -> Any:
+    """Return *default* with the texts of its paths."""
+    if isinstance(default, PurePath):
+        return str(default)
+    if isinstance(default, Mapping):
+        return {name: _plain(each) for name, each in cast("Mapping[str, Any]", default).items()}
+    if isinstance(default, list | tuple | set | frozenset):
+        return [_plain(each) for each in cast("Iterable[Any]", default)]
+    return default
 
 
 def _note(metadata: tuple[Any, ...]) -> str | None:
@@ -183,6 +246,8 @@ def _translated(hint: Any) -> Any:
     """Return *hint* with every string, Param and bound in ``Annotated`` as msgspec spells it."""
     if hint is object:
         return Any
+    if _is_path(hint):
+        return str
     if type(hint).__name__ == "TypeAliasType":  # the statement `type X = …` of Python 3.12
         return _translated(hint.__value__)
     origin, args = get_origin(hint), get_args(hint)
@@ -208,10 +273,11 @@ def _noted(hint: Any, note: Any) -> Any:
         return Annotated[hint, note]
     if isinstance(note, str):
         return Annotated[hint, msgspec.Meta(description=note)]
-    bounds = _bounds(note)
+    if bounds := _bounds(note):
+        hint = _bounded(hint, bounds)  # first: the members of a union are bounded, one with a description is no union
     if isinstance(note, Param) and note.description is not None:
         hint = Annotated[hint, msgspec.Meta(description=note.description)]
-    return _bounded(hint, bounds) if bounds else hint
+    return hint
 
 
 def _bounds(note: Any) -> dict[str, Any]:
@@ -414,6 +480,8 @@ class FunctionTool:
         self.is_async = inspect.iscoroutinefunction(function)
         self._signature = signature
         self._decode = msgspec.json.Decoder(signature.struct).decode
+        handed = signature.handed
+        self._hand = None if handed is None else msgspec.json.Decoder(handed, dec_hook=_path).decode
         self._checker = Checker(spec.parameters)
 
     def __repr__(self) -> str:
@@ -437,9 +505,18 @@ class FunctionTool:
                 data = sorted_json(self._decode(canonical(_integral(value))))
         except Exception as error:  # noqa: BLE001 (the author's own classes check too, and raise what they like)
             raise ArgumentProblems(self._checker.problems(value) or [_told(error)]) from None
+        if self._hand is not None:
+            self._handed(self._hand, data)
         if data != given and (lost := list(_lost(value, msgspec.json.decode(data), "$"))):
             raise ArgumentProblems(lost)
         return data
+
+    @staticmethod
+    def _handed(hand: Callable[[bytes], msgspec.Struct], data: bytes) -> msgspec.Struct:
+        try:
+            return hand(data)
+        except msgspec.ValidationError as error:
+            raise ArgumentProblems([_told(error)]) from None
 
     def bind(self, arguments_json: bytes, context: ToolContext | None) -> Callable[[], Any]:
         """Return the call: ``bind(…)()`` runs the function once; its result may be an awaitable.
@@ -452,7 +529,8 @@ class FunctionTool:
             raise ArgumentProblems([_told(error)]) from None
         if sorted_json(made) != arguments_json:
             raise ArgumentProblems(["$: structuring changed the arguments"])
-        keywords = msgspec.structs.asdict(made)
+        # Of the very bytes that were decided: a path is made of them, and nothing is made of a path.
+        keywords = msgspec.structs.asdict(made if self._hand is None else self._handed(self._hand, arguments_json))
         if self._signature.context is not None:
             keywords[self._signature.context] = context
         if not self._signature.positional:

@@ -27,6 +27,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_hookspecs.messages import Audio, File, Image, Reasoning, Refusal, Text, ToolCall, VendorPart
 from pluggent_hookspecs.secrets import Secret
+from pluggent_host import HostSettings
 from pluggent_memory_inmemory.plugin import InMemory
 from pluggent_redact.contents import Contents
 from pluggent_redact.engine import Engine
@@ -68,6 +69,51 @@ async def test_no_secret_reaches_the_model_the_person_observers_the_transcript_o
     kept = "".join(path.read_text() for path in [*logs(tmp_path / "audit"), *_files(tmp_path / "state")])
     assert [line for line in kept.splitlines() if KEY in line and '"fetch"' not in line and "fetch" not in line] == []
     assert HIDDEN in kept
+
+
+async def test_the_name_of_a_tool_that_the_model_made_up_holds_no_secret(tmp_path, caplog):
+    made_up = ToolCall("c1", KEY, "{}"), ToolCall("c2", f"get_{KEY}", "{}")
+    model, recorder = ScriptedModel(made_up, "done"), Recorder()
+    with caplog.at_level("DEBUG"):
+        async with hosting(
+            model=model,
+            tools=[fetch],
+            plugins=[Redact(), recorder],
+            state_dir=tmp_path,
+            config=HostSettings(stream="provisional"),
+        ) as host:
+            session = await host.session("s")
+            async with session.stream("go") as events:
+                seen = [event async for event in events]
+            history = session.history
+
+    assert [each.name for each in history[1].tool_calls] == ["_redacted_openai-key_", "get__redacted_openai-key_"]
+    assert "there is no tool '_redacted_openai-key_'" in history[2].text
+    everywhere = [
+        *seen,
+        history,
+        model.requests,
+        recorder.events,
+        caplog.text,
+        *(path.read_text() for path in _files(tmp_path)),
+    ]
+    assert [each for each in everywhere if KEY in repr(each)] == []
+
+
+async def test_the_log_of_a_tool_that_fails_holds_no_text_that_no_policy_has_seen(caplog):
+    @tool(effects=())
+    def failing() -> str:
+        """Fail."""
+        raise ValueError(f"no luck with {KEY}")
+
+    with caplog.at_level("DEBUG"):
+        async with hosting(model=ScriptedModel(call("failing"), "done"), tools=[failing], plugins=[Redact()]) as host:
+            session = await host.session()
+            await session.say("go")
+
+    assert f"no luck with {HIDDEN}" in session.history[2].text
+    assert "raised ValueError (at " in caplog.text
+    assert KEY not in caplog.text
 
 
 def _files(folder: Path) -> list[Path]:

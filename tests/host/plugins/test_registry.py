@@ -483,3 +483,25 @@ async def test_a_hook_plugin_resolves_the_tools_of_its_rules_when_it_is_opened(s
         pass
 
     assert found == [("acme-tools:tool/ping",)]
+
+
+async def test_a_method_that_is_nearly_a_hook_is_reported_by_name_when_the_host_opens(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = SITE_POLICY.replace("decide_input", "decide_output")
+    near = f"{source}\n    def decide_tool_cal(self, event):\n        return Deny('no')\n"
+    site.add("acme-guard", "hooks/guard", near)
+
+    class Policy:
+        @hookimpl
+        def decide_input(self, event: Any) -> None: ...
+
+        def before_call(self, event: Any) -> None: ...
+
+    async with Host.open(installed=site.found(), plugins=[Policy()]) as host:
+        (state,) = [(state, reason) for record, state, reason in host.plugins if record.id == "acme-guard"]
+
+    assert "plugin 'acme-guard': its method decide_tool_cal has no marker" in caplog.text
+    assert "did you mean 'decide_tool_call'?" in caplog.text
+    assert "plugin 'app:policy': its method before_call has no marker" in caplog.text
+    assert (state[0], "decide_tool_cal" in state[1]) == ("active", True)

@@ -8,8 +8,10 @@ from typing import Any, cast
 import pluggy
 from each_of import each_of
 from fake_distributions import refusal
-from pluggent_hookspecs import hookimpl
+from hypothesis import given, strategies as st
+from pluggent_hookspecs import HOOKS, hookimpl
 from pluggent_host.plugins.loader import new_manager, register
+from pluggent_host.plugins.validation import near_misses
 
 
 def refused(plugin: object, *kinds: str) -> str:
@@ -22,6 +24,75 @@ class Fine:
     @hookimpl
     def decide_input(self, event: object) -> None:
         return None
+
+
+class Near:
+    """A policy with helpers, and methods that look like hooks."""
+
+    @hookimpl
+    def decide_input(self, event: object) -> None: ...
+
+    def decide_tool_cal(self, event: object) -> None: ...
+
+    def decide_tool_calls(self, call: object) -> None: ...
+
+    def decide_tolo_call(self) -> None: ...
+
+    def decide_calls(self, event: object) -> None: ...
+
+    async def before_call(self, event: object) -> None: ...
+
+    @staticmethod
+    def aroud_turn(event: object) -> None: ...
+
+    def observed(self, event: object) -> None: ...
+
+    def settled(self) -> None: ...
+
+    def decide_price(self, usage: object) -> None: ...
+
+    def _before_call(self, event: object) -> None: ...
+
+    @property
+    def transform_inputs(self) -> object:
+        raise AssertionError("plugin code ran")
+
+
+def test_methods_that_are_nearly_hooks_and_have_no_marker_are_named() -> None:
+    found = [sentence.split()[2] for sentence in near_misses(Near())]
+
+    assert found == [
+        "aroud_turn", "before_call", "decide_calls", "decide_tolo_call", "decide_tool_cal", "decide_tool_calls"
+    ]  # fmt: skip
+    assert any("did you mean 'decide_tool_call'?" in sentence for sentence in near_misses(Near()))
+
+
+def test_a_module_that_imports_functions_is_asked_for_its_own_alone() -> None:
+    module = types.ModuleType("acme_near")
+    exec("def decide_outptu(event): ...", module.__dict__)  # noqa: S102 (a module of its own)
+    vars(module)["decide_inptu"] = Near.decide_calls
+
+    (sentence,) = near_misses(module)
+
+    assert "decide_outptu" in sentence
+
+
+@given(st.sampled_from([name for name in HOOKS if len(name) >= 10]), st.data())
+def test_any_one_edit_of_the_name_of_a_hook_is_named(hook: str, data: st.DataObject) -> None:
+    at = data.draw(st.integers(1, len(hook) - 1))
+    letter = data.draw(st.sampled_from("abcxyz_"))
+    name = data.draw(
+        st.sampled_from([
+            hook[:at] + letter + hook[at:], hook[:at] + hook[at + 1 :], hook[:at] + letter + hook[at + 1 :],
+            hook[: at - 1] + hook[at] + hook[at - 1] + hook[at + 1 :],
+        ])
+    )  # fmt: skip
+
+    def method(_: object) -> None: ...
+
+    plugin: object = type("Plugin", (), {name: method})()
+
+    assert len(near_misses(plugin)) == (0 if name in HOOKS or name.startswith("_") else 1)
 
 
 class AsyncCallable:

@@ -3,16 +3,19 @@ import dataclasses
 import datetime as dt
 import enum
 import functools
+import json
 import uuid
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union, cast
 
 import attrs
 import msgspec
 import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
-from pluggent_hookspecs import Effect, Param, Tool, tool
+from pluggent_hookspecs import Effect, Param, Tool, thaw, tool
 from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.function_tool import definition_digest, function_tool
 from tool_sources import Place, Trip, Unit, call, problems
@@ -289,3 +292,58 @@ def test_a_definitions_digest_changes_with_everything_that_an_approval_relies_on
     assert definition_digest(spec) == definition_digest(again)
     assert len({definition_digest(spec), *digests}) == len(changes) + 1
     assert all(len(digest) == 64 for digest in digests)
+
+
+# ---- paths ------------------------------------------------------------------------------
+
+
+def files(
+    here: Path,
+    note: Annotated[Path | None, Param("where to", min_length=2)] = None,
+    many: list[Path] = [Path("a/b")],  # noqa: B006 (never changed)
+    pure: PurePosixPath = PurePosixPath("c"),  # noqa: B008 (frozen)
+    named: dict[str, Path] = {},  # noqa: B006 (never changed)
+) -> object:
+    return here, note, many, pure, named
+
+
+def test_a_path_is_told_to_the_model_as_a_text_in_the_format_path() -> None:
+    properties = function_tool(files).spec.parameters["properties"]
+
+    assert isinstance(properties, Mapping)
+    assert properties["here"] == {"type": "string", "format": "path"}
+    assert thaw(properties["many"]) == {
+        "type": "array", "items": {"type": "string"}, "format": "path", "default": ["a/b"]
+    }  # fmt: skip
+    assert [name for name, schema in properties.items() if cast("Any", schema)["format"] != "path"] == []
+
+
+def test_a_function_gets_paths_made_of_the_decided_text() -> None:
+    made = function_tool(files)
+    data = made.normalise({"here": "./x//y/", "note": "zz", "named": {"k": "v"}})
+
+    assert data == b'{"here":"./x//y/","many":["a/b"],"named":{"k":"v"},"note":"zz","pure":"c"}'
+    assert made.normalise(json.loads(data)) == data
+    assert made.bind(data, None)() == (Path("x/y"), Path("zz"), [Path("a/b")], PurePosixPath("c"), {"k": Path("v")})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"here": ""}, "$.here: expected a path, got an empty text"), ({"here": 3}, "$.here: 3 is not of type"),
+        ({"here": None}, "$.here: null is not of type"), ({"here": "x", "many": [""]}, "expected a path, got an empty"),
+        ({"here": "x", "note": "z"}, "$.note"),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_path_is_named(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ArgumentProblems) as refused:
+        function_tool(files).normalise(arguments)
+
+    assert says in "; ".join(refused.value.problems)
+
+
+def test_a_path_in_a_union_with_anything_but_none_is_refused() -> None:
+    def either(path: str | Path) -> None: ...
+
+    with pytest.raises(TypeError, match=r"parameter 'path': type str \| pathlib\.Path is not supported"):
+        function_tool(either)

@@ -53,6 +53,34 @@ async def test_writing_outside_the_workspace_asks(tmp_path: Path, path: str) -> 
     assert "approval" in str(output.for_model)
 
 
+@tool(effects=("filesystem_write",))
+def copy(here: Path, there: Path | None = None, also: list[Path] = []) -> str:  # noqa: B006 (never changed)
+    """Write files whose parameters say themselves that they are paths."""
+    return " ".join(type(each).__name__ for each in (here, there, *also))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runs"),
+    [
+        ({"here": "a"}, True), ({"here": "a", "there": "sub/b", "also": ["c"]}, True), ({"here": "../a"}, False),
+        ({"here": "a", "there": "/etc/passwd"}, False), ({"here": "a", "also": ["c", "../d"]}, False),
+        ({"here": "~/a"}, False),
+    ],
+)  # fmt: skip
+async def test_a_parameter_annotated_as_a_path_is_a_marked_one(
+    tmp_path: Path, arguments: dict[str, Any], runs: bool
+) -> None:
+    async with talking(tools=[copy], workspace=tmp_path, strict=True) as session:
+        output = await session.call_tool("copy", arguments)
+
+    wanted = [Path, type(None) if "there" not in arguments else Path, *[Path] * len(arguments.get("also", ()))]
+    assert output.is_error is not runs
+    assert not runs or str(output.for_model).split() == [
+        type(kind()).__name__ if kind is Path else "NoneType" for kind in wanted
+    ]
+    assert runs or "approval" in str(output.for_model)
+
+
 async def test_without_a_workspace_a_marked_path_or_with_another_effect_writing_asks(tmp_path: Path) -> None:
     assert (await outcome(None, "write", path="a.txt")).is_error
     assert (await outcome(tmp_path, "save", text="x")).is_error
