@@ -24,7 +24,7 @@ from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import build
 from pluggent_host.hooks.event_bus import EventBus
-from pluggent_host.operations.cursors import CursorSeal
+from pluggent_host.operations.cursors import Cursors
 from pluggent_host.operations.memory import Memory
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
@@ -85,7 +85,7 @@ async def assemble(settings: HostSettings, found: Catalog, in_code: Iterable[obj
         chains = build(plugins.manager, settings, versions)
         events = EventBus(chains, caller, settings)
         operations = Operations(chains, caller, settings, events.emit, events.sinks)
-        cursors = CursorSeal()
+        cursors = Cursors()
         services = Services(
             operations,
             caller,

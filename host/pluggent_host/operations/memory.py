@@ -15,7 +15,7 @@ from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQ
 from pluggent_hookspecs.observations import Change
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.operations.cursors import CursorSeal
+from pluggent_host.operations.cursors import Cursors
 from pluggent_host.operations.operation import (
     Answered,
     Attempt,
@@ -136,7 +136,7 @@ class Memory:
         scope: Scope,
         numbers: Iterator[int],
         settle: Settle,
-        cursors: CursorSeal,
+        cursors: Cursors,
     ) -> None:
         self.__cursors = cursors
         self.__open = open_store
@@ -177,12 +177,12 @@ class Memory:
         return items[0] if items else None
 
     async def list(self, query: MemoryQuery) -> MemoryPage:
-        """Return one page. Its cursor is sealed, and holds as long as the host is open."""
+        """Return one page. Its cursor is the host's own, and holds as long as the host is open."""
         capability, store = await self.__open()
         # Of this list alone, whoever asks: a cursor is not carried from one namespace or person to another.
         place = repr((capability, query.namespace, self.__scope.principal))
         if query.cursor is not None:
-            query = attrs.evolve(query, cursor=self.__cursors.open(query.cursor, place))
+            query = attrs.evolve(query, cursor=self.__cursors.find(query.cursor, place))
         event = MemoryReadEvent(self.__scope, capability, query.namespace, query=query)
         cursor: str | None = None
 
@@ -193,7 +193,7 @@ class Memory:
             return page.items
 
         items = await self.__do(MemoryReadOperation, capability, event, run)
-        return MemoryPage(items, None if cursor is None else self.__cursors.seal(cursor, place))
+        return MemoryPage(items, None if cursor is None else self.__cursors.give(cursor, place))
 
     async def search(self, namespace: str, text: str, limit: int = 10) -> tuple[MemoryHit, ...]:
         """Return the items that match *text* best, best first."""

@@ -9,7 +9,6 @@ import attrs
 import pytest
 from each_of import shown
 from fake_plugins import Person, plugin
-from hypothesis import given, strategies as st
 from pluggent_hookspecs import (
     Allow,
     Ask,
@@ -28,7 +27,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Host
-from pluggent_host.operations.cursors import CursorSeal
+from pluggent_host.operations.cursors import MOST_CURSORS, Cursors
 from pluggent_host.transcript.entries import Decided
 from pluggent_memory_inmemory.plugin import InMemory
 from pluggent_testing.fakes import call
@@ -359,18 +358,10 @@ async def test_a_cursor_of_another_list_is_refused(wrong: str) -> None:
     assert refused.value.kind is MemoryStoreErrorKind.INVALID
 
 
-@given(st.text(max_size=300), st.text(max_size=20), st.integers(0, 10_000))
-def test_a_sealed_cursor_opens_for_its_place_alone(cursor: str, place: str, at: int) -> None:
-    seal = CursorSeal()
-    sealed = seal.seal(cursor, place)
+def test_a_host_keeps_the_newest_cursors() -> None:
+    cursors = Cursors()
+    first, *others = [cursors.give(f"c{number}", "place") for number in range(MOST_CURSORS + 1)]
 
-    assert seal.open(sealed, place) == cursor
-    data = bytearray(base64.urlsafe_b64decode(sealed))
-    data[at % len(data)] ^= 1
-    for wrong, where in (
-        (base64.urlsafe_b64encode(bytes(data)).decode(), place),
-        (sealed, f"{place}!"),
-        (sealed[:-4], place),
-    ):
-        with pytest.raises(MemoryStoreError):
-            seal.open(wrong, where)
+    with pytest.raises(MemoryStoreError, match="not a cursor of this list"):
+        cursors.find(first, "place")
+    assert [cursors.find(each, "place") for each in others] == [f"c{number}" for number in range(1, MOST_CURSORS + 1)]
