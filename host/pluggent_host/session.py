@@ -71,6 +71,7 @@ class Session:
     _task: asyncio.Task[Any] | None = attrs.field(default=None, init=False)
     _idle: asyncio.Event = attrs.field(factory=asyncio.Event, init=False)
     _closed: bool = attrs.field(default=False, init=False)
+    _listed: tuple[Toolset, tuple[OfferedTool, ...]] | None = attrs.field(default=None, init=False)
 
     @property
     def id(self) -> str:
@@ -95,7 +96,10 @@ class Session:
     @property
     def tools(self) -> tuple[OfferedTool, ...]:
         """The tools that the model may be offered."""
-        return offered(self._agent.tools)
+        current = self._agent.tools
+        if self._listed is None or self._listed[0] is not current:
+            self._listed = current, offered(current)
+        return self._listed[1]
 
     def records(self) -> tuple[Entry, ...]:
         """Return every entry of the transcript so far: messages, decisions, effects."""

@@ -155,8 +155,7 @@ class CommandHost:
     ) -> HostResult:
         """See HostOperations."""
         where = await self._find(name)
-        async with self._session((where.choices, origin, principal), where.capability) as session:
-            own = _own_name(session, where.capability)
+        async with self._session((where.choices, origin, principal), where.capability) as (session, own):
             if own is None:
                 raise _unknown(name, (tool.name for tool in session.tools))
             if requester is not None:
@@ -192,10 +191,14 @@ class CommandHost:
         return self._named[name]
 
     @asynccontextmanager
-    async def _session(self, key: _Key, capability: str) -> AsyncGenerator[Session]:
-        """Lend a session that no other call uses: an old one, unless its tools have changed since."""
+    async def _session(self, key: _Key, capability: str) -> AsyncGenerator[tuple[Session, str | None]]:
+        """Lend a session that no other call uses, with the tool's name there.
+
+        It is an old one, unless its tools have changed since.
+        """
         session = self._taken(key)
-        if session is not None and _own_name(session, capability) is None:
+        own = None if session is None else _own_name(session, capability)
+        if session is not None and own is None:
             await self._end(session)
             session = None
         if session is None:
@@ -205,8 +208,9 @@ class CommandHost:
             claimed = bool(principal) or origin != OWN_ORIGIN
             session = await host.session(tools=choices, origin=origin, principal=principal, claimed=claimed)
             self._origins[session.id] = origin
+            own = _own_name(session, capability)
         try:
-            yield session
+            yield session, own
         finally:
             self._idle.append((key, session))
             if len(self._idle) > MOST_IDLE:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, cast
-
-import attrs
+from typing import cast
 
 LARGE = 1 << 16
 """Characters that are looked into on the event loop at most; more are beside it."""
@@ -23,14 +21,23 @@ def is_large(*values: object) -> bool:
     size, waiting = 0, list[object](values)
     while waiting and size <= LARGE:
         value = waiting.pop()
-        size += len(value) if isinstance(value, str) else NODE
-        waiting += _inside(value, LARGE - size)
+        if isinstance(value, str):
+            size += len(value)
+        else:
+            size += NODE
+            if type(value) not in _LEAVES:  # most are: this is in the way of every result
+                waiting += _inside(value, LARGE - size)
     return size > LARGE
 
 
+_LEAVES = frozenset({type(None), bool, int, float, bytes})
+
+
 def _inside(value: object, room: int) -> Iterable[object]:
+    if attributes := getattr(type(value), "__attrs_attrs__", ()):
+        return [getattr(value, each.name) for each in attributes if each.init]
     match value:
-        case str() | bytes():
+        case bytes():
             return ()
         case Mapping():
             pairs = islice(cast("Mapping[object, object]", value).items(), max(0, room // NODE) + 1)
@@ -38,6 +45,4 @@ def _inside(value: object, room: int) -> Iterable[object]:
         case list() | tuple():
             return cast("Sequence[object]", value)[: max(0, room // NODE) + 1]
         case _:
-            kind: type[Any] = type(value)
-            fields = attrs.fields(kind) if attrs.has(kind) else ()
-            return [getattr(value, field.name) for field in fields if field.init]
+            return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -125,13 +125,14 @@ class Calls:
             on_log=notifier.logged, requester=person,
         )  # fmt: skip
         client = ClientRequests(context, self._root_changes.get(session_of(context), 0))
-        return await _finished(asyncio.create_task(_caught(call, client), name="pluggent-mcp-call"))
+        return await _finished(_caught(call, client))
 
 
 def principal(context: Context) -> str:
     """Return the principal that the client claims; empty if it has no name."""
     params = context.session.client_params
-    name = "".join(char for char in params.client_info.name if char.isprintable()) if params else ""
+    name = params.client_info.name if params else ""
+    name = name if name.isprintable() else "".join(filter(str.isprintable, name))
     return f"{CLAIMED}{name[:LONGEST_CLIENT]}" if name else ""
 
 
@@ -150,14 +151,24 @@ async def _caught(call: Any, client: ClientRequests) -> ToolOutput:
     return output
 
 
-async def _finished(task: asyncio.Task[ToolOutput]) -> ToolOutput:
-    """Wait for *task*. A cancellation cancels it, too, and waits for its end.
+async def _finished(call: Coroutine[Any, Any, ToolOutput]) -> ToolOutput:
+    """Return what *call* comes to. A cancellation cancels it, too, and waits for its end.
 
     The SDK cancels again and again until its scope is left, which would cut off what the host
-    does at the end of a call. So the call has a task of its own, and the wait is shielded.
+    does at the end of a call. So the call has a task of its own. It says itself what it came to: a
+    wait for its end would take two more trips through the loop.
     """
+    answer: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
+
+    async def run() -> None:
+        output = await call
+        if not answer.done():
+            answer.set_result(output)
+
+    task = asyncio.create_task(run(), name="pluggent-mcp-call")
+    task.add_done_callback(lambda _: answer.cancel())  # where it was cancelled; else it is done
     try:
-        return await asyncio.shield(task)
+        return await answer
     finally:
         await _ended(task)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,8 @@ from pluggent_mcp.serving.sources import Prompts, Resources
 
 NAME = "pluggent"
 VERSION = "0.1"
+TRACING = "opentelemetry.sdk"
+"""The module without which nobody can receive the spans that the SDK makes of each request."""
 LOOK_S = 1.0
 """The least time between two lists of the export."""
 _LOG = logging.getLogger("pluggent.mcp.serve")
@@ -121,6 +124,9 @@ class HostServer:
             "notifications/initialized", NotificationParams, self._change_notifier.add_client
         )
         server.add_notification_handler("notifications/roots/list_changed", NotificationParams, self._calls.note_roots)
+        if TRACING not in sys.modules:
+            # Its spans go nowhere then, and cost as much as the checks of a request.
+            server.middleware.clear()
         server.middleware.append(self._exchanges)
         if completes:
             server.middleware.append(Announced(self._listed, lambda: self._selection))
