@@ -192,6 +192,10 @@ class Connection:
             except ForgottenError:
                 return await self._once(once, context, tool)
 
+    async def use_apart(self, once: Callable[[Client], Awaitable[ToolOutput]], context: ToolContext) -> ToolOutput:
+        """Run *once*, which may last, without being the call that requests of the server are answered for."""
+        return await self._once(once, context, None)
+
     async def _once(
         self, once: Callable[[Client], Awaitable[ToolOutput]], context: ToolContext, tool: ListedTool | None
     ) -> ToolOutput:

@@ -24,6 +24,7 @@ from mcp_types import (
     EmptyResult,
     Implementation,
     LoggingMessageNotificationParams,
+    ResourceUpdatedNotification,
     SetLevelRequest,
     SetLevelRequestParams,
     ToolListChangedNotification,
@@ -35,6 +36,7 @@ from pluggent_mcp.client.http_transport import Authorizing, describe_failure, se
 from pluggent_mcp.client.logs import CURRENT_STATUS, entry, filter_sdk_loggers, part, wanted
 from pluggent_mcp.client.process import Child, StartError, start_process, stop, withheld
 from pluggent_mcp.client.process_tree import MARKS, end_orphans, new_mark
+from pluggent_mcp.client.resource_watch import ResourceWatch
 from pluggent_mcp.client.server_requests import ServerRequests
 from pluggent_mcp.client.status import LONGEST_LINE, ServerStatus
 from pluggent_mcp.client.stdio_transport import stdio_streams
@@ -68,6 +70,7 @@ class RunningServer:
         self._requests = requests
         self._told = changed
         self._client: Client | None = None
+        self._watch: ResourceWatch | None = None
         self._child: Child | None = None
         self._changed = asyncio.Event()
         self._late = asyncio.get_running_loop().call_later(server.start_timeout_s, self._too_late)
@@ -85,6 +88,12 @@ class RunningServer:
         """The SDK's client; only after ``ready``, and while it is not over."""
         assert self._client is not None
         return self._client
+
+    @property
+    def watch(self) -> ResourceWatch:
+        """Its watched resources; as with ``client``."""
+        assert self._watch is not None
+        return self._watch
 
     def abandon(self, why: str) -> None:
         """End the connection; its task stops the process."""
@@ -121,6 +130,10 @@ class RunningServer:
                 tasks.start_soon(self._ask_for_logs, client)
                 self.listed_tools = await list_tools(client, self._server, self.status, wire.outputs)
                 self._client = client
+                apart = contextvars.copy_context()  # what is watched is watched for no single call
+                self._watch = ResourceWatch(
+                    client, lambda run: apart.run(tasks.start_soon, run), self._server.call_timeout_s
+                )
                 self._note_step("listed")
                 self._late.cancel()
                 self.ready.set()
@@ -198,6 +211,8 @@ class RunningServer:
     async def _noticed(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
             self._changed.set()
+        elif isinstance(message, ResourceUpdatedNotification) and self._watch is not None:
+            self._watch.updated(message.params.uri)
         elif isinstance(message, Exception):
             self.status.log.debug("the transport says: %s", type(message).__name__)
 

@@ -89,12 +89,24 @@ NOT_THERE = frozenset({INVALID_PARAMS, -32_002})
 VALUES = 100
 """Values of one completion, as MCP has it."""
 
+WAIT_PART = 0.8
+"""Of the time of a call, that is waited for a change."""
+
 Use = Callable[[Client, Mapping[str, Any]], Awaitable[ToolOutput]]
 
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 _URI: dict[str, Any] = {
     "type": "object",
     "properties": {"uri": {"type": "string", "description": "as it was listed, or made of a listed template"}},
+    "required": ["uri"],
+    "additionalProperties": False,
+}
+_WAIT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "uri": {"type": "string"},
+        "since": {"type": "string", "description": "the revision that is known; without it the present one is told"},
+    },
     "required": ["uri"],
     "additionalProperties": False,
 }
@@ -147,6 +159,13 @@ class ServerTool:
             return ToolOutput(text, is_error=True, data={"code": error.code})
 
 
+class WaitTool(ServerTool):
+    """The tool that waits until a resource changes."""
+
+    async def call(self, arguments: Mapping[str, Json], context: ToolContext) -> ToolOutput:
+        return await self._connection.use_apart(lambda client: self._used(client, arguments), context)
+
+
 def server_tools(connection: Connection, prefix: str, has: ServerCapabilities, taken: set[str]) -> list[ServerTool]:
     """Return the tools for the resources and prompts that the server has and the operator enabled.
 
@@ -167,6 +186,9 @@ def server_tools(connection: Connection, prefix: str, has: ServerCapabilities, t
     if wanted and has.completions is not None:
         does = "Returns possible values of an argument, of a prompt or of a template of resources, that"
         wanted.append(("complete_argument", "mcp:completion/complete", does, _ARGUMENT, _complete))
+    if server.resources and has.resources is not None and has.resources.subscribe:
+        does = "Waits until a resource changes that"
+        wanted.append(("wait_for_resource", "mcp:resources/wait", does, _WAIT, _waiting(connection)))
     made: list[ServerTool] = []
     for short, tag, does, parameters, use in wanted:
         if not allowed(server, short):
@@ -181,7 +203,7 @@ def server_tools(connection: Connection, prefix: str, has: ServerCapabilities, t
             category="mcp",
             timeout_s=server.call_timeout_s,
         )
-        made.append(ServerTool(connection, spec, use))
+        made.append((WaitTool if parameters is _WAIT else ServerTool)(connection, spec, use))
     return made
 
 
@@ -208,6 +230,17 @@ async def _list_resources(client: Client, _: Mapping[str, Any]) -> ToolOutput:
 
 async def _read_resource(client: Client, arguments: Mapping[str, Any]) -> ToolOutput:
     return content.resource(await client.read_resource(arguments["uri"], cache_mode="bypass"))
+
+
+def _waiting(connection: Connection) -> Use:
+    async def wait(_: Client, arguments: Mapping[str, Any]) -> ToolOutput:
+        uri, since = arguments["uri"], arguments.get("since")
+        watch = (await connection.running()).watch
+        revision = await watch.wait(uri, since, WAIT_PART * connection.server.call_timeout_s)
+        data = {"uri": uri, "revision": revision, "changed": since is not None and since != revision}
+        return ToolOutput(json.dumps(data, ensure_ascii=False), data=data)
+
+    return wait
 
 
 async def _list_prompts(client: Client, _: Mapping[str, Any]) -> ToolOutput:

@@ -104,6 +104,11 @@ class Calls:
         finally:
             self._under_way -= 1
 
+    async def wait(self, context: Context, name: str, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Have the host call a tool that waits for a change: without a slot, and without questions to anybody."""
+        call = self._operations.call_tool(name, arguments, origin=ORIGIN, principal=principal(context))
+        return await _finished(_caught(call, None))
+
     async def note_roots(self, context: Context, _: NotificationParams | None) -> None:
         """Note that the client of *context* works in other folders now."""
         session = session_of(context)
@@ -136,7 +141,7 @@ def principal(context: Context) -> str:
     return f"{CLAIMED}{name[:LONGEST_CLIENT]}" if name else ""
 
 
-async def _caught(call: Any, client: ClientRequests) -> ToolOutput:
+async def _caught(call: Any, client: ClientRequests | None) -> ToolOutput:
     """Return the output of *call*, whatever happens; below it *client* may be asked."""
     CLIENT.set(client)  # for this task alone
     try:

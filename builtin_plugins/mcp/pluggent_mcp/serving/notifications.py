@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 import anyio
 from mcp.server.connection import allowed_log_levels
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 from mcp_types import (
@@ -141,10 +141,9 @@ class ChangeNotifier:
     """Notifies clients of changes of the lists."""
 
     def __init__(self) -> None:
-        self._bus = InMemorySubscriptionBus()
+        self.bus = InMemorySubscriptionBus()
+        """For subscribers of the newest protocol."""
         self._clients: OrderedDict[str, ServerSession] = OrderedDict()
-        self.listen = ListenHandler(self._bus, max_subscriptions=MOST_SESSIONS)
-        """Answers subscriptions/listen, of the newest protocol."""
 
     async def add_client(self, context: Context, _: NotificationParams | None) -> None:
         """Add a client of the older protocols after its handshake."""
@@ -156,7 +155,7 @@ class ChangeNotifier:
         """Notify clients of the lists that differ."""
         events = [*_changes(before, now)]
         for event in events:
-            await self._bus.publish(event)
+            await self.bus.publish(event)
         if events:
             await asyncio.gather(*(self._send(id, session, events) for id, session in [*self._clients.items()]))
 

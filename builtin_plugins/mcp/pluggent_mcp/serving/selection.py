@@ -3,7 +3,8 @@
 Any plugin may have such tools. Two with the tags ``mcp:resources/list`` and ``mcp:resources/read``
 (or ``mcp:prompts/list`` and ``mcp:prompts/get``) are one source if their names are a common stem
 and then ``list_resources`` and ``read_resource`` (``list_prompts`` and ``get_prompt``). One with the tag
-``mcp:completion/complete`` and the end ``complete_argument`` completes the arguments of that source.
+``mcp:completion/complete`` and the end ``complete_argument`` completes the arguments of that source, one with
+``mcp:resources/wait`` and ``wait_for_resource`` says when its resources change.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ class Wanted:
 
 @attrs.frozen
 class Source:
-    """The names of the tools that list and read the resources or prompts of ``stem``, and of that which completes."""
+    """The names of the tools that list and read the resources or prompts of ``stem``, and of further ones it has."""
 
     plugin: str
     stem: str
     lists: str
     reads: str
     completes: str = ""
+    waits: str = ""
 
 
 @attrs.frozen
@@ -59,6 +61,11 @@ class Selection:
         """Whether any source completes arguments."""
         return any(source.completes for source in (*self.resources, *self.prompts))
 
+    @property
+    def waits(self) -> bool:
+        """Whether any source says when its resources change."""
+        return any(source.waits for source in self.resources)
+
 
 @attrs.frozen
 class _Kind:
@@ -71,6 +78,7 @@ class _Kind:
 RESOURCES = _Kind(("mcp:resources/list", "list_resources"), ("mcp:resources/read", "read_resource"))
 PROMPTS = _Kind(("mcp:prompts/list", "list_prompts"), ("mcp:prompts/get", "get_prompt"))
 
+CHANGES = ("mcp:resources/wait", "wait_for_resource")
 COMPLETIONS = ("mcp:completion/complete", "complete_argument")
 
 
@@ -112,9 +120,11 @@ def _sources(
     sort: str, kind: _Kind, patterns: Patterns, found: Mapping[Patterns, tuple[HostTool, ...]]
 ) -> tuple[Source, ...]:
     tools = found[patterns]
-    lists, reads, completes = (dict(_tagged(tools, *each)) for each in (kind.lists, kind.reads, COMPLETIONS))
+    lists, reads, completes, waits = (
+        dict(_tagged(tools, *each)) for each in (kind.lists, kind.reads, COMPLETIONS, CHANGES)
+    )
     sources = tuple(
-        Source(*key, lists=name, reads=reads[key], completes=completes.get(key, ""))
+        Source(*key, lists=name, reads=reads[key], completes=completes.get(key, ""), waits=waits.get(key, ""))
         for key, name in lists.items()
         if key in reads
     )

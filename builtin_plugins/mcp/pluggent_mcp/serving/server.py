@@ -27,13 +27,14 @@ from mcp_types import (
 from pluggent_hookspecs import HostOperations, PluggentError
 
 from pluggent_mcp.serving.calls import Calls
-from pluggent_mcp.serving.completion import Announced, Completions
 from pluggent_mcp.serving.content import input_schema, result, tool
 from pluggent_mcp.serving.exchanges import Context, Exchanges
 from pluggent_mcp.serving.notifications import ChangeNotifier
 from pluggent_mcp.serving.selection import Selection, Source, Wanted, select
 from pluggent_mcp.serving.settings import Serving
-from pluggent_mcp.serving.sources import Prompts, Resources
+from pluggent_mcp.serving.sources.completion import Announced, Completions
+from pluggent_mcp.serving.sources.resources_and_prompts import Prompts, Resources
+from pluggent_mcp.serving.sources.subscriptions import Subscriptions
 
 NAME = "pluggent"
 VERSION = "0.1"
@@ -74,6 +75,7 @@ class HostServer:
         self._calls = Calls(operations, settings)
         self._change_notifier = ChangeNotifier()
         self._exchanges = Exchanges()
+        self._subscriptions: Subscriptions | None = None
         self._selection = Selection()
         self._listed = asyncio.Event()
 
@@ -101,7 +103,9 @@ class HostServer:
             await asyncio.sleep(LOOK_S)
 
     async def aclose(self) -> None:
-        """End the exchanges that wait for clients."""
+        """End the exchanges that wait for clients, and their subscriptions."""
+        if self._subscriptions is not None:
+            await self._subscriptions.aclose()
         await self._exchanges.aclose()
 
     def server(self) -> Server[Any]:
@@ -118,7 +122,11 @@ class HostServer:
         completes = resources is not None or prompts is not None
         if completes:
             handlers["on_completion"] = Completions(self._calls, resources, prompts).complete
-        server = _Server(NAME, version=VERSION, on_subscriptions_listen=self._change_notifier.listen, **handlers)
+        self._subscriptions = subscriptions = Subscriptions(self._calls, resources, self._change_notifier.bus)
+        if resources is not None:
+            handlers["on_subscribe_resource"] = subscriptions.subscribe
+            handlers["on_unsubscribe_resource"] = subscriptions.unsubscribe
+        server = _Server(NAME, version=VERSION, on_subscriptions_listen=subscriptions.listen, **handlers)
         server.add_request_handler("logging/setLevel", SetLevelRequestParams, self._calls.levels.set)
         server.add_notification_handler(
             "notifications/initialized", NotificationParams, self._change_notifier.add_client

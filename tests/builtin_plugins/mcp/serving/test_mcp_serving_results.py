@@ -7,7 +7,15 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import GetPromptResult, PromptMessage, ReadResourceResult, TextContent, TextResourceContents
 from pluggent_hookspecs import Audio, File, Image, Text, ToolOutput
 from pluggent_mcp.client import content
-from pluggent_mcp.serving.tool_results import contents, entries, failure, messages, prompts, resources, templates
+from pluggent_mcp.serving.sources.tool_results import (
+    contents,
+    entries,
+    failure,
+    messages,
+    prompts,
+    resources,
+    templates,
+)
 
 PAGE = {"uri": "a://b", "mimeType": "text/plain", "text": "the key\nis K-1"}
 BYTES = {"uri": "a://b", "mimeType": "image/png"}

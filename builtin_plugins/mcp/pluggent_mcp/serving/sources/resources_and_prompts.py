@@ -24,7 +24,7 @@ from mcp_types import (
 from pluggent_mcp.serving.calls import Calls
 from pluggent_mcp.serving.exchanges import Context, client_of
 from pluggent_mcp.serving.selection import Source
-from pluggent_mcp.serving.tool_results import (
+from pluggent_mcp.serving.sources.tool_results import (
     Entry,
     Sources,
     contents,

@@ -19,8 +19,8 @@ from mcp_types import (
 from pluggent_mcp.serving.calls import Calls
 from pluggent_mcp.serving.exchanges import Context
 from pluggent_mcp.serving.selection import Selection, Source
-from pluggent_mcp.serving.sources import Prompts, Resources
-from pluggent_mcp.serving.tool_results import completion, failure
+from pluggent_mcp.serving.sources.resources_and_prompts import Prompts, Resources
+from pluggent_mcp.serving.sources.tool_results import completion, failure
 
 LONGEST_VALUE = 2_000
 """Characters of a name or value in a request."""
@@ -68,7 +68,7 @@ class Completions:
 
 
 class Announced:
-    """Middleware: completion is announced only if a source completes, which the first list says."""
+    """Middleware: completion and subscriptions are announced only if a source has them, as the first list says."""
 
     def __init__(self, listed: asyncio.Event, selection: Callable[[], Selection]) -> None:
         self._listed = listed
@@ -81,9 +81,16 @@ class Announced:
         await _within(LISTED_S, self._listed.wait())
         answer = await call_next(ctx)
         can: object = answer.get("capabilities") if isinstance(answer, dict) else None
-        if isinstance(can, dict) and not self._selection().completes:
-            cast("dict[str, Any]", can).pop("completions", None)
+        if isinstance(can, dict):
+            _correct(cast("dict[str, Any]", can), self._selection())
         return answer
+
+
+def _correct(can: dict[str, Any], has: Selection) -> None:
+    if not has.completes:
+        can.pop("completions", None)
+    if can.get("resources") is not None:
+        can["resources"] = {**can["resources"], "subscribe": has.waits}
 
 
 async def _within(limit_s: float, event: Awaitable[object]) -> None:
