@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import anyio
@@ -116,7 +116,8 @@ class ResourceWatch:
             await (self._listen(uri, watched) if modern else self._subscribe(uri, watched))
         except (MCPError, TimeoutError, ValueError, RuntimeError) as error:
             if not watched.ready.done():
-                watched.ready.set_exception(error if isinstance(error, MCPError) else ToolError(str(error)))
+                problem = str(error) or "it did not confirm the subscription in time"
+                watched.ready.set_exception(error if isinstance(error, MCPError) else ToolError(problem))
         finally:
             watched.ready.cancel()
             self._watched.pop(uri, None)
@@ -132,14 +133,17 @@ class ResourceWatch:
             await session.send_request(UnsubscribeRequest(params=UnsubscribeRequestParams(uri=uri)), EmptyResult)
 
     async def _listen(self, uri: str, watched: _Watched) -> None:
-        async with self._client.listen(resource_subscriptions=[uri]) as events:
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(self._limit_s):
+                events = await stack.enter_async_context(self._client.listen(resource_subscriptions=[uri]))
             if uri not in (events.honored.resource_subscriptions or ()):
                 raise ValueError("it does not say when that resource changes")
             watched.ready.set_result(None)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_cancel_after, watched.over, tasks.cancel_scope)
-                async for _ in events:
-                    watched.note()
+                with suppress(RuntimeError, MCPError):  # here: a group of tasks would wrap it
+                    async for _ in events:
+                        watched.note()
                 tasks.cancel_scope.cancel()
 
 

@@ -71,7 +71,7 @@ async def test_a_resource_that_nobody_waits_for_is_unsubscribed_after_a_while(mo
     monkeypatch.setattr(resource_watch, "IDLE_S", 0.0)
     async with asyncio.timeout(WAIT_S), using(notes=notes("legacy")) as used:
         await waited(used)
-        unsubscribed = []
+        subscribed, unsubscribed = ["notes://1"], list[str]()
         while not unsubscribed:
             _, subscribed, unsubscribed = json.loads(str((await used.call("notes__counts")).for_model))
 
@@ -101,6 +101,33 @@ async def test_a_wait_ends_with_the_server(protocol):
         waiting = asyncio.create_task(waited(used, since=first["revision"]))
         await used.call("notes__counts")
         await used.sources["notes"].aclose()
-        ended = (await asyncio.gather(waiting, return_exceptions=True))[0]
+        ended: Any = (await asyncio.gather(waiting, return_exceptions=True))[0]
 
     assert isinstance(ended, ToolError) or ended["changed"] is True
+
+
+async def test_a_server_that_never_confirms_a_subscription_costs_one_wait_and_its_place_is_free_again(monkeypatch):
+    monkeypatch.setattr(resource_watch, "MOST_WATCHED", 1)
+    silent = Server(command=sys.executable, args=(str(PROGRAM), "silent"), resources=True, call_timeout_s=0.3)
+    async with asyncio.timeout(WAIT_S), using(notes=silent) as used:
+        for uri in ("notes://1", "notes://2"):
+            with pytest.raises(ToolError):
+                await waited(used, uri)
+        counted = await used.call("notes__counts")
+
+    assert not counted.is_error
+
+
+async def test_a_stream_of_events_that_breaks_off_is_a_change_and_ends_nothing_else():
+    breaking = Server(command=sys.executable, args=(str(PROGRAM), "breaking"), resources=True)
+    async with asyncio.timeout(WAIT_S), using(notes=breaking) as used:
+        first = await waited(used)
+        waiting = asyncio.create_task(waited(used, since=first["revision"]))
+        await used.call("notes__change", uri="notes://1")
+        broken = await waiting
+        counted = json.loads(str((await used.call("notes__counts")).for_model))
+        with pytest.raises(ToolError, match="it refused: the disk is gone"):
+            await waited(used, since=broken["revision"])
+
+    assert broken["changed"] is True
+    assert counted[0] == 1

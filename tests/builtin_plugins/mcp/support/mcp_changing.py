@@ -1,10 +1,12 @@
 """A server of the SDK whose resources change when a tool is called; clients of every protocol may subscribe to them.
 
-As a program, over stdin and stdout: python mcp_changing.py
+As a program, over stdin and stdout: python mcp_changing.py [silent | breaking]
+silent: no subscription is ever confirmed; breaking: a stream of events breaks off at the first change.
 """
 
 import asyncio
 import json
+import sys
 from typing import Any
 
 from mcp.server.lowlevel.server import Server
@@ -14,6 +16,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated
 from mcp_types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolResult,
     EmptyResult,
@@ -34,6 +37,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.changes = 0
+        self.changed = asyncio.Event()
         self.bus = InMemorySubscriptionBus()
         self.subscribed: dict[str, ServerSession] = {}
         self.unsubscribed: list[str] = []
@@ -43,8 +47,19 @@ class Notes:
         return Server(
             "notes", on_list_tools=self.list_tools, on_call_tool=self.call, on_list_resources=self.list,
             on_read_resource=self.read, on_subscribe_resource=self.subscribe, on_unsubscribe_resource=self.unsubscribe,
-            on_subscriptions_listen=ListenHandler(self.bus),
+            on_subscriptions_listen=self.listen,
         )  # fmt: skip
+
+    async def listen(self, context: Any, params: Any) -> Any:
+        """Send changes."""
+        if "silent" in sys.argv:
+            await asyncio.Event().wait()
+        streaming = asyncio.create_task(ListenHandler(self.bus)(context, params))
+        if "breaking" in sys.argv:
+            await self.changed.wait()
+            streaming.cancel()
+            raise MCPError(INTERNAL_ERROR, "the disk is gone")
+        return await streaming
 
     async def list_tools(self, context: Any, params: Any) -> ListToolsResult:
         """List."""
@@ -56,6 +71,7 @@ class Notes:
         if params.name == "change":
             uri = params.arguments["uri"]
             self.changes += 1
+            self.changed.set()
             await self.bus.publish(ResourceUpdated(uri))
             if uri in self.subscribed:
                 await self.subscribed[uri].send_resource_updated(uri)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import anyio
@@ -93,7 +94,7 @@ class Subscriptions:
         honored: list[str] = []
         self._streams += 1
         try:
-            for uri in wanted:
+            for uri in islice(wanted, MOST_OF_CLIENT):
                 try:
                     await self._follow(context, (stream, uri), bus.notifier(uri), _always)
                     honored.append(uri)
