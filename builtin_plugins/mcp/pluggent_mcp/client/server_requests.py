@@ -55,7 +55,7 @@ from pluggent_hookspecs import (
 from pydantic import FileUrl
 
 from pluggent_mcp.client.tool_list import shown
-from pluggent_mcp.client_model import CLIENT
+from pluggent_mcp.client_model import CLIENT, ServedClient
 
 T = TypeVar("T")
 MOST_SAMPLINGS = 5
@@ -74,6 +74,8 @@ class ActiveCall:
     variables: Context = attrs.field(factory=copy_context)
     """Those of the call: a provider may look there for whom it works."""
     samplings: int = 0
+    folders: asyncio.Future[list[Path]] | None = None
+    """Its roots, looked up once: a server that asks again and again is no reason to ask a client so."""
 
 
 _FOR: ContextVar[ActiveCall | None] = ContextVar("pluggent_mcp_for", default=None)
@@ -101,6 +103,8 @@ class ServerRequests:
         finally:
             _FOR.reset(token)
             del self._active[number]
+            if call.folders is not None:
+                call.folders.cancel()
 
     def _call(self) -> ActiveCall | None:
         """Return the call that a request belongs to, None if there is none or it is ambiguous."""
@@ -186,14 +190,18 @@ class ServerRequests:
         folder = None if call is None else call.context.workspace
         if call is None or folder is None:
             return ListRootsResult(roots=[])
-        client = call.variables.get(CLIENT)
-        claimed = None if client is None else await _awaited_in(call.variables, client.roots())
-        folders = [folder.resolve()] if claimed is None else await asyncio.to_thread(narrowed, folder, claimed)
-        return ListRootsResult(roots=[_root(each) for each in folders])
+        if call.folders is None:
+            call.folders = asyncio.create_task(_folders(folder, call.variables.get(CLIENT)), context=call.variables)
+        return ListRootsResult(roots=[_root(each) for each in await asyncio.shield(call.folders)])
 
 
 async def _awaited_in(variables: Context, asked: Coroutine[Any, Any, T]) -> T:
     return await asyncio.create_task(asked, context=variables)
+
+
+async def _folders(folder: Path, client: ServedClient | None) -> list[Path]:
+    claimed = None if client is None else await client.roots()
+    return await asyncio.to_thread(narrowed, folder, ("/",) if claimed is None else claimed)
 
 
 def narrowed(folder: Path, claimed: Iterable[str]) -> list[Path]:

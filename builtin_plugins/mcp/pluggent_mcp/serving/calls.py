@@ -17,14 +17,13 @@ from pluggent_hookspecs import ConfigError, HostOperations, PluggentError, ToolO
 from pluggent_mcp.client_model import CLIENT
 from pluggent_mcp.serving.client_requests import ClientRequests
 from pluggent_mcp.serving.elicitation import ClientPerson, client_person
-from pluggent_mcp.serving.exchanges import Context, session_of
+from pluggent_mcp.serving.exchanges import LONGEST_CLIENT, Context, session_of
 from pluggent_mcp.serving.notifications import MOST_SESSIONS, CallNotifier, Levels
 from pluggent_mcp.serving.settings import Serving
 
 ORIGIN = "mcp"
 CLAIMED = "claimed:"
 """The prefix of the principal of a call: the name of a client is its own claim."""
-LONGEST_CLIENT = 64
 WAITING_FOR_EACH = 16
 """Waiting calls for each that may run."""
 WAIT_S = 30.0

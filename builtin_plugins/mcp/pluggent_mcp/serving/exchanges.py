@@ -28,6 +28,8 @@ from mcp_types.methods import INPUT_REQUIRED_METHODS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
+LONGEST_CLIENT = 64
+"""Characters of the name of a client: more are kept nowhere."""
 KEPT_S = 60.0
 """How long the result of a request is kept for a client that has not answered its question."""
 MOST_WAITING = 64
@@ -237,9 +239,9 @@ def session_of(context: Context) -> str:
 
 
 def client_of(context: Context) -> str:
-    """Return what the client of *context* calls itself, empty if it does not say."""
+    """Return what the client of *context* calls itself, cut to what counts; empty if it does not say."""
     params = context.session.client_params
-    return params.client_info.name if params is not None else ""
+    return params.client_info.name[:LONGEST_CLIENT] if params is not None else ""
 
 
 def _about(context: Context) -> str:

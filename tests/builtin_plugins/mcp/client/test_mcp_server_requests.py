@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any, cast
 
 import pytest
 from mcp_sdk import listening, made
@@ -20,6 +21,8 @@ from pluggent_hookspecs import (
     ProviderErrorKind,
     ToolError,
 )
+from pluggent_mcp.client.server_requests import ServerRequests
+from pluggent_mcp.client_model import CLIENT
 from pluggent_mcp.settings import Server
 
 FORTY_TWO = ModelResponse(Message.assistant("forty-two"), model="m-1")
@@ -211,3 +214,26 @@ async def test_over_a_pipe_a_question_between_two_sessions_is_answered_by_neithe
 
     assert json.loads(str(answer.for_model)) == {"action": "cancel"}
     assert ann.asked == []
+
+
+async def test_a_server_that_asks_for_roots_again_and_again_has_the_client_asked_once_for_a_call(tmp_path):
+    class Client:
+        key = "desk"
+        samples = False
+        asked = 0
+
+        async def roots(self):
+            self.asked += 1
+            return (str(tmp_path),)
+
+    client: Any = Client()
+    requests = ServerRequests("one")
+    known = CLIENT.set(client)
+    try:
+        with requests.for_call(cast("Any", Context(tmp_path))):
+            found = await asyncio.gather(*(requests.roots(cast("Any", None)) for _ in range(50)))
+    finally:
+        CLIENT.reset(known)
+
+    assert {len(each.roots) for each in found} == {1}
+    assert client.asked == 1

@@ -108,7 +108,7 @@ async def test_a_tool_of_a_plugin_completes_at_most_a_hundred_values_and_only_wh
 @MODES
 async def test_completion_is_announced_only_where_something_completes(server, announced, mode, tmp_path):
     cli = gateway(tmp_path, server)
-    async with asyncio.timeout(WAIT_S), over_stdio(cli, "--prompts", f"{server}__*", mode=mode) as client:
+    async with asyncio.timeout(3 * WAIT_S), over_stdio(cli, "--prompts", f"{server}__*", mode=mode) as client:
         can = client.server_capabilities
         found = await completed(client, PromptReference(name=f"{server}__greet"), "how", "form")
 

@@ -15,7 +15,7 @@ from mcp_types import (
     FormElicitationCapability,
 )
 from pluggent_mcp.serving import exchanges as serving_exchanges
-from pluggent_mcp.serving.exchanges import Exchanges, current
+from pluggent_mcp.serving.exchanges import Exchanges, client_of, current
 
 WAIT_S = 20.0
 NEWEST = "2026-07-28"
@@ -243,3 +243,7 @@ async def test_a_failure_of_what_went_on_is_that_of_the_last_round(exchanges):
     asked = await exchanges(context(), handler)
     with pytest.raises(MCPError, match="it broke"):
         await exchanges(context(requestState=asked["requestState"], inputResponses={"person": YES}), handler)
+
+
+def test_of_the_name_of_a_client_no_more_is_kept_than_counts():
+    assert client_of(context(client="n" * 1_000_000)) == "n" * 64

@@ -130,7 +130,7 @@ async def test_a_client_has_at_most_sixteen(served):
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_over_stdio_it_is_announced_and_ends_with_the_client(behind, mode, tmp_path):
     cli, news = gateway(tmp_path, behind), News()
-    async with asyncio.timeout(WAIT_S), over_stdio(cli, *WORDS, mode=mode, message_handler=news) as client:
+    async with asyncio.timeout(3 * WAIT_S), over_stdio(cli, *WORDS, mode=mode, message_handler=news) as client:
         assert announced(client) is True
         if mode == "legacy":
             await subscribed(client, "notes://5")
@@ -147,8 +147,23 @@ async def test_over_stdio_it_is_announced_and_ends_with_the_client(behind, mode,
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_it_is_not_announced_where_nothing_says_what_changes(mode, tmp_path):
     cli = made(tmp_path)
-    async with asyncio.timeout(WAIT_S), over_stdio(cli, "--resources", "acme", mode=mode) as client:
+    async with asyncio.timeout(3 * WAIT_S), over_stdio(cli, "--resources", "acme", mode=mode) as client:
         assert announced(client) is not True
         if mode == "legacy":
             with pytest.raises(MCPError, match="it is not known when that resource changes"):
                 await subscribed(client, "test://static-text")
+
+
+async def test_subscribing_takes_a_slot_like_every_call_so_that_a_flood_of_it_is_refused(tmp_path):
+    cli = gateway(tmp_path, "auto")
+    config = cli.work / "mine.toml"
+    config.write_text(config.read_text("utf-8") + "\n[plugins.pluggent-mcp.serve]\nmax_calls = 1\n", "utf-8")
+    words = (*WORDS, "forever")
+    async with asyncio.timeout(3 * WAIT_S), over_stdio(cli, *words, mode="legacy") as client:
+        calls = [asyncio.create_task(client.call_tool("forever", {})) for _ in range(17)]
+        await asyncio.sleep(0)  # they are sent before it
+        with pytest.raises(MCPError, match="17 calls are under way or waiting already"):
+            await subscribed(client, "notes://1")
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)

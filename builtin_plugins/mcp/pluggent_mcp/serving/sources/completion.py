@@ -24,7 +24,7 @@ from pluggent_mcp.serving.sources.tool_results import completion, failure
 
 LONGEST_VALUE = 2_000
 """Characters of a name or value in a request."""
-LISTED_S = 5.0
+LISTED_S = 15.0
 """How long a handshake waits for the first list, which says whether anything completes."""
 _HANDSHAKES = frozenset({"initialize", "server/discover"})
 

@@ -160,7 +160,8 @@ class Subscriptions:
 
     async def _revision(self, context: Context, source: Source, uri: str, since: str | None) -> str:
         given = {"uri": uri} if since is None else {"uri": uri, "since": since}
-        output = await self._calls.wait(context, source.waits, given)
+        # The first one answers at once and takes a slot: clients may ask for many that they do not get.
+        output = await (self._calls.run if since is None else self._calls.wait)(context, source.waits, given)
         if output.is_error:
             raise failure(output, context.protocol_version, uri)
         return _revision_in(output, source.waits)
