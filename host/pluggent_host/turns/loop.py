@@ -479,7 +479,6 @@ async def call_directly(
     No model's text follows that could be withheld, so the output itself has passed the output policies.
     """
     text = arguments if isinstance(arguments, str) else json.dumps(thaw(arguments), ensure_ascii=False)
-    scope = attrs.evolve(scope, caller="application")
     turn = turn_parts(services, conversation, agent, scope, direct=True)
     turn.record.append(began(scope, services))
     try:
