@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import cast
+from typing import Literal, cast
 
 import attrs
 
@@ -41,6 +41,8 @@ class Scope:
     proof, and no standing approval covers it. ``operation_id`` of an outer operation is ``parent_id``
     below it. ``metadata`` is the application's own, of the session and the turn.
     In a ``dry_run`` everything is decided and recorded, and nothing with effects is executed.
+    ``caller`` says whose calls these are: those of the ``model`` in a turn, or one that the ``application`` makes by
+    hand (``Session.call_tool``, ``pluggent tools call``, a server's client), with all that runs below it.
     """
 
     session_id: str = ""
@@ -55,6 +57,7 @@ class Scope:
     dry_run: bool = False
     metadata: Mapping[str, str] = attrs.field(default=cast("Mapping[str, str]", EMPTY), converter=_to_metadata)
     claimed: bool = False
+    caller: Literal["model", "application"] = "model"
 
 
 @attrs.frozen

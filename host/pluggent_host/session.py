@@ -191,7 +191,9 @@ class Session:
             raise SessionError(
                 f"session '{self.id}' has a turn that waits for a person; resume it first, or say something"
             )
-        async with self._turn_scope(How(origin=origin, metadata=metadata, dry_run=dry_run)) as scope:
+        async with self._turn_scope(
+            How(origin=origin, metadata=metadata, dry_run=dry_run, caller="application")
+        ) as scope:
             used: list[Usage] = []
             try:
                 return await call_directly(

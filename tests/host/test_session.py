@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 
 import pytest
-from pluggent_hookspecs import File, Message, SessionError, Usage, tool
-from pluggent_hookspecs.events import Scope
+from pluggent_hookspecs import File, Message, SessionError, ToolContext, Usage, hookimpl, tool
+from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.observations import DecisionMade, SessionClosed, SessionOpened, TextShown
 from pluggent_host import Limits
@@ -261,3 +261,30 @@ async def test_a_lone_surrogate_from_a_person_does_not_spoil_the_session():
             await session.say("a lone \ud83d")
 
         assert (await session.say("again")).why is Why.COMPLETED
+
+
+async def test_policies_tell_a_call_by_hand_and_what_runs_below_it_from_those_of_a_model():
+    seen: list[tuple[str, str, str]] = []
+
+    class Policy:
+        @hookimpl
+        def decide_tool_call(self, event: ToolCallEvent) -> None:
+            seen.append((event.tool.name, event.scope.origin, event.scope.caller))
+
+    @tool(effects=())
+    async def outer(context: ToolContext) -> str:
+        """Call another tool."""
+        await context.call_tool("add", {"a": 1, "b": 2})
+        return "done"
+
+    async with talking(call("outer"), "done", tools=[add, outer], plugins=[Policy()]) as session:
+        await session.say("go")
+        await session.call_tool("outer", {})
+        await session.call_tool("add", {"a": 1, "b": 2}, origin="mcp")
+        stored = [entry.decision.scope.caller for entry in session.records() if isinstance(entry, Decided)]
+
+    assert seen == [
+        ("outer", "api", "model"), ("add", "tool", "model"), ("outer", "api", "application"),
+        ("add", "tool", "application"), ("add", "mcp", "application"),
+    ]  # fmt: skip
+    assert set(stored) == {"model", "application"}

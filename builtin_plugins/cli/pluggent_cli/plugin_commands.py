@@ -25,7 +25,7 @@ from pluggent_cli import process
 from pluggent_cli.exits import Interrupted, is_of_output
 from pluggent_cli.host_access import Setup, open_host, prepare, record_failures, working_directory
 from pluggent_cli.parsing import Parser, root_parser
-from pluggent_cli.process import log_to
+from pluggent_cli.process import loading_plugins, log_to
 from pluggent_cli.terminal.console import Console, console_for
 from pluggent_cli.terminal.person import person_at_terminal
 
@@ -120,7 +120,8 @@ class _Person:
 def _loaded(setup: Setup, record: PluginRecord, name: str) -> Command:
     manager = new_manager()
     try:
-        load(record, manager, setup.settings.plugins.get(record.id))
+        with loading_plugins():
+            load(record, manager, setup.settings.plugins.get(record.id))
     except PluginLoadError as error:
         record_failures(setup.state_dir, [(record, "failed", error.problem)])
         raise

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -76,6 +77,27 @@ def run(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def loading_plugins() -> Generator[None]:
+    """Tell a KeyboardInterrupt of a plugin from a person's, while one is loaded outside of ``run``.
+
+    A handler in Python leaves a frame, which the loader looks for; the interpreter's own leaves none.
+    """
+
+    def on_interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    is_default = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if is_default:
+        signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        if is_default:
+            signal.signal(signal.SIGINT, before)
 
 
 async def _ended() -> None:

@@ -77,7 +77,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--key", metavar="KEY", help="key of the memory item")
     add("--workspace", metavar="FOLDER", default="", help="the session's folder")
     for name in CONDITIONS_OF_SCOPE:
-        add(f"--{name}", metavar="NAME", default="cli" if name == "origin" else "", help="who asks, and where")
+        add(f"--{name}", metavar="NAME", default=_USUAL.get(name, ""), help="who asks, and where")
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -193,7 +193,8 @@ def _write(text: str) -> None:
     sys.stdout.write(f"{shown}\n")
 
 
-CONDITIONS_OF_SCOPE = ("session", "agent", "channel", "chat", "principal", "origin")
+CONDITIONS_OF_SCOPE = ("session", "agent", "channel", "chat", "principal", "origin", "caller")
+_USUAL = {"origin": "cli", "caller": "model"}
 
 
 def ask_tool(
@@ -237,4 +238,5 @@ def _scope(where: Mapping[str, str]) -> Scope:
     return Scope(
         session_id=where["session"], agent=where["agent"], channel=where["channel"], chat_id=where["chat"],
         principal=where["principal"], origin=where["origin"], workspace=where["workspace"],
+        caller="application" if where["caller"] == "application" else "model",
     )  # fmt: skip

@@ -100,7 +100,7 @@ def _is_effect(effect: str, wanted: str) -> bool:
 
 _SCOPE = {
     "session": "session_id", "agent": "agent", "channel": "channel", "chat": "chat_id",
-    "principal": "principal", "origin": "origin",
+    "principal": "principal", "origin": "origin", "caller": "caller",
 }  # fmt: skip
 """Conditions, and the fields of Scope that they are about."""
 

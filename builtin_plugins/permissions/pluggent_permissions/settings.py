@@ -41,7 +41,7 @@ MODES: Mapping[str, Mapping[str, str]] = MappingProxyType(
 TOOL_CALL = "tool_call"
 MODEL_REQUEST, MEMORY_READ, MEMORY_WRITE = OPERATIONS
 
-_SCOPE = ("session", "agent", "channel", "chat", "principal", "origin")
+_SCOPE = ("session", "agent", "channel", "chat", "principal", "origin", "caller")
 _GLOBS = ("tool", "provider", "model", "store", "namespace", "key")
 _OWN_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -122,6 +122,7 @@ class Conditions:
     chat: Any = ()
     principal: Any = ()
     origin: Any = ()
+    caller: Any = ()
 
     def given(self) -> frozenset[str]:
         """Return the names of the fields that say something."""

@@ -244,13 +244,14 @@ def near_misses(plugin: object) -> tuple[str, ...]:
     for name in dir(plugin) if own is None else own:
         if name.startswith("_") or name in HOOKS:
             continue
+        near = next((hook for hook in _LONG_HOOKS.get(len(name), ()) if _one_edit(name, hook)), "")
+        if not near and not name.startswith(_LIKE_A_HOOK):
+            continue
         static = inspect.getattr_static(plugin, name, None)
         code = getattr(getattr(static, "__func__", static), "__code__", None)
         if not isinstance(code, types.CodeType) or _marks(static) or (own and _is_imported(static, plugin)):
             continue
-        near = next((hook for hook in HOOKS if _one_edit(name, hook)), "")
-        takes_event = "event" in code.co_varnames[: min(2, code.co_argcount)]
-        if near or (takes_event and name.startswith(_LIKE_A_HOOK)):
+        if near or "event" in code.co_varnames[: min(2, code.co_argcount)]:
             meant = f"; did you mean '{near}'?" if near else did_you_mean(name, HOOKS)
             found.append(
                 f"its method {name} has no marker and is not the name of a hook, so it is never called{meant or '.'}"
@@ -264,14 +265,21 @@ _LONG_NAME = 10
 """Characters: of a shorter name (``observe``) a near one is too often another word (``observed``)."""
 
 
+_LONG_HOOKS: Mapping[int, tuple[str, ...]] = types.MappingProxyType(
+    {
+        length: tuple(hook for hook in HOOKS if len(hook) >= _LONG_NAME and abs(len(hook) - length) <= 1)
+        for length in range(_LONG_NAME - 1, max(map(len, HOOKS)) + 2)
+    }
+)
+"""By the length of a name the hooks that may be one edit away from it."""
+
+
 def _is_imported(static: object, module: object) -> bool:
     return getattr(static, "__module__", None) != getattr(module, "__name__", None)
 
 
 def _one_edit(word: str, hook: str) -> bool:
     """Say whether one letter more, less or changed, or two swapped, make *hook* of *word*."""
-    if len(hook) < _LONG_NAME or abs(len(word) - len(hook)) > 1:
-        return False
     start = next((at for at, (one, other) in enumerate(zip(word, hook, strict=False)) if one != other), None)
     if start is None:
         return True  # one is the beginning of the other

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, cast, get_args
+from typing import Any, Literal, TypedDict, cast, get_args
 
 import attrs
 from pluggent_hookspecs.errors import SessionError
@@ -41,7 +41,7 @@ class TurnOptions(TypedDict, total=False):
 
 @attrs.frozen
 class How:
-    """TurnOptions, checked, with the ``output`` that is wanted."""
+    """TurnOptions, checked, with the ``output`` that is wanted; ``caller`` as in Scope."""
 
     output: Any = None
     parameters: ModelParameters | None = None
@@ -49,6 +49,7 @@ class How:
     metadata: Mapping[str, str] | None = None
     dry_run: bool = False
     origin: str = ""
+    caller: Literal["model", "application"] = "model"
 
     def by(self, origin: str) -> How:
         """Return this with *origin*, unless it names one itself."""
@@ -81,6 +82,7 @@ class How:
             origin=self.origin or scope.origin,
             dry_run=self.dry_run or scope.dry_run,
             metadata=metadata if self.metadata else scope.metadata,
+            caller=self.caller,
         )
 
 

@@ -50,6 +50,16 @@ async def test_a_turn_is_kept_as_a_chain_without_what_was_said(tmp_path):
     assert [record["why"] for record in records(folder, "TurnEnded")] == ["completed"]
 
 
+async def test_a_call_by_hand_is_told_from_one_of_a_model(tmp_path):
+    audit = Audit(AuditSettings(folder=str(tmp_path / "audit")))
+    async with talking(call("send", to="bob"), "done", tools=[send], plugins=[audit]) as session:
+        await session.say("go")
+        await session.call_tool("send", {"to": "bob"})
+
+    scopes = [made["scope"] for made in records(tmp_path / "audit", "DecisionMade") if made["operation"] == "tool_call"]
+    assert [(scope["origin"], scope["caller"]) for scope in scopes] == [("api", "model"), ("api", "application")]
+
+
 async def test_arguments_are_kept_if_wanted_but_not_the_hidden_ones_and_no_secret(tmp_path):
     settings = AuditSettings(
         folder=str(tmp_path / "audit"), fields="all", redact_arguments=("password", "headers.*"),

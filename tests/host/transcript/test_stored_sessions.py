@@ -43,7 +43,7 @@ async def test_a_session_that_is_open_can_be_read_and_not_deleted(tmp_path: Path
         await session.say("write to ann")
 
         assert [each.arguments_json for each in (await opened.sessions.read("s")).pending] == [b'{"to":"ann"}']
-        with pytest.raises(SessionError, match="in use"):
+        with pytest.raises(SessionError, match="open in this process"):
             await opened.sessions.delete("s")
         assert (await opened.sessions.list()).sessions[0].waits
 

@@ -10,6 +10,7 @@ from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.loader import check_settings
 
 from pluggent_cli.host_access import Setup
+from pluggent_cli.process import loading_plugins
 
 
 def check_plugins(setup: Setup) -> Iterator[tuple[str, str | Sequence[PluggentError]]]:
@@ -50,7 +51,8 @@ def _why_not(record: PluginRecord) -> str:
 def _errors(setup: Setup, records: Sequence[PluginRecord]) -> Iterator[PluggentError]:
     for record in records:
         try:
-            check_settings(record, setup.settings.plugins[record.id])
+            with loading_plugins():
+                check_settings(record, setup.settings.plugins[record.id])
         except ConfigError as error:
             yield from (ConfigError(_place(setup, problem), [problem]) for problem in error.problems)
         except PluggentError as error:

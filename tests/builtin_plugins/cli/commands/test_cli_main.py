@@ -238,6 +238,16 @@ sys.meta_path.insert(0, Interrupts())
     assert cli("run", "--no-save", "hello", fresh=True) == (130, "", "error: interrupted\n")
 
 
+def test_a_plugin_that_interrupts_while_a_command_or_its_settings_need_it_is_named(cli):
+    cli.plugin("acme-greet", "raise KeyboardInterrupt", "commands")
+    (cli.work / "mine.toml").write_text("[plugins.acme-greet]\nloud = true\n")
+
+    typed, checked = cli("greet"), cli("config", "check", "--config", "mine.toml")
+
+    assert (typed.code, "plugin 'acme-greet' (acme-greet 1.0) could not be imported" in typed.err) == (5, True)
+    assert (checked.code, "plugin 'acme-greet' (acme-greet 1.0) could not be imported" in checked.out) == (5, True)
+
+
 def test_a_plugin_that_interrupts_while_it_is_loaded_is_left_out(cli):
     cli.plugin("acme-tool", "raise KeyboardInterrupt")
 
