@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pluggent_cli.approvals.standing import problems_in
 from pluggent_cli.sessions import pending, reader, search as searching
@@ -353,7 +353,7 @@ class Office:
     def decide_tool_call(self, event: ToolCallEvent) -> Ask:
         return Ask("it sends")
 
-    def host(self, *replies: Any) -> Any:
+    def host(self, *replies: Any, fsync: Literal["off", "effects"] = "effects") -> Any:
         @tool(effects=("messaging",), description="Send it.")
         def send(to: str) -> str:
             self.sent.append(to)
@@ -361,7 +361,7 @@ class Office:
 
         return Host.open(
             model="scripted/m", plugins=[ScriptedModel(*replies), self], tools=[send], installed=False,
-            config=HostSettings(on_ask="pause"), state_dir=self.folder, policies=[Permits()],
+            config=HostSettings(on_ask="pause", fsync=fsync), state_dir=self.folder, policies=[Permits()],
         )  # fmt: skip
 
 

@@ -11,8 +11,13 @@ import fcntl
 import hashlib
 import os
 import re
+import time
 from pathlib import Path
 from typing import NamedTuple
+
+from pluggent_hookspecs.errors import ConfigError
+
+from pluggent_state_files.seals import OTHERS_WRITE, check_owner
 
 FILE = "marks"
 _RECORD = 75
@@ -24,9 +29,10 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 class Mark(NamedTuple):
     """How far a session has come.
 
-    ``copies`` is how often an older copy was put in the place of its file: seals are bound to it, so those of
-    the copy hold no more. ``size`` is the size of the file, in bytes, behind the last dispatch of a call in a session
-    with seals: a file that is shorter is an older copy.
+    Seals are bound to ``copies``, which grows when an older copy is put in the place of its file, so that those of
+    the copy hold no more. It begins with the time, in ns: no seal holds by a mark that replaces a lost one. ``size``
+    is the size of the file, in bytes, behind the last dispatch of a call in a session with seals: a file that is
+    shorter is an older copy.
     """
 
     copies: int = 0
@@ -34,16 +40,24 @@ class Mark(NamedTuple):
 
 
 def read_mark(folder: Path, session_id: str, place: int) -> Mark | None:
-    """Return the mark of a session whose record begins at byte *place*; None if none of it is there. Raises OSError."""
+    """Return the mark of a session whose record begins at byte *place*; None if none of it is there.
+
+    Raises OSError, and ConfigError if others can write the file.
+    """
     try:
         descriptor = os.open(f"{folder}/{FILE}", os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
         return None
     try:
+        _check(folder, descriptor)
         found = _WRITTEN.fullmatch(os.pread(descriptor, _RECORD, place))
     finally:
         os.close(descriptor)
     return Mark(int(found[2]), int(found[3])) if found and found[1] == _owner(session_id) else None
+
+
+def _check(folder: Path, descriptor: int) -> None:
+    check_owner(folder / FILE, os.fstat(descriptor), OTHERS_WRITE)
 
 
 def _owner(session_id: str) -> bytes:
@@ -63,7 +77,14 @@ class MarkWriter:
         self.unsynced = False
 
     def put(self, mark: Mark) -> None:
-        """Write *mark* in the place of what was there, or as a new record; sync() makes it durable. Raises OSError."""
+        """Write *mark* in the place of what was there; sync() makes it durable. Raises OSError."""
+        self._write(mark)
+
+    def begin(self, size: int) -> None:
+        """Add a record for a session of *size* bytes. Raises OSError, and ConfigError if others can write the file."""
+        self._write(Mark(time.time_ns(), size))
+
+    def _write(self, mark: Mark) -> None:
         record = b"%b %-20d %-20d\n" % (self._owner, *mark)
         if self.place < 0:
             self._add(record)
@@ -77,11 +98,12 @@ class MarkWriter:
         """Append *record*; no other writer's can overlap it."""
         descriptor = os.open(f"{self._folder}/{FILE}", os.O_RDWR | os.O_CREAT | os.O_APPEND | _FLAGS, 0o600)
         try:
+            _check(self._folder, descriptor)
             _whole(os.write(descriptor, record))
             place = os.lseek(descriptor, 0, os.SEEK_CUR) - _RECORD
             # What pwrite() is to write in its place Linux would append.
             fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_NONBLOCK)
-        except OSError:
+        except (OSError, ConfigError):
             os.close(descriptor)
             raise
         self._fd, self.place, self._is_new = descriptor, place, True

@@ -22,7 +22,7 @@ from pluggent_hookspecs.open_files import is_open_here
 from pluggent_hookspecs.sessions import Line
 
 from pluggent_state_files.listing import SESSION_ID, SUFFIX, fields_of, kind_of, lines, open_session
-from pluggent_state_files.marks import Mark, MarkWriter, read_mark
+from pluggent_state_files.marks import FILE, Mark, MarkWriter, read_mark
 from pluggent_state_files.seals import (
     APPROVALS,
     OTHERS_WRITE,
@@ -165,6 +165,8 @@ class FileLog:
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
         self._size += written
         if self._mark.place >= 0 and any(line.kind == _DISPATCH for line in lines):
+            if self._is_gone(self._fd):
+                raise SessionLeaseLost(self._id, self.lease)
             self._put_mark(self._mark.mark._replace(size=self._size))
 
     def _put_mark(self, mark: Mark) -> None:
@@ -172,6 +174,22 @@ class FileLog:
             self._mark.put(mark)
         except OSError as error:
             raise SessionError(f"session '{self._id}' cannot be written: {self.path}: {error.strerror}") from error
+
+    def _begin_mark(self) -> None:
+        try:
+            self._mark.begin(self._size)
+        except OSError as error:
+            place = self.path.with_name(FILE)
+            raise SessionError(f"session '{self._id}' cannot be written: {place}: {error.strerror}") from error
+        except ConfigError as error:
+            raise SessionError(f"session '{self._id}' cannot be written: {error}") from error
+
+    def _is_gone(self, descriptor: int) -> bool:
+        """Say whether the file is no more where it was opened, so that another writer may have another one there."""
+        try:
+            return not os.path.samestat(self.path.lstat(), os.fstat(descriptor))
+        except FileNotFoundError:
+            return True
 
     def sync(self) -> None:
         """Force everything appended to the disk. Blocks."""
@@ -186,7 +204,7 @@ class FileLog:
                     self._is_new = False
                 if self._mark.unsynced:
                     self._mark.sync()
-                removed = os.fstat(own).st_nlink == 0
+                removed = self._is_gone(own)
             finally:
                 os.close(own)
         except OSError as error:
@@ -204,16 +222,15 @@ class FileLog:
 
     def _take_over(self, marks: _Marks) -> None:
         """Continue the mark of the session; that of an older copy changes, so that no seal of the copy ever holds."""
-        if marks.last is None:
-            return
-        self._mark.place, self._mark.mark = marks.place, marks.last
-        if marks.is_older:
-            self._put_mark(Mark(marks.last.copies + 1))
-            self.sync()
+        for place, mark in marks.found.items():  # the last one is the one that is continued
+            self._mark.place, self._mark.mark = place, mark
+            if place in marks.older:
+                self._put_mark(Mark(mark.copies + 1))
+                self.sync()
 
     def _sealed(self, data: bytes) -> bytes:
         if self._mark.place < 0:
-            self._put_mark(Mark(size=self._size))  # now, so that the call that is approved does not wait for it
+            self._begin_mark()  # now, so that the call that is approved does not wait for it
         own = b'%b,"mark":%d}\n' % (data.removesuffix(b"}\n"), self._mark.place)
         seal = _seal_of(own, self._seals.sealing_key(), self._id, self._mark.mark.copies)
         return b'%b%b%b"}\n' % (own.removesuffix(b"}\n"), _SEAL, seal)
@@ -250,23 +267,28 @@ def read_lines(folder: Path, session_id: str) -> Iterator[Line]:
 
 
 class _Marks:
-    """The marks that the sealed lines of a session name, each looked at once: the last one, and where it begins."""
+    """The marks that the sealed lines of a session name, by where they begin; ``older``: the file is an older copy."""
 
     def __init__(self, folder: Path, session_id: str) -> None:
         self._folder = folder
         self._id = session_id
         self.file = -1
-        self.place = -1
-        self.last: Mark | None = None
-        self.is_older = False
+        self.found: dict[int, Mark] = {}
+        self.older: set[int] = set()
+        self._missing = -1
 
     def copies(self, place: int) -> int:
         """Return what the seals of lines with a mark at *place* are bound to, -1 where none can hold."""
-        if place != self.place:
-            self.place = place
-            self.last = read_mark(self._folder, self._id, place)  # before the size: a writer writes the file first
-            self.is_older = self.last is not None and self.last.size > os.fstat(self.file).st_size
-        return -1 if self.last is None or self.is_older else self.last.copies
+        if place not in self.found and place != self._missing:
+            mark = read_mark(self._folder, self._id, place)  # before the size: a writer writes the file first
+            if mark is None:
+                self._missing = place
+            else:
+                self.found[place] = mark
+                if mark.size > os.fstat(self.file).st_size:
+                    self.older.add(place)
+        mark = self.found.get(place)
+        return -1 if mark is None or place in self.older else mark.copies
 
 
 def _lines(folder: Path, session_id: str, key: Callable[[], bytes | None], marks: _Marks) -> Iterator[Line]:

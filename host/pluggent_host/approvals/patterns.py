@@ -1,5 +1,8 @@
 """What the patterns of an approval mean: who is among ``approvers``, which arguments fit ``where``."""
 
+# Paths are any text here: pathlib would change it.
+# ruff: noqa: PTH111, PTH118
+
 from __future__ import annotations
 
 import json
@@ -30,8 +33,8 @@ def fits(where: Mapping[str, str], arguments: Mapping[str, Json], folder: str = 
 
     A pattern with ``://`` is one over URLs: scheme, host, port and the rest of the parsed URL have to fit their
     parts of it. ``*`` in the host stands for one label or several; a user name, a fragment and a port that the
-    pattern does not name fit nothing. A pattern with a slash is one over paths, too: what the value leads to below
-    *folder*, the workspace, symbolic links followed, has to fit as well.
+    pattern does not name fit nothing. Any other value may be a path: what it leads to in *folder*, the workspace (the
+    working directory, if that is empty), symbolic links and ``~`` followed, has to fit as well.
 
     >>> where = {"url": "https://*.acme.example/**"}
     >>> fits(where, {"url": "https://www.acme.example/a?b=c"}), fits(where, {"url": "https://evil.example#.acme.example/"})
@@ -52,12 +55,19 @@ def _fits(pattern: str, value: Json, folder: str) -> bool:
 
 
 def _leads_inside(pattern: str, text: str, folder: str) -> bool:
-    """Say whether what the path *text* leads to fits *pattern*, too; True for a pattern that is none over paths."""
-    if "/" not in pattern or not (folder or pattern.startswith("/")):
-        return True
+    """Say whether what *text* leads to, read as a path in *folder*, fits *pattern* too; True if it leads to itself.
+
+    Without a folder it is read in the working directory, as tools do.
+    """
     try:
         base = os.path.realpath(folder)
-        return _matches(os.path.join(base, pattern), os.path.realpath(os.path.join(base, text)))  # noqa: PTH118 (text)
+        wanted = [os.path.join(base, pattern), os.path.join(base, os.path.expanduser(pattern))]
+        wanted += [pattern] if pattern.startswith("**") else []
+        own = "" if "/" in pattern else os.path.normpath(os.path.join(base, text))
+        return all(
+            real == own or any(_matches(each, real) for each in wanted)
+            for real in {os.path.realpath(os.path.join(base, path)) for path in (text, os.path.expanduser(text))}
+        )
     except (OSError, ValueError):
         return False
 
@@ -100,9 +110,13 @@ def _readings(text: str) -> set[str]:
     return readings
 
 
+_OTHER_CODE = re.compile(r"\ufffd|%u[0-9a-f]{4}", re.IGNORECASE)
+
+
 def _matches(pattern: str, text: str) -> bool:
-    up = ".." in re.split(r"[/\\]", text) or not text.isprintable()
-    return not up and _expression(pattern).fullmatch(text) is not None
+    # A name ends at a semicolon for some servers; others decode what is no UTF-8, or %u002e.
+    up = any(part.partition(";")[0] == ".." for part in re.split(r"[/\\]", text)) or not text.isprintable()
+    return not up and _OTHER_CODE.search(text) is None and _expression(pattern).fullmatch(text) is not None
 
 
 @lru_cache(256)

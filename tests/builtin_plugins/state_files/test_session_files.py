@@ -4,10 +4,11 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from pluggent_hookspecs import Approval, Message, Usage
-from pluggent_hookspecs.errors import SessionError
+from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_hookspecs.sessions import Line, SessionQuery
 from pluggent_host import Why
 from pluggent_host.transcript.codec import Encoder, decode, encode
@@ -221,6 +222,72 @@ async def test_where_the_mark_is_damaged_no_approval_counts(office: Office, cont
     async with office.host("done") as host, await host.session("s") as session:
         with pytest.raises(SessionError, match="no turn that waits"):
             await session.resume()
+    assert office.sent == []
+
+
+async def test_approvals_from_before_the_marks_were_lost_never_count_again(office: Office):
+    await approved(office)
+    sessions = office.folder / "sessions"
+    (sessions / "marks").unlink()
+
+    async with office.host(call("send", "d", to="bob")) as host, await host.session("s") as session:
+        assert (await session.say("write to bob")).why is Why.PAUSED  # a new mark, at the place of the lost one
+
+    assert [(line.kind, line.genuine) for line in FileStore(sessions).read("s") if line.sealed] == [
+        ("Paused", False),
+        ("Resolved", False),
+        ("Paused", True),
+    ]
+
+
+async def test_no_line_that_names_another_place_hides_that_a_copy_is_older(office: Office):
+    before = await approved(office)
+    async with office.host("done") as host, await host.session("s") as session:
+        await session.resume()
+    path = office.folder / "sessions" / "s.jsonl"
+    elsewhere = before.splitlines(keepends=True)[-1].replace(b'"mark":0', b'"mark":75')
+    path.write_bytes(before + elsewhere)
+    log = FileStore(path.parent).open("s")
+    log.append(*lines(TurnBegan("later", 3.5)) * 1000)
+    log.close()
+
+    assert [line for line in FileStore(path.parent).read("s") if line.genuine] == []
+
+
+@pytest.mark.parametrize("fsync", ["off", "effects"])
+async def test_a_session_whose_file_is_replaced_while_it_is_open_runs_nothing_more(
+    office: Office, fsync: Literal["off", "effects"]
+):
+    """A program that synchronises folders may do that, and whoever opens the new file may run what was approved."""
+    before = await approved(office)
+    path = office.folder / "sessions" / "s.jsonl"
+    async with (
+        office.host("done", fsync=fsync) as host,
+        await host.session("s") as session,
+    ):
+        path.rename(path.with_name("aside"))
+        path.write_bytes(before)
+        path.chmod(0o600)
+        async with office.host("done") as other, await other.session("s") as again:
+            with pytest.raises(SessionError, match="another writer has taken it over"):
+                await session.resume()
+            assert (await again.resume()).why is Why.COMPLETED
+    assert office.sent == ["ann"]
+
+
+async def test_marks_that_others_can_write_are_refused(office: Office):
+    await approved(office)
+    marks = office.folder / "sessions" / "marks"
+    marks.chmod(0o666)
+
+    async with office.host("done") as host:
+        with pytest.raises(ConfigError, match="marks: is open to others"):
+            await host.session("s")
+        async with await host.session("new") as session:
+            assert (await session.say("hello")).why is Why.COMPLETED  # it needs no mark yet
+    async with office.host(call("send", "c", to="bob")) as host, await host.session("new") as session:
+        with pytest.raises(SessionError, match="marks: is open to others"):
+            await session.say("write to bob")
     assert office.sent == []
 
 

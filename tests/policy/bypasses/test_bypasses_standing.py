@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 from each_of import each_of
 from hypothesis import given, settings, strategies as st
 from pluggent_hookspecs import Approval, Ask, Json, ToolCallEvent, ToolSpec, tool
@@ -27,6 +28,11 @@ READ_OTHERWISE = {
         "/srv/%2e%2e/etc/passwd", "/srv/.%2E/etc/passwd", "/srv/%252e%252e/etc/passwd", "/srv/x%5c..%5cy",
         "/srv/a%00b", "/srv/a%0ab", "/srv/\uff0e\uff0e/etc", "/srv/\u2025/etc", "/srv/\uff052e\uff052e/etc",
         "/srv/\u200b../etc", "/SRV/a", "\u2215srv/a",
+    ],
+    "https://acme.example/pub/**": [
+        "https://acme.example/pub/..;/admin", "https://acme.example/pub/%2e%2e;x=1/admin",
+        "https://acme.example/pub/..%3b/admin", "https://acme.example/pub/%c0%ae%c0%ae/admin",
+        "https://acme.example/pub/%ff", "https://acme.example/pub/%u002e%u002e/admin",
     ],
     "/srv/*": ["/srv/a%2Fb", "/srv/a%25252Fb", "/srv/a\uff0fb", "/srv/a/"],
     "ann@*": ["ann@x\nbcc: eve@x"],
@@ -51,6 +57,31 @@ def test_a_pattern_fits_nothing_that_is_read_otherwise_nor_more_than_one_text(pa
 )
 def test_what_reads_the_same_to_everybody_fits(pattern: str, text: str):
     assert fits({"p": pattern}, {"p": text})
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_no_link_or_home_is_taken_for_a_name_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: bool
+):
+    """A cloned repository can have links. Without a workspace tools read paths in the working directory."""
+    (tmp_path / "a").mkdir()
+    for link in ("README.md", "a/README.md"):
+        (tmp_path / link).symlink_to("/etc/passwd")
+    monkeypatch.chdir(tmp_path)
+    attempts = [("*.md", "README.md"), ("**.md", "a/README.md"), ("a/*", "a/README.md"), ("*", "~"), ("*", "~root")]
+
+    assert [
+        name for pattern, name in attempts if fits({"path": pattern}, {"path": name}, str(tmp_path) if folder else "")
+    ] == []
+
+
+def test_a_link_that_stays_within_the_pattern_fits(tmp_path: Path):
+    (tmp_path / "one.md").touch()
+    (tmp_path / "two.md").symlink_to("one.md")
+
+    assert fits({"path": "*.md"}, {"path": "two.md"}, str(tmp_path))
+    assert fits({"text": "**"}, {"text": "any // text / at all."}, str(tmp_path))
+    assert fits({"path": "~/a/*"}, {"path": "~/a/b"}, str(tmp_path))
 
 
 TEXTS = st.text(st.sampled_from("ab/.%2eEfF\\\u2025\uff0f\uff0e \n"), max_size=12)

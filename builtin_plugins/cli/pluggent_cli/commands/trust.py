@@ -159,7 +159,7 @@ def _hooks(item: Distribution) -> str:
     found = hooks_in_source(item)
     if found is None:
         return "not known, because its modules cannot be read as source here"
-    return ", ".join(found) or "none that are written as functions"
+    return ", ".join(found) or "none by name"
 
 
 def _leave_out(setup: Setup, console: Console, name: str) -> bool:

@@ -11,12 +11,13 @@ from pluggent_host.plugins.discovery import Distribution
 
 _MOST_BYTES = 1_048_576
 _MOST_FILES = 200
+_COMPILED = (".so", ".pyd", ".pyc")
 
 
 def hooks_in_source(item: Distribution) -> tuple[str, ...] | None:
-    """Return the names of the hooks that functions in *item*'s modules have; None where a module cannot be read.
+    """Return the hooks that are named in *item*'s modules; None where a module cannot be read.
 
-    A plugin can make hooks in other ways, so that this is what a person reads and no proof.
+    A plugin can name them in other ways, so that this is what a person reads and no proof.
     """
     found: set[str] = set()
     for module in sorted({entry.value.partition(":")[0].strip() for entry in item.entry_points}):
@@ -24,7 +25,7 @@ def hooks_in_source(item: Distribution) -> tuple[str, ...] | None:
         if not files:
             return None
         for file in files:
-            names = _functions(file)
+            names = _names(file)
             if names is None:
                 return None
             found |= names & HOOKS.keys()
@@ -32,18 +33,34 @@ def hooks_in_source(item: Distribution) -> tuple[str, ...] | None:
 
 
 def _files(folder: Path, package: str) -> list[Path]:
+    """Return what may be imported as *package*: its folder comes before a module, compiled ones before both."""
+    compiled = [path for path in folder.glob(f"{package}.*") if path.suffix in _COMPILED]
+    below = (folder / package).rglob("*")
+    inside = [path for path in below if path.suffix in (".py", *_COMPILED) and path.parent.name != "__pycache__"]
     module = folder / f"{package}.py"
-    if module.is_file():
-        return [module]
-    files = sorted((folder / package).rglob("*.py"))
+    files = sorted([*compiled, *inside, *([module] if os.path.lexists(module) else [])])
     return files if len(files) <= _MOST_FILES else []
 
 
-def _functions(file: Path) -> set[str] | None:
+def _names(file: Path) -> set[str] | None:
+    """Return every name that *file* gives to something, and every text in it; None if it is not readable source."""
     try:
-        if file.stat().st_size > _MOST_BYTES:
+        # A pipe would be waited for, and a device read for ever.
+        if file.suffix in _COMPILED or not file.is_file() or file.stat().st_size > _MOST_BYTES:
             return None
         tree = ast.parse(file.read_bytes())
     except (OSError, ValueError, SyntaxError, RecursionError):
         return None
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return {name for node in ast.walk(tree) if (name := _name(node))}
+
+
+def _name(node: ast.AST) -> str:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.alias(asname=str(name)):
+            return name
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            return name
+        case ast.alias(name=name) | ast.Constant(value=str(name)):
+            return name
+        case _:
+            return ""

@@ -1,5 +1,7 @@
 """``pluggent trust``: a file or a plugin is accepted, listed, revoked."""
 
+import os
+
 import pytest
 from cli_support import Cli
 from each_of import each_of
@@ -106,6 +108,36 @@ def test_at_a_terminal_a_person_sees_the_hooks_and_accepts_or_not(cli, answer, c
     assert (done.code, "hooks in its source: decide_input" in done.out) == (code, True)
     assert ("nothing was accepted yet" in cli("trust", "--list").out) is bool(code)
     cli("trust", "--revoke", "--plugin", "acme-policy")
+
+
+def test_the_hooks_are_those_of_what_python_imports(cli):
+    """A package comes before the file of the same name; hooks may be assigned."""
+    package = cli.site / "acme_policy"
+    package.mkdir()
+    (package / "__init__.py").write_text("class Plugin:\n    transform_input = lambda self, event: None\n")
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "more.cpython-311.pyc").touch()
+    (package / "more.py").write_text("def add(plugin):\n    setattr(plugin, 'decide_tool_call', print)\n")
+
+    said = cli("trust", "--plugin", "acme-policy").err
+
+    assert "hooks in its source: decide_input, decide_tool_call, transform_input\n" in said
+
+
+@each_of("name", ["pipe.py", "endless.py", "compiled.so"])
+def test_no_pipe_device_or_binary_in_a_package_hangs_or_hides_hooks(cli, name):
+    package = cli.site / "acme_policy"
+    package.mkdir(exist_ok=True)
+    for file in package.iterdir():
+        file.unlink()  # of the attempt before
+    if name == "pipe.py":
+        os.mkfifo(package / name)
+    elif name == "endless.py":
+        (package / name).symlink_to("/dev/zero")
+    else:
+        (package / name).touch()
+
+    assert "hooks in its source: not known" in cli("trust", "--plugin", "acme-policy").err
 
 
 def test_source_that_cannot_be_read_is_said_and_not_imported(cli):
