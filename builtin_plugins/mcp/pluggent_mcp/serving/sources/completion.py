@@ -24,7 +24,7 @@ from pluggent_mcp.serving.sources.tool_results import completion, failure
 
 LONGEST_VALUE = 2_000
 """Characters of a name or value in a request."""
-LISTED_S = 15.0
+LISTED_S = 10.0
 """How long a handshake waits for the first list, which says whether anything completes."""
 _HANDSHAKES = frozenset({"initialize", "server/discover"})
 
@@ -68,7 +68,10 @@ class Completions:
 
 
 class Announced:
-    """Middleware: completion and subscriptions are announced only if a source has them, as the first list says."""
+    """Middleware: completion and subscriptions are announced if a source has them, as the first list says.
+
+    Where that list takes too long they are announced: what no source has is answered with nothing, or an error.
+    """
 
     def __init__(self, listed: asyncio.Event, selection: Callable[[], Selection]) -> None:
         self._listed = listed
@@ -78,10 +81,10 @@ class Announced:
         """Answer a request."""
         if ctx.method not in _HANDSHAKES:
             return await call_next(ctx)
-        await _within(LISTED_S, self._listed.wait())
+        is_listed = await _within(LISTED_S, self._listed.wait())
         answer = await call_next(ctx)
         can: object = answer.get("capabilities") if isinstance(answer, dict) else None
-        if isinstance(can, dict):
+        if is_listed and isinstance(can, dict):
             _correct(cast("dict[str, Any]", can), self._selection())
         return answer
 
@@ -93,9 +96,10 @@ def _correct(can: dict[str, Any], has: Selection) -> None:
         can["resources"] = {**can["resources"], "subscribe": has.waits}
 
 
-async def _within(limit_s: float, event: Awaitable[object]) -> None:
+async def _within(limit_s: float, event: Awaitable[object]) -> bool:
     try:
         async with asyncio.timeout(limit_s):
             await event
     except TimeoutError:
-        return  # a server behind starts slowly: its clients learn of it by their lists
+        return False  # a server behind starts slowly
+    return True
