@@ -33,11 +33,12 @@ def dispatch(arguments: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the last frame: a traceback does not help here)
         if isinstance(error, BrokenPipeError):
             return _output_closed()
-        if _wants_traceback(arguments):
-            import traceback  # for those who asked for it
-
-            traceback.print_exc()
         with contextlib.suppress(BrokenPipeError):
+            if _wants_traceback(arguments):
+                import traceback  # for those who asked for it
+
+                trace = escape_controls(traceback.format_exc())
+                _tried(lambda: console.error(trace))
             code = _reported(error, console)
             drop_unwritable()
             return code

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, cast
-from unicodedata import normalize
+from unicodedata import category, normalize
 from urllib.parse import unquote
 
 import attrs
@@ -135,7 +135,11 @@ def why_outside(
     paths = list(_values(marked, given))
     if not paths:
         return 'none of its arguments is marked as a path (the tool\'s author: Param(format="path"))'
-    return "" if all(_inside(path, root, kept_out) for path in paths) else "it writes files outside the workspace"
+    return (
+        ""
+        if all(_inside(each, root, kept_out) for path in paths for each in _as_read(path))
+        else "it writes files outside the workspace"
+    )
 
 
 def _may_be_path(name: str, value: object) -> bool:
@@ -168,14 +172,27 @@ def _values(marked: Iterable[str], arguments: Mapping[str, Any]) -> Iterator[obj
             yield value
 
 
+def _as_read(path: object) -> set[object]:
+    """Return *path*, and what it is to a tool that takes off the blanks around it."""
+    return {path, path.strip()} if isinstance(path, str) else {path}
+
+
 def _inside(path: object, root: str, kept_out: Iterable[str]) -> bool:
     if not isinstance(path, str) or not path or _READ_OTHERWISE.match(path):
         return False
     real = os.path.realpath(path if path.startswith("/") else f"{root}/{path}")
     if not _below(real, root) or any(_is_kept(real, folder) for folder in kept_out):
         return False
-    # Case does not tell them apart: on some file systems .GIT is .git.
-    return OWN_NAMES.isdisjoint(part.casefold() for part in PurePath(real).parts[len(PurePath(root).parts) :])
+    return not any(_is_own(part) for part in PurePath(real).parts[len(PurePath(root).parts) :])
+
+
+def _is_own(name: str) -> bool:
+    """Say whether *name* is one of ``OWN_NAMES`` on any file system, as git does for its own.
+
+    Some ignore case, some invisible characters, and Windows' own has dots and blanks at the end and short names.
+    """
+    seen = "".join(character for character in name if category(character) != "Cf").casefold().partition(":")[0]
+    return seen.strip().rstrip(" .") in OWN_NAMES or seen.startswith("git~")
 
 
 def _is_kept(path: str, folder: str) -> bool:

@@ -35,6 +35,19 @@ async def outcome(workspace: Path | None, name: str, **arguments: str) -> ToolOu
         return await session.call_tool(name, arguments)
 
 
+@pytest.mark.parametrize("path", [
+    ".mcp.json", ".MCP.json", " pluggent.toml", "pluggent.toml\n", "sub/.git /config", ".gi\u200bt/config",
+    ".git./config", "GIT~1/config", ".git::$INDEX_ALLOCATION/config", " out/x", "out /x",
+])  # fmt: skip
+async def test_what_some_tool_or_file_system_takes_for_a_file_that_decides_what_runs_asks(
+    tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "out").symlink_to("/")
+    (tmp_path / "out ").symlink_to("/")
+
+    assert (await outcome(tmp_path, "write", path=path)).is_error
+
+
 @pytest.mark.parametrize("path", ["a.txt", "./b/../a.txt", "sub/c.txt", "."])
 async def test_writing_inside_the_workspace_needs_no_approval(tmp_path: Path, path: str) -> None:
     assert (await outcome(tmp_path, "write", path=path)).for_model == f"wrote {path}"

@@ -198,7 +198,7 @@ class _Chatting:
             console.line(json.dumps({"error": facts, "exit_code": code}))
         console.error(f"{console.err_ink('red', 'error:')} {escape_controls(text)}")
         if code == exits.FAULT and self._options.debug:
-            console.error("".join(traceback.format_exception(error)))
+            console.error(escape_controls("".join(traceback.format_exception(error))))
         for hint in getattr(error, "__notes__", ()):
             console.error(f"  {escape_controls(str(hint))}")
         return code

@@ -38,7 +38,7 @@ def _files(folder: Path, package: str) -> list[Path]:
     below = (folder / package).rglob("*")
     inside = [path for path in below if path.suffix in (".py", *_COMPILED) and path.parent.name != "__pycache__"]
     module = folder / f"{package}.py"
-    files = sorted([*compiled, *inside, *([module] if os.path.lexists(module) else [])])
+    files = [*compiled, *inside, *([module] if os.path.lexists(module) else [])]
     return files if len(files) <= _MOST_FILES else []
 
 

@@ -280,6 +280,7 @@ def test_a_command_that_fails_blames_its_plugin(greeter):
 
     assert greeter("greet", "missing") == (5, "", f"error: plugin 'acme-greet' (acme-greet 1.0) {reason}\n")
     assert "Traceback" in greeter("--debug", "greet", "missing").err
+    assert "\x1b" not in greeter("--debug", "run", "--model", "x\x1b[2J", "hello").err
     assert "Traceback" in greeter("greet", "missing", PLUGGENT_DEBUG="1").err
 
 
