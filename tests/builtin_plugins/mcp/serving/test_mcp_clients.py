@@ -213,7 +213,7 @@ def test_resources_and_prompts_are_listed_and_read_in_both_eras(taken, pipe, mod
     assert (said["version"], {"resources", "prompts"} <= said["capabilities"].keys()) == (version, True)
     # That client reads all pages of a list.
     assert len(resources["result"]["resources"]) == 253
-    assert [each["name"] for each in templates["result"]["resourceTemplates"]] == ["data"]
+    assert [each["name"] for each in templates["result"]["resourceTemplates"]] == ["data", "more"]
     assert "test_simple_prompt" in [each["name"] for each in prompts["result"]["prompts"]]
     assert words["result"]["contents"][0]["text"] == "This is the content of the static text resource."
     assert picture["result"]["contents"][0]["mimeType"] == "image/png"

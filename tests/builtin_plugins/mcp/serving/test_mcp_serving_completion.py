@@ -1,12 +1,15 @@
 """Arguments of prompts and templates that ``pluggent mcp serve`` completes for the SDK's client."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_sdk import settings_behind
 from mcp_serving import KEY, WAIT_S, client_of, made, over_http, over_stdio
 from mcp_types import PromptReference, ResourceTemplateReference
+from pluggent_mcp.serving.selection import Selection
+from pluggent_mcp.serving.sources.completion import Announced
 
 MODES = pytest.mark.parametrize("mode", ["auto", "legacy"])
 BOOKS = ResourceTemplateReference(uri="one://shelves/{shelf}/books/{book}")
@@ -104,13 +107,25 @@ async def test_a_tool_of_a_plugin_completes_at_most_a_hundred_values_and_only_wh
     assert more is True
 
 
-@pytest.mark.parametrize(("server", "announced"), [("one", True), ("mute", False)])
+@pytest.mark.parametrize(("server", "values"), [("one", (["formal"], True)), ("mute", ([], False))])
 @MODES
-async def test_completion_is_announced_only_where_something_completes(server, announced, mode, tmp_path):
+async def test_over_stdio_no_handshake_waits_for_the_servers_behind(server, values, mode, tmp_path):
     cli = gateway(tmp_path, server)
     async with asyncio.timeout(3 * WAIT_S), over_stdio(cli, "--prompts", f"{server}__*", mode=mode) as client:
-        can = client.server_capabilities
-        found = await completed(client, PromptReference(name=f"{server}__greet"), "how", "form")
+        assert client.server_capabilities.completions is not None
+        assert await completed(client, PromptReference(name=f"{server}__greet"), "how", "form") == values
 
-    assert (can.completions is not None) is announced
-    assert found == ((["formal"], True) if announced else ([], False))
+
+async def test_what_no_source_has_is_not_announced_once_that_is_known():
+    listed = asyncio.Event()
+    announced = Announced(listed, Selection)
+
+    async def answer(_):
+        return {"capabilities": {"completions": {}, "resources": {"subscribe": True}}}
+
+    before = await announced(SimpleNamespace(method="initialize"), answer)
+    listed.set()
+    after = await announced(SimpleNamespace(method="server/discover"), answer)
+
+    assert before == await answer(None)
+    assert after == {"capabilities": {"resources": {"subscribe": False}}}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import select
 import signal
 from contextlib import ExitStack
@@ -217,7 +218,7 @@ def test_an_approval_that_stands_is_for_no_client_whatever_it_calls_itself(tmp_p
         spoken.say(call(1, "ok", client=client))
         _, denied = heard(spoken, 1)
 
-    assert (again.code, kept.workspace, kept.principal) == (0, str(cli.work), "")
+    assert (again.code, kept.workspace, kept.principal) == (0, str(cli.work), pwd.getpwuid(os.getuid()).pw_name)
     assert denied["result"]["isError"]
     assert "needs a person's approval" in text_of(denied)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, cast
 
 from mcp.server.context import CallNext, HandlerResult
@@ -24,8 +24,6 @@ from pluggent_mcp.serving.sources.tool_results import completion, failure
 
 LONGEST_VALUE = 2_000
 """Characters of a name or value in a request."""
-LISTED_S = 10.0
-"""How long a handshake waits for the first list, which says whether anything completes."""
 _HANDSHAKES = frozenset({"initialize", "server/discover"})
 
 
@@ -68,9 +66,9 @@ class Completions:
 
 
 class Announced:
-    """Middleware: completion and subscriptions are announced if a source has them, as the first list says.
+    """Middleware: once it is listed what sources have, completion and subscriptions are announced if one has them.
 
-    Where that list takes too long they are announced: what no source has is answered with nothing, or an error.
+    Before that they are: what no source has is answered with nothing, or an error, and no handshake waits.
     """
 
     def __init__(self, listed: asyncio.Event, selection: Callable[[], Selection]) -> None:
@@ -81,10 +79,9 @@ class Announced:
         """Answer a request."""
         if ctx.method not in _HANDSHAKES:
             return await call_next(ctx)
-        is_listed = await _within(LISTED_S, self._listed.wait())
         answer = await call_next(ctx)
         can: object = answer.get("capabilities") if isinstance(answer, dict) else None
-        if is_listed and isinstance(can, dict):
+        if self._listed.is_set() and isinstance(can, dict):
             _correct(cast("dict[str, Any]", can), self._selection())
         return answer
 
@@ -94,12 +91,3 @@ def _correct(can: dict[str, Any], has: Selection) -> None:
         can.pop("completions", None)
     if can.get("resources") is not None:
         can["resources"] = {**can["resources"], "subscribe": has.waits}
-
-
-async def _within(limit_s: float, event: Awaitable[object]) -> bool:
-    try:
-        async with asyncio.timeout(limit_s):
-            await event
-    except TimeoutError:
-        return False  # a server behind starts slowly
-    return True
