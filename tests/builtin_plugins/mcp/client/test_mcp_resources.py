@@ -39,6 +39,7 @@ async def test_their_tags_and_data_say_what_they_are_to_a_server_that_offers_the
     assert {name: found for name, found in tags.items() if found} == {
         "web__list_resources": {"mcp:resources/list"}, "web__read_resource": {"mcp:resources/read"},
         "web__list_prompts": {"mcp:prompts/list"}, "web__get_prompt": {"mcp:prompts/get"},
+        "web__wait_for_resource": {"mcp:resources/wait"},
     }  # fmt: skip
     assert thaw(read.data) == {"contents": [{"uri": "notes://today", "mimeType": "text/plain", "text": "nothing"}]}
     assert thaw(prompt.data) == {"messages": [{"role": "user", "content": {"type": "text", "text": "Greet Ann."}}]}
