@@ -116,7 +116,7 @@ async def _ended() -> None:
 
 
 def _unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody awaited: a person cannot do anything with asyncio's own words and traceback."""
+    """Log an error of a background task: a person cannot do anything with asyncio's own words and traceback."""
     error = context.get("exception")
     if error is None:
         log.debug("%s", context.get("message"))

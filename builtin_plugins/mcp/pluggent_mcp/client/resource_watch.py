@@ -29,7 +29,7 @@ from pluggent_hookspecs import ToolError
 MOST_WATCHED = 64
 """Resources of one server that are watched at once."""
 IDLE_S = 60.0
-"""How long a resource is watched that nobody waits for."""
+"""How long a resource is watched without a waiting call."""
 GOODBYE_S = 5.0
 """Time to end a subscription."""
 
@@ -105,7 +105,7 @@ class ResourceWatch:
         if len(self._watched) >= MOST_WATCHED:
             raise ToolError(f"{MOST_WATCHED} resources of this server are watched already; try again in a minute")
         watched = self._watched[uri] = _Watched()
-        # Nobody may be there any more when it fails.
+        # No call may be waiting any more when it fails.
         watched.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self._spawn(lambda: self._watch(uri, watched))
         return watched

@@ -39,7 +39,7 @@ from pluggent_mcp.serving.sources.subscriptions import Subscriptions
 NAME = "pluggent"
 VERSION = "0.1"
 TRACING = "opentelemetry.sdk"
-"""The module without which nobody can receive the spans that the SDK makes of each request."""
+"""The module without which no exporter receives the spans that the SDK makes of each request."""
 LOOK_S = 1.0
 """The least time between two lists of the export."""
 _LOG = logging.getLogger("pluggent.mcp.serve")
