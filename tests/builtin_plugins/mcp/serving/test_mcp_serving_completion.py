@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -123,9 +124,11 @@ async def test_what_no_source_has_is_not_announced_once_that_is_known():
     async def answer(_):
         return {"capabilities": {"completions": {}, "resources": {"subscribe": True}}}
 
-    before = await announced(SimpleNamespace(method="initialize"), answer)
+    first: Any = SimpleNamespace(method="initialize")
+    later: Any = SimpleNamespace(method="server/discover")
+    before = await announced(first, answer)
     listed.set()
-    after = await announced(SimpleNamespace(method="server/discover"), answer)
+    after = await announced(later, answer)
 
     assert before == await answer(None)
     assert after == {"capabilities": {"resources": {"subscribe": False}}}
