@@ -179,7 +179,7 @@ class Memory:
     async def list(self, query: MemoryQuery) -> MemoryPage:
         """Return one page. Its cursor is the host's own, and holds as long as the host is open."""
         capability, store = await self.__open()
-        # Of this list alone, whoever asks: a cursor is not carried from one namespace or person to another.
+        # Of this list alone: a cursor is not carried from one namespace or person to another.
         place = repr((capability, query.namespace, self.__scope.principal))
         if query.cursor is not None:
             query = attrs.evolve(query, cursor=self.__cursors.find(query.cursor, place))
