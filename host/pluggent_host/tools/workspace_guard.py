@@ -172,9 +172,9 @@ def _values(marked: Iterable[str], arguments: Mapping[str, Any]) -> Iterator[obj
             yield value
 
 
-def _as_read(path: object) -> set[object]:
+def _as_read(path: object) -> tuple[object, ...]:
     """Return *path*, and what it is to a tool that takes off the blanks around it."""
-    return {path, path.strip()} if isinstance(path, str) else {path}
+    return (path, path.strip()) if isinstance(path, str) else (path,)
 
 
 def _inside(path: object, root: str, kept_out: Iterable[str]) -> bool:
