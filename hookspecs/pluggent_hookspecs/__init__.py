@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs._frozen import *  # noqa: F403
+    from pluggent_hookspecs._value import *  # noqa: F403
     from pluggent_hookspecs.attachments import *  # noqa: F403
     from pluggent_hookspecs.commands import *  # noqa: F403
     from pluggent_hookspecs.decisions import *  # noqa: F403
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "_frozen": "EMPTY Json freeze freeze_object thaw",
+    "_value": "Value",
     "attachments": "audio file image",
     "commands": "Command HostOperations HostResult HostTool OnLog OnProgress Requester",
     "decisions": "ANSWERS Allow Answers Approval Ask Decision Deny Reach Respond Window",
@@ -49,7 +51,7 @@ _MODULES = {
         "ModelResponseEvent OutputEvent ProvideEvent QuestionEvent ReserveEvent Scope SettleEvent ToolCallEvent "
         "ToolResultEvent ToolSelectionEvent"
     ),
-    "folders": "private_folder",
+    "folders": "home_folder private_folder state_folder",
     "hooks": "HOOKS HookInfo",
     "markers": "IMPL_MARK PROJECT Band CallNext HookKind ImplOptions MaybeAsync hookimpl",
     "memory": "MemoryAccess MemoryHit MemoryItem MemoryPage MemoryQuery MemoryStore",
@@ -71,7 +73,10 @@ _MODULES = {
     "sessions": (
         "ApprovalRecord ApprovalRecords Line Lines ListedSession SessionLog SessionPage SessionQuery SessionStore"
     ),
-    "tools": "READ_ONLY TOOL_MARK Effect Param Tool ToolContext ToolMark ToolOutput ToolSource ToolSpec tool",
+    "tools": (
+        "READ_ONLY TOOL_MARK CallPreview Effect Param Tool ToolContext ToolMark ToolOutput ToolSource ToolSpec "
+        "UndoCall tool"
+    ),
     "words": "read_words",
 }
 """The names of each module, as in its ``__all__``: they are known without importing it."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent
@@ -27,8 +28,8 @@ OnLog: TypeAlias = Callable[[ToolLogged], None]
 """Gets the log messages of a call."""
 
 
-@attrs.frozen
-class HostTool:
+@attrs.frozen(repr=False)
+class HostTool(Value):
     """A tool of the host as a model would see it: under the name ``spec.name``.
 
     ``capability`` is its full id, ``effects`` are those that count (None: undeclared), ``calls`` is the
@@ -42,8 +43,8 @@ class HostTool:
     calls: str
 
 
-@attrs.frozen
-class HostResult:
+@attrs.frozen(repr=False)
+class HostResult(Value):
     """The result of a call: its ``output`` after the hooks, and in ``outcome`` why it has no proper result.
 
     ``outcome`` is None for a call that ran and returned, even an error of the tool itself.
@@ -117,8 +118,8 @@ class HostOperations(Protocol):
         ...
 
 
-@attrs.frozen
-class Command:
+@attrs.frozen(repr=False)
+class Command(Value):
     """``configure`` adds arguments to the parser; ``run``, or ``run_with``, returns the exit code.
 
     ``run_with`` is for commands that need the host: it runs in an event loop of its own. Ctrl-C

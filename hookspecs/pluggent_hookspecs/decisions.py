@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias, cast
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
+from pluggent_hookspecs._value import Value
 
 __all__ = ["ANSWERS", "Allow", "Answers", "Approval", "Ask", "Decision", "Deny", "Reach", "Respond", "Window"]
 
@@ -36,15 +37,15 @@ def _patterns(given: Mapping[str, str]) -> Mapping[str, str]:
     return cast("Mapping[str, str]", freeze_object(given))
 
 
-@attrs.frozen
-class Allow:
+@attrs.frozen(repr=False)
+class Allow(Value):
     """No objection. It lifts nothing unless the operator lists the plugin under ``may_allow``."""
 
     note: str = ""
 
 
-@attrs.frozen
-class Deny:
+@attrs.frozen(repr=False)
+class Deny(Value):
     """No. The model reads ``tell_model``, the person ``tell_user``.
 
     With ``ends_turn`` the turn ends after this batch of calls.
@@ -62,8 +63,8 @@ Reach: TypeAlias = Literal["once", "session", "always"]
 """The reach of an approval: this request alone, or the same asks about the same tool, in this session or in any."""
 
 
-@attrs.frozen
-class Ask:
+@attrs.frozen(repr=False)
+class Ask(Value):
     """Only if a person agrees to exactly this request; ``tell_user`` is the question.
 
     Only ``approvers`` may agree: names with ``*``, ids of approving plugins or names in the record, such as
@@ -80,8 +81,8 @@ class Ask:
     reach: Reach = attrs.field(default="always", kw_only=True, validator=attrs.validators.in_(REACHES))
 
 
-@attrs.frozen
-class Approval:
+@attrs.frozen(repr=False)
+class Approval(Value):
     """An answer to an ask: agreed or not, its reach, and a reason.
 
     With ``where`` an approval beyond this request covers only calls with arguments that fit: {name:
@@ -98,8 +99,8 @@ class Approval:
     by: str = attrs.field(default="", validator=attrs.validators.instance_of(str), kw_only=True)
 
 
-@attrs.frozen
-class Respond:
+@attrs.frozen(repr=False)
+class Respond(Value):
     """Answer with a value that already exists instead of executing: a cache, a stub.
 
     ``value`` replaces the result of the operation: ToolOutput or str for a tool call,
@@ -112,8 +113,8 @@ class Respond:
     note: str = attrs.field(default="", kw_only=True)
 
 
-@attrs.frozen
-class Window:
+@attrs.frozen(repr=False)
+class Window(Value):
     """The answer of ``transform_delta``: ``show`` is shown now.
 
     The last ``keep`` characters of ``event.text`` come again with the next text. ``state`` comes back as
@@ -128,8 +129,8 @@ class Window:
 Decision: TypeAlias = Allow | Deny | Ask | Respond
 
 
-@attrs.frozen
-class Answers:
+@attrs.frozen(repr=False)
+class Answers(Value):
     """The answers that a decide hook may give, and what they do."""
 
     may: frozenset[type]

@@ -15,6 +15,7 @@ from typing import Literal, cast
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
+from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.decisions import Reach
 from pluggent_hookspecs.memory import MemoryItem, MemoryQuery
 from pluggent_hookspecs.messages import Message, Usage
@@ -32,8 +33,8 @@ def _to_metadata(value: Mapping[str, str]) -> Mapping[str, str]:
     return cast("Mapping[str, str]", freeze_object(value))
 
 
-@attrs.frozen
-class Scope:
+@attrs.frozen(repr=False)
+class Scope(Value):
     """The context of an event; the same object for everything in one turn.
 
     ``origin`` is the way in: cli, api, stream, resume, plan, mcp, tool, … ``principal`` is the
@@ -60,15 +61,15 @@ class Scope:
     caller: Literal["model", "application"] = "model"
 
 
-@attrs.frozen
-class ProvideEvent:
+@attrs.frozen(repr=False)
+class ProvideEvent(Value):
     """A plugin is asked once, when it is loaded, what it offers."""
 
     host_version: str = ""
 
 
-@attrs.frozen
-class InputEvent:
+@attrs.frozen(repr=False)
+class InputEvent(Value):
     """A message from outside is about to start a turn."""
 
     scope: Scope
@@ -77,8 +78,8 @@ class InputEvent:
     resumed: bool = False
 
 
-@attrs.frozen
-class OutputEvent:
+@attrs.frozen(repr=False)
+class OutputEvent(Value):
     """Something is about to be shown to the person.
 
     ``source`` is ``reply`` for the model's words, otherwise the capability id of the tool whose result this is.
@@ -92,8 +93,8 @@ class OutputEvent:
     digest: str = ""
 
 
-@attrs.frozen
-class ToolSelectionEvent:
+@attrs.frozen(repr=False)
+class ToolSelectionEvent(Value):
     """The tools about to be offered to the model, by the names that it will see."""
 
     scope: Scope
@@ -101,8 +102,8 @@ class ToolSelectionEvent:
     capabilities: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
-@attrs.frozen
-class ModelRequestEvent:
+@attrs.frozen(repr=False)
+class ModelRequestEvent(Value):
     """A model is about to be asked. ``provider`` is a capability id, ``target`` its address."""
 
     scope: Scope
@@ -113,8 +114,8 @@ class ModelRequestEvent:
     digest: str = ""
 
 
-@attrs.frozen
-class ModelResponseEvent:
+@attrs.frozen(repr=False)
+class ModelResponseEvent(Value):
     """A model has answered; its reply is not shown yet."""
 
     scope: Scope
@@ -125,8 +126,8 @@ class ModelResponseEvent:
     digest: str = ""
 
 
-@attrs.frozen
-class DeltaEvent:
+@attrs.frozen(repr=False)
+class DeltaEvent(Value):
     """More of a streamed reply is about to be shown.
 
     ``text`` is the text that the plugin held back last time, with the new text after it; ``kind`` is text
@@ -141,8 +142,8 @@ class DeltaEvent:
     state: Json = attrs.field(default=None, converter=freeze)
 
 
-@attrs.frozen
-class ReserveEvent:
+@attrs.frozen(repr=False)
+class ReserveEvent(Value):
     """An attempt at a call is about to be made, and may cost something.
 
     ``operation`` is model_call or tool_call, ``operation_id`` and ``attempt`` (from 1) tell
@@ -163,8 +164,8 @@ class ReserveEvent:
     max_output_tokens: int | None = None
 
 
-@attrs.frozen
-class SettleEvent:
+@attrs.frozen(repr=False)
+class SettleEvent(Value):
     """An attempt is over. ``outcome`` is done, failed or cancelled; ``usage`` is of this attempt alone.
 
     ``reservation`` is what ``reserve`` of the same plugin returned for it. ``error`` says why the
@@ -180,14 +181,15 @@ class SettleEvent:
     error: str = ""
 
 
-@attrs.frozen
-class ToolCallEvent:
+@attrs.frozen(repr=False)
+class ToolCallEvent(Value):
     """A tool is about to be called.
 
     ``arguments_json`` is canonical (sorted, no spaces) and is what will run;
     ``arguments`` is a read-only view of it. ``capability`` is the full id,
     ``definition`` the digest of the tool's definition, ``effects`` those that count for this
-    call (None: undeclared). ``round`` and ``index`` number the calls of a turn.
+    call (None: undeclared). ``round`` and ``index`` number the calls of a turn. ``parts`` are those of
+    arguments of which a pattern has to cover each one, by the name of the argument; see ``@tool``.
     """
 
     scope: Scope
@@ -200,6 +202,7 @@ class ToolCallEvent:
     round: int = 0
     index: int = 0
     digest: str = ""
+    parts: Mapping[str, tuple[str, ...]] = cast("Mapping[str, tuple[str, ...]]", EMPTY)
 
     @cached_property
     def arguments(self) -> Mapping[str, Json]:
@@ -207,8 +210,8 @@ class ToolCallEvent:
         return cast("Mapping[str, Json]", freeze(json.loads(self.arguments_json)))
 
 
-@attrs.frozen
-class ToolResultEvent:
+@attrs.frozen(repr=False)
+class ToolResultEvent(Value):
     """A tool call has a result, failures included; it is not shown yet."""
 
     scope: Scope
@@ -227,8 +230,8 @@ class ToolResultEvent:
         return cast("Mapping[str, Json]", freeze(json.loads(self.arguments_json)))
 
 
-@attrs.frozen
-class MemoryWriteEvent:
+@attrs.frozen(repr=False)
+class MemoryWriteEvent(Value):
     """Items are about to be saved, or the (namespace, key) pairs of ``delete`` deleted."""
 
     scope: Scope
@@ -238,8 +241,8 @@ class MemoryWriteEvent:
     digest: str = ""
 
 
-@attrs.frozen
-class MemoryReadEvent:
+@attrs.frozen(repr=False)
+class MemoryReadEvent(Value):
     """Memory is about to be read: one key, a list, or a search (``text``)."""
 
     scope: Scope
@@ -252,8 +255,8 @@ class MemoryReadEvent:
     digest: str = ""
 
 
-@attrs.frozen
-class MemoryResultEvent:
+@attrs.frozen(repr=False)
+class MemoryResultEvent(Value):
     """Memory has been read; the items are not handed out yet."""
 
     scope: Scope
@@ -263,8 +266,8 @@ class MemoryResultEvent:
     digest: str = ""
 
 
-@attrs.frozen
-class QuestionEvent:
+@attrs.frozen(repr=False)
+class QuestionEvent(Value):
     """A tool is about to ask a person for data.
 
     ``source`` names the origin of the question, such as a server; ``capability`` is the tool's id.
@@ -281,8 +284,8 @@ class QuestionEvent:
     digest: str = ""
 
 
-@attrs.frozen
-class ApprovalEvent:
+@attrs.frozen(repr=False)
+class ApprovalEvent(Value):
     """A person has to decide. ``rendered`` was made by the host from the frozen request.
 
     An approver answers True or False for exactly ``digest``, or an Approval; None leaves it to the

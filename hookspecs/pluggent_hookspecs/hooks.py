@@ -21,6 +21,7 @@ import pluggy
 
 from pluggent_hookspecs import events as e
 from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.commands import Command
 from pluggent_hookspecs.decisions import Approval, Decision, Deny, Window
 from pluggent_hookspecs.markers import (
@@ -46,8 +47,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _spec_marker = pluggy.HookspecMarker(PROJECT)
 
 
-@attrs.frozen
-class HookInfo:
+@attrs.frozen(repr=False)
+class HookInfo(Value):
     """One row of the table of hooks."""
 
     name: str

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 import attrs
 import pluggy
 
+from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.models import ModelRequest
 
 __all__ = ["IMPL_MARK", "PROJECT", "Band", "CallNext", "HookKind", "ImplOptions", "MaybeAsync", "hookimpl"]
@@ -45,8 +46,8 @@ class HookKind(StrEnum):
     """Failure: logged and counted; after five in a row the observer gets no more events."""
 
 
-@attrs.frozen
-class ImplOptions:
+@attrs.frozen(repr=False)
+class ImplOptions(Value):
     """The options of ``@hookimpl`` on an implementation."""
 
     band: Band = "normal"

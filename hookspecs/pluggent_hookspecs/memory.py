@@ -8,12 +8,13 @@ from typing import Literal, Protocol, runtime_checkable
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
+from pluggent_hookspecs._value import Value
 
 __all__ = ["MemoryAccess", "MemoryHit", "MemoryItem", "MemoryPage", "MemoryQuery", "MemoryStore"]
 
 
-@attrs.frozen
-class MemoryItem:
+@attrs.frozen(repr=False)
+class MemoryItem(Value):
     """One thing remembered. ``(namespace, key)`` is its identity.
 
     ``created_s`` and ``updated_s`` are seconds since the epoch, set by the store on saving
@@ -32,8 +33,8 @@ class MemoryItem:
     updated_s: float = 0.0
 
 
-@attrs.frozen
-class MemoryQuery:
+@attrs.frozen(repr=False)
+class MemoryQuery(Value):
     """Which items to list: all of one namespace whose key begins with ``prefix``, taken literally.
 
     ``since_s`` keeps items updated strictly later. ``order``: keys by the numbers of their characters
@@ -50,16 +51,16 @@ class MemoryQuery:
     cursor: str | None = None
 
 
-@attrs.frozen
-class MemoryPage:
+@attrs.frozen(repr=False)
+class MemoryPage(Value):
     """Some items in order; ``cursor`` leads to the next page, None ends the list (also after a full page)."""
 
     items: tuple[MemoryItem, ...]
     cursor: str | None = None
 
 
-@attrs.frozen
-class MemoryHit:
+@attrs.frozen(repr=False)
+class MemoryHit(Value):
     """One item that a search found; a higher ``score`` is a better match (0 < score ≤ 1)."""
 
     item: MemoryItem

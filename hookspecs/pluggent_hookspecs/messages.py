@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
+from pluggent_hookspecs._value import Value
 
 __all__ = [
     "Audio", "File", "Image", "Message", "Part", "Reasoning", "Refusal", "Role", "Text", "ToolCall", "Usage",
@@ -28,15 +29,15 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-@attrs.frozen
-class Text:
+@attrs.frozen(repr=False)
+class Text(Value):
     """Plain text."""
 
     text: str
 
 
-@attrs.frozen
-class Image:
+@attrs.frozen(repr=False)
+class Image(Value):
     """A picture: ``url``, ``data`` (base64, with its ``media_type``), or ``file_id`` of one that the vendor holds."""
 
     url: str | None = None
@@ -46,8 +47,8 @@ class Image:
     file_id: str | None = None
 
 
-@attrs.frozen
-class Audio:
+@attrs.frozen(repr=False)
+class Audio(Value):
     """Sound: ``data`` is base64, ``format`` a name such as ``wav`` or ``mp3``."""
 
     data: str
@@ -55,8 +56,8 @@ class Audio:
     transcript: str | None = None
 
 
-@attrs.frozen
-class File:
+@attrs.frozen(repr=False)
+class File(Value):
     """A document: ``data`` is base64; or ``url``, or ``file_id`` of one that the vendor holds."""
 
     data: str | None = None
@@ -66,23 +67,23 @@ class File:
     url: str | None = None
 
 
-@attrs.frozen
-class Refusal:
+@attrs.frozen(repr=False)
+class Refusal(Value):
     """The model's own words on why it will not answer."""
 
     text: str
 
 
-@attrs.frozen
-class Reasoning:
+@attrs.frozen(repr=False)
+class Reasoning(Value):
     """Thinking that the vendor let out; ``signature`` is handed back to it unread."""
 
     text: str
     signature: str | None = None
 
 
-@attrs.frozen
-class VendorPart:
+@attrs.frozen(repr=False)
+class VendorPart(Value):
     """A part that only ``vendor`` has a meaning for: kept, and handed back to that vendor as it is.
 
     ``vendor`` names the wire format, as in Message.extra. Others leave the part out.
@@ -95,8 +96,8 @@ class VendorPart:
 Part: TypeAlias = Text | Image | Audio | File | Refusal | Reasoning | VendorPart
 
 
-@attrs.frozen
-class ToolCall:
+@attrs.frozen(repr=False)
+class ToolCall(Value):
     """A model's wish to call a tool.
 
     ``arguments`` is JSON text exactly as the model wrote it. The host parses it, once and
@@ -118,8 +119,8 @@ def _to_calls(value: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     return tuple(value)
 
 
-@attrs.frozen
-class Message:
+@attrs.frozen(repr=False)
+class Message(Value):
     """One entry of a conversation. ``content`` is empty where a reply has only calls.
 
     ``tool_call_id``, ``name`` and ``is_error`` belong to role ``tool``. ``extra`` carries
@@ -188,8 +189,8 @@ def _parts(content: str | Part | tuple[Part, ...]) -> tuple[Part, ...]:
     return content if isinstance(content, tuple) else (content,)
 
 
-@attrs.frozen
-class Usage:
+@attrs.frozen(repr=False)
+class Usage(Value):
     """Tokens as the vendor counted them; None is unknown, which is not zero.
 
     ``input`` includes ``cached`` (read from the vendor's cache), ``cache_write`` (stored in

@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_maybe, freeze_object
+from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.tools import ToolSpec
@@ -30,8 +31,8 @@ def _to_names(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
-@attrs.frozen
-class AllowedTools:
+@attrs.frozen(repr=False)
+class AllowedTools(Value):
     """Of the offered tools only ``names`` may be called; one of them must be if ``required``.
 
     The other tools stay in the request where the vendor can say so: its cache stays valid.
@@ -61,8 +62,8 @@ def _to_specs(value: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(value)
 
 
-@attrs.frozen
-class ModelParameters:
+@attrs.frozen(repr=False)
+class ModelParameters(Value):
     """How to answer. None means the vendor's default.
 
     ``logprobs`` asks for the log-probability of every token of the reply and of that many likely
@@ -94,8 +95,8 @@ class ModelParameters:
     metadata: Mapping[str, str] = attrs.field(default=cast("Mapping[str, str]", EMPTY), converter=_to_metadata)
 
 
-@attrs.frozen
-class ModelRequest:
+@attrs.frozen(repr=False)
+class ModelRequest(Value):
     """One call of a model: ``model`` is the provider's own name for it."""
 
     model: str
@@ -119,8 +120,8 @@ class FinishReason(StrEnum):
     OTHER = "other"
 
 
-@attrs.frozen
-class ModelResponse:
+@attrs.frozen(repr=False)
+class ModelResponse(Value):
     """A whole reply. ``model`` is the name the vendor reports, ``extra`` what else it said."""
 
     message: Message
@@ -131,30 +132,30 @@ class ModelResponse:
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
 
 
-@attrs.frozen
-class TextDelta:
+@attrs.frozen(repr=False)
+class TextDelta(Value):
     """More text of the reply."""
 
     text: str
 
 
-@attrs.frozen
-class ReasoningDelta:
+@attrs.frozen(repr=False)
+class ReasoningDelta(Value):
     """More thinking. ``signature`` ends a block of it: what comes next is a Reasoning part of its own."""
 
     text: str
     signature: str | None = None
 
 
-@attrs.frozen
-class RefusalDelta:
+@attrs.frozen(repr=False)
+class RefusalDelta(Value):
     """More of a refusal."""
 
     text: str
 
 
-@attrs.frozen
-class ToolCallDelta:
+@attrs.frozen(repr=False)
+class ToolCallDelta(Value):
     """More of one call. ``index`` identifies the call; the provider assigns it.
 
     ``id`` and ``name`` are given once, in the call's first delta; ``arguments`` of all
@@ -168,22 +169,22 @@ class ToolCallDelta:
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
 
 
-@attrs.frozen
-class PartDelta:
+@attrs.frozen(repr=False)
+class PartDelta(Value):
     """A whole content part at once: audio, an image."""
 
     part: Part
 
 
-@attrs.frozen
-class UsageDelta:
+@attrs.frozen(repr=False)
+class UsageDelta(Value):
     """Usage of this call so far, for servers that tell it before the end; replaces the last."""
 
     usage: Usage
 
 
-@attrs.frozen
-class Finished:
+@attrs.frozen(repr=False)
+class Finished(Value):
     """The reply is complete. A stream that ends without one is broken.
 
     ``message_extra`` is what belongs to the message itself (Message.extra), ``extra`` to the reply.
@@ -232,8 +233,8 @@ class Provider(Protocol):
         ...
 
 
-@attrs.frozen
-class ModelInfo:
+@attrs.frozen(repr=False)
+class ModelInfo(Value):
     """A model as its vendor lists it; None is what the vendor does not say.
 
     ``id`` is what ModelRequest.model takes, ``created`` seconds since 1970, the sizes are tokens.
@@ -256,6 +257,10 @@ class ListsModels(Protocol):
         ...
 
 
+_Place: TypeAlias = tuple[int, type[Text | Reasoning | Refusal] | None, list[str], int, dict[int, int]]
+"""How far a reply had come: whole parts, the open part and how many pieces it had, those of each call."""
+
+
 class Reply:
     """Collects the deltas of one stream; ``response()`` is the reply they make.
 
@@ -276,6 +281,7 @@ class Reply:
         self._arguments: dict[int, list[str]] = {}
         self._finished: Finished | None = None
         self.usage: Usage = Usage()
+        self._reported: _Place = (0, None, [], 0, {})
 
     @property
     def finished(self) -> bool:
@@ -302,17 +308,36 @@ class Reply:
                     self._parts.append(part)
                 case UsageDelta(usage):
                     self.usage = usage
+                    lengths = {index: len(pieces) for index, pieces in self._arguments.items()}
+                    self._reported = (len(self._parts), self._kind, self._pieces, len(self._pieces), lengths)
                 case Finished():
                     self._finished = delta
                     self.usage = delta.usage if delta.usage != Usage() else self.usage
 
     def message(self) -> Message:
         """Return what has come so far, whole or not; unfinished calls are left out."""
-        calls = tuple(
-            ToolCall(call.id, call.name, "".join(self._arguments[index]) or "{}", call.extra)
-            for index, call in sorted(self._calls.items())
-            if self._finished is not None
+        return self.so_far() if self._finished is not None else self._made(())
+
+    def so_far(self) -> Message:
+        """Return all that has come so far, unfinished calls too: what a stream that breaks off has cost."""
+        return self._made(
+            tuple(
+                ToolCall(call.id, call.name, "".join(self._arguments[index]) or "{}", call.extra)
+                for index, call in sorted(self._calls.items())
+            )
         )
+
+    def reported(self) -> Message:
+        """Return what of ``so_far`` had come when ``usage`` was reported last: some vendors report at the start."""
+        parts, kind, pieces, count, arguments = self._reported
+        begun = (kind("".join(pieces[:count])),) if kind is not None and count else ()
+        calls = tuple(
+            ToolCall(self._calls[index].id, self._calls[index].name, "".join(self._arguments[index][:length]))
+            for index, length in arguments.items()
+        )
+        return Message(Role.ASSISTANT, (*self._parts[:parts], *begun), calls)
+
+    def _made(self, calls: tuple[ToolCall, ...]) -> Message:
         content = (*self._parts, *self._open_part())
         extra = EMPTY if self._finished is None else self._finished.message_extra
         return Message(Role.ASSISTANT, content, calls, extra=extra)

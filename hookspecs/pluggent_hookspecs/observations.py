@@ -7,6 +7,7 @@ from typing import TypeAlias
 import attrs
 
 from pluggent_hookspecs._frozen import Json
+from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.plans import Plan
@@ -23,8 +24,8 @@ LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert"
 """The levels of a tool's log messages, in order: those of RFC 5424."""
 
 
-@attrs.frozen
-class SessionOpened:
+@attrs.frozen(repr=False)
+class SessionOpened(Value):
     """A session is open. ``chains`` is the digest of all hook chains in force."""
 
     scope: Scope
@@ -33,47 +34,47 @@ class SessionOpened:
     chains: str = ""
 
 
-@attrs.frozen
-class SessionClosed:
+@attrs.frozen(repr=False)
+class SessionClosed(Value):
     """A session is closed."""
 
     scope: Scope
 
 
-@attrs.frozen
-class TurnStarted:
+@attrs.frozen(repr=False)
+class TurnStarted(Value):
     """A turn begins with this message (as it came out of the input hooks)."""
 
     scope: Scope
     message: Message
 
 
-@attrs.frozen
-class TextShown:
+@attrs.frozen(repr=False)
+class TextShown(Value):
     """Text of a reply, as far as it has come and passed the hooks."""
 
     scope: Scope
     text: str
 
 
-@attrs.frozen
-class ReasoningShown:
+@attrs.frozen(repr=False)
+class ReasoningShown(Value):
     """Reasoning of a reply, as far as it has come and passed the hooks."""
 
     scope: Scope
     text: str
 
 
-@attrs.frozen
-class Discarded:
+@attrs.frozen(repr=False)
+class Discarded(Value):
     """Everything shown of the reply so far is void; another attempt follows."""
 
     scope: Scope
     why: str = ""
 
 
-@attrs.frozen
-class UserNotified:
+@attrs.frozen(repr=False)
+class UserNotified(Value):
     """A tool has something for the person: ``for_user`` and ``media`` of its result."""
 
     scope: Scope
@@ -81,8 +82,8 @@ class UserNotified:
     source: str
 
 
-@attrs.frozen
-class ModelCalled:
+@attrs.frozen(repr=False)
+class ModelCalled(Value):
     """A model call is over; ``error`` is empty if it succeeded. Usage counts either way."""
 
     scope: Scope
@@ -94,8 +95,8 @@ class ModelCalled:
     error: str = ""
 
 
-@attrs.frozen
-class ModelRetried:
+@attrs.frozen(repr=False)
+class ModelRetried(Value):
     """A model call failed and is tried again after ``wait_s``, maybe with another ``model``."""
 
     scope: Scope
@@ -105,8 +106,8 @@ class ModelRetried:
     error: str
 
 
-@attrs.frozen
-class ToolStarted:
+@attrs.frozen(repr=False)
+class ToolStarted(Value):
     """A call has passed the policies and starts."""
 
     scope: Scope
@@ -116,8 +117,8 @@ class ToolStarted:
     arguments_json: bytes
 
 
-@attrs.frozen
-class ToolProgressed:
+@attrs.frozen(repr=False)
+class ToolProgressed(Value):
     """A running call reports its progress."""
 
     scope: Scope
@@ -128,8 +129,8 @@ class ToolProgressed:
     message: str = ""
 
 
-@attrs.frozen
-class ToolLogged:
+@attrs.frozen(repr=False)
+class ToolLogged(Value):
     """A running call logs a message, at one of LOG_LEVELS; ``logger`` is the part of the tool that logs it."""
 
     scope: Scope
@@ -141,8 +142,8 @@ class ToolLogged:
     data: Json = None
 
 
-@attrs.frozen
-class ToolFinished:
+@attrs.frozen(repr=False)
+class ToolFinished(Value):
     """A call has its result. ``ran`` is false if it never ran.
 
     ``output`` has passed the hooks on results and then those on outputs: the model may have
@@ -163,8 +164,8 @@ class ToolFinished:
     withheld: bool = False
 
 
-@attrs.frozen
-class QuestionAnswered:
+@attrs.frozen(repr=False)
+class QuestionAnswered(Value):
     """A tool has asked a person for data. ``outcome`` is accepted, declined or cancelled.
 
     ``fields`` are the names of the given values; the values are for the tool alone. ``by`` is the person
@@ -181,8 +182,8 @@ class QuestionAnswered:
     elapsed_s: float = 0.0
 
 
-@attrs.frozen
-class Vote:
+@attrs.frozen(repr=False)
+class Vote(Value):
     """The answer of one plugin to a decide hook, and its time."""
 
     plugin: str
@@ -191,8 +192,8 @@ class Vote:
     elapsed_us: float = 0.0
 
 
-@attrs.frozen
-class Change:
+@attrs.frozen(repr=False)
+class Change(Value):
     """A change of one plugin before the freeze: the paths, and for non-security plugins the values."""
 
     plugin: str
@@ -201,8 +202,8 @@ class Change:
     after: Json = None
 
 
-@attrs.frozen
-class DecisionMade:
+@attrs.frozen(repr=False)
+class DecisionMade(Value):
     """The record of one decision, written before anything is executed.
 
     ``verdict`` is allow, deny, ask, respond, approved or refused; ``by`` who settled it.
@@ -224,8 +225,8 @@ class DecisionMade:
     elapsed_us: float = 0.0
 
 
-@attrs.frozen
-class PlanStepChanged:
+@attrs.frozen(repr=False)
+class PlanStepChanged(Value):
     """A step of a plan has a new status."""
 
     scope: Scope
@@ -233,8 +234,8 @@ class PlanStepChanged:
     step_id: str
 
 
-@attrs.frozen
-class PluginStateChanged:
+@attrs.frozen(repr=False)
+class PluginStateChanged(Value):
     """A plugin has a new state; ``reason`` says why."""
 
     plugin: str
@@ -242,8 +243,8 @@ class PluginStateChanged:
     reason: str = ""
 
 
-@attrs.frozen
-class HookFailed:
+@attrs.frozen(repr=False)
+class HookFailed(Value):
     """A hook raised, was late, or answered something else than its spec allows."""
 
     scope: Scope
@@ -252,8 +253,8 @@ class HookFailed:
     problem: str
 
 
-@attrs.frozen
-class TurnEnded:
+@attrs.frozen(repr=False)
+class TurnEnded(Value):
     """A turn is over. ``why`` names the outcome, such as completed, denied or limit."""
 
     scope: Scope
@@ -263,8 +264,8 @@ class TurnEnded:
     detail: str = ""
 
 
-@attrs.frozen
-class EventsDropped:
+@attrs.frozen(repr=False)
+class EventsDropped(Value):
     """The subscriber was too slow: ``count`` events are missing here."""
 
     count: int

@@ -8,6 +8,8 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
+from pluggent_hookspecs._value import Value
+
 __all__ = ["Plan", "PlanParser", "Step", "StepStatus"]
 
 
@@ -27,8 +29,8 @@ _NEXT = {
 }
 
 
-@attrs.frozen
-class Step:
+@attrs.frozen(repr=False)
+class Step(Value):
     """One piece of work. ``depends_on`` holds ids of steps that must be completed first."""
 
     id: str
@@ -38,8 +40,8 @@ class Step:
     result: str | None = None
 
 
-@attrs.frozen
-class Plan:
+@attrs.frozen(repr=False)
+class Plan(Value):
     """A goal and the steps to it. Ids are unique, dependencies exist and form no circle.
 
     >>> plan = Plan("lunch", (Step("1", "cook"), Step("2", "eat", depends_on=("1",))))

@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze_object
+from pluggent_hookspecs._value import Value
 
 __all__ = ["Accepted", "Cancelled", "Declined", "Elicited"]
 
@@ -18,8 +19,8 @@ def _names(content: object) -> str:
     return f"<{', '.join(names) or 'nothing'}>"
 
 
-@attrs.frozen
-class Accepted:
+@attrs.frozen(repr=False)
+class Accepted(Value):
     """The person answered. ``content`` fits the schema, with its defaults filled in.
 
     >>> Accepted({"city": "Oslo"}).content["city"]
@@ -31,15 +32,15 @@ class Accepted:
     content: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object, repr=_names)
 
 
-@attrs.frozen
-class Declined:
+@attrs.frozen(repr=False)
+class Declined(Value):
     """The person said no; do not ask again. ``reason`` is in their words, if there is one."""
 
     reason: str = ""
 
 
-@attrs.frozen
-class Cancelled:
+@attrs.frozen(repr=False)
+class Cancelled(Value):
     """No answer: no person was there, or the person left the question open. ``reason`` says which."""
 
     reason: str = ""

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload, runtime_checkable
 
 import attrs
 
 from pluggent_hookspecs._frozen import EMPTY, Json, freeze, freeze_object
+from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.messages import Message, Part
 
 __all__ = [
-    "READ_ONLY", "TOOL_MARK", "Effect", "Param", "Tool", "ToolContext", "ToolMark", "ToolOutput", "ToolSource",
-    "ToolSpec", "tool",
+    "READ_ONLY", "TOOL_MARK", "CallPreview", "Effect", "Param", "Tool", "ToolContext", "ToolMark", "ToolOutput",
+    "ToolSource", "ToolSpec", "UndoCall", "tool",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # models builds on ToolSpec, and a tool may ask a model: a type, not a need
@@ -64,8 +65,8 @@ def _tags(value: Iterable[str]) -> frozenset[str]:
     return frozenset(value)
 
 
-@attrs.frozen
-class ToolSpec:
+@attrs.frozen(repr=False)
+class ToolSpec(Value):
     """The public description of a tool.
 
     ``parameters`` is a JSON Schema (2020-12) of type object. ``effects`` None is
@@ -74,7 +75,8 @@ class ToolSpec:
     calls although it has writing effects. ``extra`` holds vendor-specific fields of the declaration,
     under the name of the wire format: ``{"openai": {"strict": True}}``. ``stops_batch``: later calls
     of the same reply run only if this one succeeds (denials and time-outs are errors). ``result_schema``
-    is the JSON Schema of ``data`` in a result; the host refuses a result that does not fit.
+    is the JSON Schema of ``data`` in a result; the host refuses a result that does not fit. A tool with the
+    tag ``undo`` is offered to no model: it is there for ``ToolOutput.undo``.
     """
 
     name: str
@@ -112,15 +114,39 @@ def _media(value: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(value)
 
 
-@attrs.frozen
-class ToolOutput:
+@attrs.frozen(repr=False)
+class UndoCall(Value):
+    """A call that puts back what another one has changed. ``tool`` is the own name of a tool of the same plugin."""
+
+    tool: str
+    arguments: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+
+
+@attrs.frozen(repr=False)
+class CallPreview(Value):
+    """What a call is about to do, made when a person is asked; the person reads ``text`` below the arguments.
+
+    ``state`` names what it was made from, such as the digest of a file: an answer counts only while a new
+    preview has the same state. The call gets it as ``ToolContext.approved_state``. ``reach`` is the widest reach of
+    an approval: ``once`` where an answer to this text says nothing of other calls.
+    """
+
+    text: str
+    state: str = ""
+    reach: Literal["once", "session", "always"] = "always"
+
+
+@attrs.frozen(repr=False)
+class ToolOutput(Value):
     """The result of a call.
 
     The model reads ``for_model``. ``for_user`` is shown to the person, None shows nothing. ``data`` is
     the result in structured form. ``media`` goes to the person together with ``for_user``. ``silent``
     hides the call from the person; ``handled``: the person has been served and no further model call
     is needed (both count only if the operator granted them to the tool). ``pause_for_input`` ends the
-    turn and waits for the person. ``task`` names work that continues after the call.
+    turn and waits for the person. ``task`` names work that continues after the call. ``undo`` are the calls
+    that put back what this one has changed, in their order: they are kept with the session, where neither
+    the model nor a policy sees them, and made by ``Session.put_back`` under all policies.
 
     >>> ToolOutput("22 degrees").for_model
     '22 degrees'
@@ -135,6 +161,7 @@ class ToolOutput:
     handled: bool = attrs.field(default=False, kw_only=True)
     pause_for_input: bool = attrs.field(default=False, kw_only=True)
     task: str | None = attrs.field(default=None, kw_only=True)
+    undo: tuple[UndoCall, ...] = attrs.field(default=(), kw_only=True)
 
     @classmethod
     def error(cls, text: str) -> ToolOutput:
@@ -168,6 +195,16 @@ class ToolContext(Protocol):
     @property
     def workspace(self) -> Path | None:
         """The session's folder, None if it has none."""
+        ...
+
+    @property
+    def private_folders(self) -> tuple[Path, ...]:
+        """Folders of the host that are for no tool: one that searches folders or runs programs leaves them out."""
+        ...
+
+    @property
+    def approved_state(self) -> str:
+        """The ``CallPreview.state`` that a person agreed to; "" if this call needed no person, or has no preview."""
         ...
 
     @property
@@ -247,7 +284,11 @@ class ToolContext(Protocol):
 
 @runtime_checkable
 class Tool(Protocol):
-    """A tool as an object, for sets made at run time; most tools are ``@tool`` functions."""
+    """A tool as an object, for sets made at run time; most tools are ``@tool`` functions.
+
+    It may have two more methods, as the options of ``@tool`` say: ``preview(arguments, context)`` and
+    ``parts(arguments)``.
+    """
 
     @property
     def spec(self) -> ToolSpec: ...
@@ -280,8 +321,8 @@ class ToolSource(Protocol):
         ...
 
 
-@attrs.frozen
-class ToolMark:
+@attrs.frozen(repr=False)
+class ToolMark(Value):
     """The options of ``@tool`` on a function; the host makes the ToolSpec from both."""
 
     name: str | None
@@ -298,20 +339,23 @@ class ToolMark:
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     stops_batch: bool = False
     result_schema: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    preview: Callable[..., Awaitable[CallPreview | None] | CallPreview | None] | None = None
+    parts: Callable[..., Mapping[str, Sequence[str]]] | None = None
 
 
 TOOL_MARK = "__pluggent_tool__"
 
 
-@attrs.frozen
-class Param:
+@attrs.frozen(repr=False)
+class Param(Value):
     """Says more about a parameter: ``city: Annotated[str, Param("a city", min_length=1)]``.
 
     A bare string in ``Annotated`` is a description. Bounds follow JSON Schema. ``format`` is
     too; ``"path"`` marks a file path (or several): a tool whose one effect is to write files
     runs without asking where all its paths lie inside the session's workspace. A parameter that is annotated
     ``pathlib.Path``, alone, with None or in a list, is marked so and handed over as one. An unmarked one that may be
-    a path, by its name (``dest``, ``output_file``) or because its text begins as paths do, makes it ask.
+    a path, by its name (``dest``, ``output_file``) or because its text begins as paths do, makes it ask; ``"text"``
+    marks one that never is, such as the content of a file: ``// comment`` begins as paths do.
     """
 
     description: str | None = None
@@ -346,6 +390,8 @@ def tool(
     extra: Mapping[str, Json] = EMPTY,
     stops_batch: bool = False,
     result_schema: Mapping[str, Json] = EMPTY,
+    preview: Callable[..., Awaitable[CallPreview | None] | CallPreview | None] | None = None,
+    parts: Callable[..., Mapping[str, Sequence[str]]] | None = None,
 ) -> Callable[[F], F]: ...
 def tool(
     function: F | None = None,
@@ -365,6 +411,8 @@ def tool(
     extra: Mapping[str, Json] = EMPTY,
     stops_batch: bool = False,
     result_schema: Mapping[str, Json] = EMPTY,
+    preview: Callable[..., Awaitable[CallPreview | None] | CallPreview | None] | None = None,
+    parts: Callable[..., Mapping[str, Sequence[str]]] | None = None,
 ) -> F | Callable[[F], F]:
     """Mark a typed, documented function, sync or async, as a tool. It stays an ordinary function.
 
@@ -372,6 +420,14 @@ def tool(
     types, Literal, enums, unions, attrs classes, TypedDict), defaults, ``Annotated`` with a
     string or Param, and an ``Args:`` section. A parameter annotated ToolContext is filled by
     the host and not shown to the model.
+
+    *preview* takes the parameters of the tool (a ToolContext too, if it has one) and says what a call would do.
+    It is asked for when a person is about to be, sync or async, and must change nothing.
+
+    *parts* takes the parameters and returns, at once, the parts of arguments that patterns have to cover one
+    by one: ``{"command": ("git status", "git log")}``. An approval of later calls covers a call if each part fits,
+    and without a pattern it is one of exactly these parts; a rule that denies applies if any part fits.
+    An argument that has none of its parts listed (an empty tuple) fits no pattern of an approval.
 
     >>> @tool(effects=())
     ... def add(a: int, b: int) -> int:
@@ -382,7 +438,7 @@ def tool(
     """
     mark = ToolMark(
         name, description, compact_description, effects, tags, category, version,
-        timeout_s, idempotent, exclusive, concurrent, extra, stops_batch, result_schema,
+        timeout_s, idempotent, exclusive, concurrent, extra, stops_batch, result_schema, preview, parts,
     )  # fmt: skip
 
     def write(marked: F) -> F:

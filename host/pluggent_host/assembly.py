@@ -57,7 +57,7 @@ def _person(name: str, hook: str, ask: Callable[[Any], Any], *, in_threads: bool
     return type(name, (), {hook: staticmethod(hookimpl(blocking=blocking)(answer))})()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Parts:
     """The parts of a host."""
 

@@ -61,7 +61,7 @@ PRIVATE = ("sessions", "logins", *_FILES)
 """Names in the state folder that are for no tool: transcripts and approvals, credentials, trust."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Defaults:
     """The options of sessions that give none of their own."""
 
@@ -321,7 +321,7 @@ class Host:
     async def tools(self, *choices: ToolChoice) -> tuple[OfferedTool, ...]:
         """Return the tools of a session with these *choices* (default: the host's)."""
         self._alive()
-        return offered((await self._parts.toolbox.tools(choices or self._defaults.tools)).current)
+        return offered((await self._parts.toolbox.tools(choices or self._defaults.tools)).current.offered)
 
     def tools_changed(self, *choices: ToolChoice) -> bool:
         """Say whether the result of ``tools()`` with the same *choices* has changed since its last call."""

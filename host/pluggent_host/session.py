@@ -9,7 +9,7 @@ from time import time
 from typing import Any, Self, TypeVar, Unpack, overload
 
 import attrs
-from pluggent_hookspecs import Json
+from pluggent_hookspecs import Json, Value
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
@@ -21,7 +21,7 @@ from pluggent_host.approvals.pending import Pending, Waiting, answered, approval
 from pluggent_host.common.running import to_its_end
 from pluggent_host.hooks.event_bus import EventCallback, EventStream
 from pluggent_host.tools.toolset import Toolset
-from pluggent_host.transcript.entries import Entry, ModelChosen, Undone
+from pluggent_host.transcript.entries import Entry, ModelChosen, PutBack, Undone
 from pluggent_host.transcript.rebuild import Exchange, last_exchange, rebuild, unsaid
 from pluggent_host.turns.loop import Turn, call_directly, turn_parts
 from pluggent_host.turns.options import Content, How, TurnOptions, check, going_on, user_message
@@ -33,8 +33,8 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-@attrs.frozen
-class OfferedTool:
+@attrs.frozen(repr=False)
+class OfferedTool(Value):
     """A tool of a session, for listings."""
 
     name: str
@@ -98,7 +98,7 @@ class Session:
         """The tools that the model may be offered."""
         current = self._agent.tools
         if self._listed is None or self._listed[0] is not current:
-            self._listed = current, offered(current)
+            self._listed = current, offered(current.offered)
         return self._listed[1]
 
     def records(self) -> tuple[Entry, ...]:
@@ -284,8 +284,9 @@ class Session:
     async def undo(self) -> Exchange | None:
         """Take back the last user message and everything after it; return it, None if there is none.
 
-        Durable. Usage stays counted, effects of tools stay done: look at ``effects``. Approvals for the session given
-        in it end, those for always stay. A given history is never taken back. Raises SessionError during a turn.
+        Durable. Usage stays counted, effects of tools stay done: look at ``effects``, and see ``put_back``. Approvals
+        for the session given in it end, those for always stay. A given history is never taken back. Raises
+        SessionError during a turn.
         """
         async with self._alone():
             waiting = self._conversation.waiting
@@ -299,6 +300,25 @@ class Session:
                 left = rebuild((*entries, undone))
                 self._conversation.messages, self._conversation.standing = left.messages, left.standing
             return exchange
+
+    async def put_back(self, exchange: Exchange | None) -> tuple[tuple[PutBack, ToolOutput], ...]:
+        """Make the calls of ``exchange.put_backs``, each with its output: files are as they were, for example.
+
+        *exchange* is what ``undo`` returned; None, nothing was taken back, puts back nothing.
+
+        They are calls like those by hand: policies decide, a person is asked, and a file that has changed since
+        is left alone by its tool. One that fails does not stop the others. Raises SessionError as ``call_tool``.
+        """
+        made: list[tuple[PutBack, ToolOutput]] = []
+        for each in () if exchange is None else exchange.put_backs:
+            tools = self._agent.tools.items()
+            name = next((name for name, tool in tools if tool.capability == each.capability), None)
+            if name is None:
+                output = ToolOutput.error(f"Error: '{each.capability}' is not among the tools of this session.")
+            else:
+                output = await self.call_tool(name, each.arguments, origin="undo")
+            made.append((each, output))
+        return tuple(made)
 
     async def aclose(self) -> None:
         """End a running turn, close the session and its transcript. Safe twice."""

@@ -180,6 +180,7 @@ class SyncSession(_Facade[Session]):
     resume = _waiting(Session.resume)
     use = _waiting(Session.use)
     undo = _waiting(Session.undo)
+    put_back = _waiting(Session.put_back)
 
     def stream_resume(
         self, answers: Mapping[str, bool | Approval] | None = None, *, output: Any = None

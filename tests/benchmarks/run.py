@@ -1,6 +1,6 @@
 """Measures this checkout and prints tables. Run by hand, on a quiet machine; no test depends on it.
 
-    PYTHON tests/benchmarks/run.py [start] [calls] [policies] [turns] [mcp] [walks]
+    PYTHON tests/benchmarks/run.py [start] [calls] [policies] [turns] [mcp] [serving] [walks]
 
 PYTHON: tests/run.py --environment prints it. Figures are CPU time (user + system) of several
 rounds; where there is a goal, the fastest round is held against it. ``walks`` counts instead.
@@ -35,6 +35,10 @@ def main(wanted: list[str]) -> None:
         import bench_mcp  # needs the MCP SDK, which takes a second
 
         bench_mcp.main()
+    if not wanted or "serving" in wanted:
+        import bench_serving  # the same
+
+        bench_serving.main()
     if not wanted or "walks" in wanted:
         import walks  # needs the host and the offline provider
 

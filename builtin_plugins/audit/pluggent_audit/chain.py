@@ -10,7 +10,7 @@ import hmac
 import re
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import attrs
 import msgspec
@@ -29,8 +29,7 @@ _HEAD = re.compile(rf"{_LOG}\.head")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-@attrs.frozen
-class Head:
+class Head(NamedTuple):
     """How far a log has come: its last line's number and hash."""
 
     n: int = 0

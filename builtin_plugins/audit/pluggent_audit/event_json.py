@@ -27,6 +27,7 @@ LONGEST_PATH = 512
 LARGEST = 1 << 63
 CONTENTS = frozenset({"arguments_json", "text"})
 """Fields of events that hold what people, models and tools said."""
+_SPECIAL = CONTENTS | {"scope"}
 
 _NAMES: dict[type, tuple[str, ...]] = {}
 
@@ -45,15 +46,23 @@ class Converter:
 
     def convert(self, event: object) -> dict[str, Any]:
         """Return the fields of *event*, an attrs object, as JSON values."""
-        return {name: self._field(name, getattr(event, name)) for name in _names(type(event))}
+        made: dict[str, Any] = {}
+        most = 0 if self._secrets else self._most
+        for name in _names(type(event)):
+            value = getattr(event, name)
+            if name in _SPECIAL:
+                made[name] = self._special(name, value)
+            elif type(value) is str:  # most are short and plain, and this is in the way of every call
+                made[name] = value if len(value) <= most and value.isascii() else self._text(value)
+            else:
+                made[name] = self._plain(value, 0) if value != () else []
+        return made
 
-    def _field(self, name: str, value: object) -> Any:
+    def _special(self, name: str, value: object) -> Any:
         if name == "scope":  # the same object all through a turn
             if value is not self._scope:
                 self._scope, self._scope_made = value, self._plain(value, 0)
             return self._scope_made
-        if name not in CONTENTS:
-            return self._plain(value, 0)
         if not self._whole:
             return digested(value)
         return self._arguments(value) if name == "arguments_json" else self._plain(value, 0)

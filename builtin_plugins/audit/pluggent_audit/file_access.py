@@ -6,12 +6,12 @@ import errno
 import fcntl
 import os
 import stat
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pluggent_hookspecs import ConfigError, private_folder
+from pluggent_hookspecs.folders import state_folder
 from pluggent_hookspecs.open_files import is_open_here
 
 from pluggent_audit.settings import AuditSettings
@@ -24,17 +24,10 @@ FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def folder_of(settings: AuditSettings, environ: Mapping[str, str]) -> Path:
-    """Return where the log is; reads nothing."""
+    """Return where the log is; reads nothing. Raises ConfigError."""
     if settings.folder is not None:
         return settings.folder.expanduser().absolute()
-    if own := environ.get("PLUGGENT_STATE_DIR"):
-        return Path(own) / "audit"
-    state = Path(environ.get("XDG_STATE_HOME", ""))
-    if state.is_absolute():
-        return state / "pluggent" / "audit"
-    home = Path(environ.get("HOME") or Path.home())
-    usual = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
-    return home / usual / "pluggent" / "audit"
+    return Path(state_folder(environ), "audit")
 
 
 def prepare(folder: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -277,5 +278,9 @@ def _cut(record: dict[str, Any], line: bytes) -> dict[str, Any]:
 
 def _iso(seconds: float) -> str:
     whole = int(seconds)
-    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
-    return f"{moment}.{int((seconds - whole) * 1e6):06}Z"
+    return f"{_to_the_second(whole)}.{int((seconds - whole) * 1e6):06}Z"
+
+
+@lru_cache(1)  # many lines are of one second, and this is the dearest part of one
+def _to_the_second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

@@ -18,6 +18,8 @@ from pluggent_budget.settings import DIMENSIONS, BudgetSettings, Limit
 
 LONGEST = 200
 """Characters of one value in a key; what is longer is cut and ends in a hash."""
+CLAIMED = "claimed:"
+"""How the principal of a client begins that nothing but the client's own word names."""
 
 Key: TypeAlias = tuple[object, ...]
 Caps: TypeAlias = tuple[tuple[int, int], ...]
@@ -43,13 +45,20 @@ class Facts(NamedTuple):
     @classmethod
     def where(cls, scope: Scope, model: str = "", tool: str = "") -> Facts:
         """Return those of a place."""
-        return cls(
-            _short(scope.turn_id), _short(scope.session_id), _short(scope.agent), _short(scope.principal),
-            _short(model), _short(tool),
-        )  # fmt: skip
+        return cls(scope.turn_id, scope.session_id, scope.agent, scope.principal, model, tool)
+
+    def counted(self, place: int) -> str:
+        """Return what stands in a key for the fact at *place*.
+
+        All names that clients only claim have one account: a client takes another whenever it likes.
+        """
+        if place == _PRINCIPAL and self.principal.startswith(CLAIMED):
+            return CLAIMED
+        return _short(self[place])
 
 
 _PLACES = {name: place for place, name in enumerate(Facts._fields)}
+_PRINCIPAL = _PLACES["principal"]
 
 
 def _short(text: str) -> str:
@@ -102,7 +111,7 @@ class Rule:
         for place, pattern in self.filters:
             if pattern.match(facts[place]) is None:
                 return None
-        values = [facts[place] for place in self.places]
+        values = [facts.counted(place) for place in self.places]
         if not self.period:
             return Account(self, (self.prefix, *values), None)
         period = calendar.period(self.period, now)

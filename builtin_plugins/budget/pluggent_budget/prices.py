@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import os
+import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -176,13 +178,20 @@ def shipped() -> tuple[Price, ...]:
 def read_prices(path: Path) -> tuple[Price, ...]:
     """Return the prices in the file at *path*. Raises ValueError naming every problem in it."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError(f"{path}: is not a regular file")
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(content) > MOST_BYTES:
         raise ValueError(f"{path}: is larger than {MOST_BYTES:,} bytes")
     return _parsed(content, str(path))
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open *path* as open() does; a pipe without waiting for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _parsed(content: bytes, path: str) -> tuple[Price, ...]:

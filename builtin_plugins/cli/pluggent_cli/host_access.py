@@ -182,6 +182,25 @@ def folder_option(option: str, given: str | None) -> Path:
     return folder
 
 
+def workspace_option(given: str | None) -> Path | None:
+    """Return the folder that tools work in: the one that *given* names, else the working directory.
+
+    None where that is a home folder or one above it, such as ``/``: too much to hand over without being asked.
+    Raises ConfigError.
+    """
+    if given:
+        return folder_option("--workspace", given)
+    here = working_directory()
+    return None if any(home.is_relative_to(here) for home in _homes()) else here
+
+
+def _homes() -> Iterable[Path]:
+    """Yield the home folder of who runs this process, as the system and as the environment have it."""
+    for home in (os.path.expanduser("~"), os.path.expanduser(f"~{system_user()}")):  # noqa: PTH111 (it may have none)
+        if home.startswith(os.sep):
+            yield Path(os.path.realpath(home))
+
+
 @asynccontextmanager
 async def open_host(setup: Setup, *, remembering: bool = True, **options: Any) -> AsyncGenerator[Host]:
     """Open a host as Host.open does, with what *setup* says; remember which plugins failed to load.

@@ -235,7 +235,8 @@ def add_talking_options(made: Parser) -> None:
     made.add_argument("--tool", metavar="TOOL", action="append", default=[], help="offer this tool or plugin's tools"
                       " (repeatable; default: all that are installed)")  # fmt: skip
     made.add_argument("--no-tools", action="store_true", help="offer no tools")
-    made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where you are)")
+    made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where you are,"
+                      " unless that is your home folder)")  # fmt: skip
     made.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
     made.add_argument("--plain", action="store_true", help="print the answer as it was written, also on a terminal")
     add_limits(made)

@@ -23,7 +23,7 @@ from pluggent_host.plugins.loader import load, new_manager
 
 from pluggent_cli import process
 from pluggent_cli.exits import Interrupted, is_of_output
-from pluggent_cli.host_access import Setup, open_host, prepare, record_failures, working_directory
+from pluggent_cli.host_access import Setup, open_host, prepare, record_failures, workspace_option
 from pluggent_cli.parsing import Parser, root_parser
 from pluggent_cli.process import loading_plugins, log_to
 from pluggent_cli.terminal.console import Console, console_for
@@ -72,7 +72,7 @@ async def _run_with_host(
     def host() -> AbstractAsyncContextManager[Host]:
         return open_host(
             setup, approver=person.approve, answerer=person.answer, state_dir=setup.state_dir,
-            workspace=working_directory(),
+            workspace=workspace_option(None),
         )  # fmt: skip
 
     # Below another host, the requester may be what that host's model has started.

@@ -6,7 +6,8 @@ Light on purpose: no server is started and the SDK is not imported before tools 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+import functools
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from pluggent_mcp.tool_names import SEPARATOR, prefixes
 
 if TYPE_CHECKING:  # it imports the SDK, a second
     from pluggent_mcp.client.connection import Connection
+    from pluggent_mcp.client.process import Guard
 
 
 class Mcp:
@@ -57,9 +59,10 @@ class Mcp:
     def _made(self) -> tuple[Source | BrokenSource, ...]:
         if self._sources is None:
             entries = entries_of(self._settings)
+            guard = functools.cache(_new_guard)  # one for all servers
             servers = {name: server for name, server in entries.servers.items() if server.used}
             self._sources = (
-                *(Source(name, prefix, servers[name]) for name, prefix in sorted(prefixes(servers).items())),
+                *(Source(name, prefix, servers[name], guard) for name, prefix in sorted(prefixes(servers).items())),
                 *(BrokenSource(name, broken) for name, broken in sorted(entries.broken.items())),
             )
         return self._sources
@@ -68,12 +71,13 @@ class Mcp:
 class Source:
     """The tools of one server. Implements ToolSource."""
 
-    def __init__(self, name: str, prefix: str, server: Server) -> None:
+    def __init__(self, name: str, prefix: str, server: Server, guard: Callable[[], Guard]) -> None:
         self.name = name
         self.prefix = f"{prefix}{SEPARATOR}"
         self.required = server.required
         self._short = prefix
         self._server = server
+        self._guard = guard
         self._connection: Connection | None = None
         self._closed = False
 
@@ -90,7 +94,7 @@ class Source:
         if self._closed:
             raise ToolError(f"MCP server '{self.name}' is closed")
         if self._connection is None:
-            self._connection = connecting.Connection(self.name, self._server)
+            self._connection = connecting.Connection(self.name, self._server, self._guard())
         tools: list[Tool] = await connecting.tools_of(self._connection, self._short)
         return tools
 
@@ -119,6 +123,12 @@ class BrokenSource:
 
     async def aclose(self) -> None:
         """Do nothing: nothing runs."""
+
+
+def _new_guard() -> Guard:
+    from pluggent_mcp.client.process import Guard  # imported with the tools, see below
+
+    return Guard()
 
 
 def _tools() -> ModuleType:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -84,7 +86,9 @@ def read_entries(file: Path) -> Entries:
 def read_document(file: Path) -> Any:
     """Return what *file* holds. Raises ConfigError for a file that is unreadable, too long or not JSON."""
     try:
-        with file.open("rb") as opened:
+        with open(file, "rb", opener=_without_waiting) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise ConfigError(str(file), ["is not a regular file"])
             text = opened.read(MAX_BYTES + 1)
         if len(text) > MAX_BYTES:
             raise ConfigError(str(file), [f"longer than {MAX_BYTES:,} bytes"])
@@ -92,6 +96,11 @@ def read_document(file: Path) -> Any:
     except (OSError, ValueError, RecursionError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
         raise ConfigError(str(file), [f"cannot be read: {why}"]) from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open *path* as open() does; a pipe without waiting for its writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def servers_in(document: Any) -> tuple[Mapping[str, Server], list[str]]:

@@ -92,7 +92,7 @@ class Server:
 
     type: Kind = attrs.field(default="", validator=attrs.validators.in_(KINDS))
     command: str = ""
-    args: tuple[str, ...] = attrs.field(default=(), converter=_several)
+    args: tuple[str, ...] = attrs.field(default=(), converter=_several, repr=False)
     env: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_texts, repr=False)
     cwd: str = ""
     url: str = attrs.field(default="", validator=_check_url, repr=False)

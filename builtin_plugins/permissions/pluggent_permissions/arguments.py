@@ -27,9 +27,33 @@ ValueTest: TypeAlias = Callable[[Json, str], bool]
 
 
 def argument_test(path: str, wanted: ArgumentTest, reading: Reading) -> Callable[[ToolCallEvent], bool]:
-    """Return a test of calls: are the values at *path* what is *wanted*, in this *reading*?"""
+    """Return a test of calls: are the values at *path* what is *wanted*, in this *reading*?
+
+    Of an argument that its tool divides (``ToolCallEvent.parts``) each part has to be, where something is allowed;
+    one part, or the whole, is enough where something is forbidden.
+    """
+    names = tuple(path.split("."))
+    direct = path if len(names) == 1 and path not in ("*", "**") else None
+    one = _tolerant(wanted, reading)
+    whole = _whole_test(names, direct, one, wanted, reading)
+
+    def test(event: ToolCallEvent) -> bool:
+        divided = [each for name, each in event.parts.items() if direct is None or name == direct]
+        if not divided:
+            return whole(event)
+        fitting = [one(part, event.scope.workspace) for each in divided for part in each]
+        # One that has no parts, because its tool could not divide it, is not known to be anything: it counts as the
+        # stricter outcome, as all that cannot be evaluated.
+        if reading is Reading.WIDE:
+            return any(fitting) or not all(divided) or whole(event)
+        return all(divided) and all(fitting) and (direct is not None or whole(event))
+
+    return test
+
+
+def _tolerant(wanted: ArgumentTest, reading: Reading) -> Callable[[Found, str], bool]:
+    """Return a test of one value that never raises: what cannot be evaluated counts as the stricter outcome."""
     fits = _value_test(wanted, reading)
-    parts = tuple(path.split("."))
     at_absence = reading.in_doubt != wanted.optional
     wide = reading is Reading.WIDE
 
@@ -40,26 +64,37 @@ def argument_test(path: str, wanted: ArgumentTest, reading: Reading) -> Callable
             return wide
         try:
             return fits(value, workspace)
-        except Exception:  # noqa: BLE001 (whatever cannot be evaluated counts as the stricter outcome)
+        except Exception:  # noqa: BLE001 (see above)
             return wide
 
-    # Where something is forbidden, the names in objects that a model makes up say as much as their values.
-    names_count = wide and parts[-1] == "**" and not _beyond_texts(wanted)
-    direct = path if len(parts) == 1 and path not in ("*", "**") else None
+    return one
 
-    def test(event: ToolCallEvent) -> bool:
+
+def _whole_test(
+    names: tuple[str, ...],
+    direct: str | None,
+    one: Callable[[Found, str], bool],
+    wanted: ArgumentTest,
+    reading: Reading,
+) -> Callable[[ToolCallEvent], bool]:
+    """Return a test of the values that *names* lead to, each by *one*; *direct* is the name of a parameter."""
+    wide = reading is Reading.WIDE
+    # Where something is forbidden, the names in objects that a model makes up say as much as their values.
+    names_count = wide and names[-1] == "**" and not _beyond_texts(wanted)
+
+    def whole(event: ToolCallEvent) -> bool:
         if direct is not None:  # what is below says the same of a single value, and takes its time
             value = event.arguments.get(direct, Absent.ABSENT)
             if not isinstance(value, list | tuple):
                 return one(value, event.scope.workspace)
-        answers = [one(value, event.scope.workspace) for value in values_at(event.arguments, parts)]
+        answers = [one(value, event.scope.workspace) for value in values_at(event.arguments, names)]
         if names_count and not any(answers):
-            answers += [one(name, "") for name in _names_below(event.arguments, parts[:-1])]
+            answers += [one(each, "") for each in _names_below(event.arguments, names[:-1])]
         if wide:
             return any(answers)
         return all(answers) and (bool(answers) or wanted.optional)
 
-    return test
+    return whole
 
 
 def values_at(value: Json, parts: tuple[str, ...]) -> Iterator[Found]:

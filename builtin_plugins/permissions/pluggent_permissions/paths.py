@@ -27,6 +27,9 @@ _MEANS_ANOTHER_TO_ANOTHER = frozenset(
 )
 """Links below these lead every process elsewhere."""
 
+_SHORT_NAME = re.compile(r"(?:git|mcp|plugge|[a-z]{2}[0-9a-f]{4})~[0-9]")
+"""How the own names are called on file systems with 8.3 names (as git's core.protectNTFS has it)."""
+
 _MOST_LINKS = 40
 
 
@@ -141,7 +144,16 @@ def _surely_inside(place: Real, root: str, workspace: str) -> bool:
     if folder is None or not _below(place.path, folder.path):
         return False
     rest = place.path[len(folder.path) :].split("/")
-    return OWN_NAMES.isdisjoint(folded(name) for name in rest)
+    return not any(map(_is_own, rest))
+
+
+def _is_own(name: str) -> bool:
+    """Say whether *name* is one of ``OWN_NAMES`` on any file system, as git does for its own.
+
+    Windows' file systems leave out dots and blanks at the end, have streams behind a colon, and short names.
+    """
+    seen = folded(name).partition(":")[0].strip().rstrip(" .")
+    return seen in OWN_NAMES or _SHORT_NAME.match(seen) is not None
 
 
 def _perhaps_inside(place: Real, root: str, workspace: str) -> bool:

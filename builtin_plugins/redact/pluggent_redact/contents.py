@@ -14,7 +14,16 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 import attrs
-from pluggent_hookspecs import Json, MemoryItem, Message, ToolCall, ToolOutput, ToolSpec
+from pluggent_hookspecs import (
+    Json,
+    MemoryItem,
+    Message,
+    ModelParameters,
+    ModelResponse,
+    ToolCall,
+    ToolOutput,
+    ToolSpec,
+)
 from pluggent_hookspecs.messages import Audio, File, Image, Part, Reasoning, Refusal, Text, VendorPart
 
 from pluggent_redact.engine import Engine
@@ -36,6 +45,8 @@ READABLE = (
     "csv",
 )
 """How the media types of texts end that do not begin with ``text/``."""
+LOGPROBS = "logprobs"
+"""Under which providers give the tokens of a reply, one by one."""
 LONGEST_NAME = 64
 """Characters that every vendor allows in a name."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -95,9 +106,31 @@ class Contents:
 
         The name of a tool that is offered holds none; one that the model made up may.
         """
-        calls = tuple(_changed(call, name=self.name(call.name)) for call in message.tool_calls)
+        calls = tuple(
+            _changed(call, name=self.name(call.name), extra=self.json(call.extra)) for call in message.tool_calls
+        )
         calls = message.tool_calls if _same(calls, message.tool_calls) else calls
-        return _changed(message, content=self.parts(message.content), tool_calls=calls)
+        extra = self.json(message.extra)
+        return _changed(message, content=self.parts(message.content), tool_calls=calls, extra=extra)
+
+    def response(self, response: ModelResponse) -> ModelResponse:
+        """Return *response* without secrets. With a text that has changed, its tokens say too much."""
+        message, extra = self.reply(response.message), self.json(response.extra)
+        if message is not response.message and LOGPROBS in extra:
+            extra = {name: value for name, value in extra.items() if name != LOGPROBS}
+        return _changed(response, message=message, extra=extra)
+
+    def parameters(self, given: ModelParameters) -> ModelParameters:
+        """Return *given* without secrets, wherever a request may carry text."""
+        stop = tuple(map(self.text, given.stop))
+        return _changed(
+            given,
+            stop=given.stop if _same(stop, given.stop) else stop,
+            output_schema=self.json(given.output_schema),
+            extra=self.json(given.extra),
+            metadata=self.json(given.metadata),
+            user=self.maybe(given.user),
+        )
 
     def output(self, output: ToolOutput) -> ToolOutput:
         """Return *output* without secrets, in all of its fields."""

@@ -94,12 +94,8 @@ class Redact:
     ) -> ModelResponse | Awaitable[ModelResponse | None] | None:
         """Take secrets out of a reply, its reasoning included; tools get what the model wrote for them."""
         contents, response = self._current(), event.response
-
-        def work() -> ModelResponse | None:
-            message = contents.reply(response.message)
-            return None if message is response.message else attrs.evolve(response, message=message)
-
-        return _done(work, large=is_large(response.message))
+        large = is_large(response.message, response.extra)
+        return _done(lambda: _new(contents.response(response), response), large=large)
 
     @hookimpl(band="security", incremental=WINDOW)
     def transform_output(self, event: OutputEvent) -> Message | Awaitable[Message | None] | None:
@@ -180,10 +176,7 @@ def _redacted(contents: Contents, request: ModelRequest) -> ModelRequest | None:
     """Return *request* without secrets, None if it has none."""
     messages = tuple(map(contents.message, request.messages))
     tools = tuple(tool for tool in request.tools if contents.is_clean(tool))
-    given = request.parameters
-    extra, metadata, user = contents.json(given.extra), contents.json(given.metadata), contents.maybe(given.user)
-    if extra is not given.extra or metadata is not given.metadata or user is not given.user:
-        given = attrs.evolve(given, extra=extra, metadata=metadata, user=user)
+    given = contents.parameters(request.parameters)
     same = all(new is old for new, old in zip(messages, request.messages, strict=True))
     if same and len(tools) == len(request.tools) and given is request.parameters:
         return None

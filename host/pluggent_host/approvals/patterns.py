@@ -43,6 +43,17 @@ def fits(where: Mapping[str, str], arguments: Mapping[str, Json], folder: str = 
     return all(name in arguments and _fits(pattern, arguments[name], folder) for name, pattern in where.items())
 
 
+def part_fits(pattern: str, part: str) -> bool:
+    """Say whether *part* of an argument fits *pattern*: as it is, and as any reader decodes or normalises it.
+
+    >>> part_fits("git log *", "git log -3"), part_fits("git log *", "git push"), part_fits("git *", "git ../x")
+    (True, False, False)
+    """
+    if "*" not in pattern or part == pattern:
+        return part == pattern
+    return len(part) <= _LONGEST and all(_matches(pattern, reading) for reading in _readings(part))
+
+
 def _fits(pattern: str, value: Json, folder: str) -> bool:
     text = value if isinstance(value, str) else json.dumps(thaw(value), ensure_ascii=False, sort_keys=True)
     if "*" not in pattern or text == pattern:

@@ -9,20 +9,20 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import attrs
-from pluggent_hookspecs import EMPTY, Json, Usage, freeze_object
+from pluggent_hookspecs import EMPTY, Json, Usage, Value, freeze_object
 from pluggent_hookspecs.decisions import Approval, Reach
 from pluggent_hookspecs.messages import Message
 from pluggent_hookspecs.models import ModelParameters
 
 from pluggent_host.approvals.patterns import may_approve
-from pluggent_host.approvals.standing import Standing, capped, pairs
+from pluggent_host.approvals.standing import NO_PARTS, Standing, capped, pairs, parts_without
 from pluggent_host.settings import Limits, ToolLimits
 
 Kind = Literal["tool_call", "input", "model_call"]
 
 
-@attrs.frozen
-class Outcome:
+@attrs.frozen(repr=False)
+class Outcome(Value):
     """How one call ended, for the next step of the turn. ``signature`` names the result."""
 
     call_id: str
@@ -33,8 +33,8 @@ class Outcome:
     waits: bool = False
 
 
-@attrs.frozen
-class Pending:
+@attrs.frozen(repr=False)
+class Pending(Value):
     """One request that waits for an approval: a tool call, a user message, or a request to the model.
 
     ``call_id`` is the id of the call, else of the operation. ``arguments_json`` is exactly what will run:
@@ -42,6 +42,7 @@ class Pending:
     for a call that only waits for an earlier one; ``rendered`` is the request for a person to read. ``reach``
     is the widest reach of an approval, ``approvers`` limit who may give it. ``workspace`` is the folder of the
     tool, ``principal`` the one who asks, ``identities`` stand for version and settings of each asking plugin.
+    ``parts`` are those of its arguments (see ToolCallEvent), ``state`` is that of the preview in ``rendered``.
     """
 
     call_id: str
@@ -58,6 +59,8 @@ class Pending:
     approvers: tuple[tuple[str, ...], ...] = ()
     identities: tuple[str, ...] = ()
     kind: Kind = "tool_call"
+    parts: Mapping[str, tuple[str, ...]] = NO_PARTS
+    state: str = ""
 
     @property
     def asked(self) -> frozenset[tuple[str, str, str]]:
@@ -70,8 +73,8 @@ class Pending:
         return "; ".join(f"{plugin}: {words}" for plugin, words in self.asks)
 
 
-@attrs.frozen
-class Agreed:
+@attrs.frozen(repr=False)
+class Agreed(Value):
     """An approval given when the turn began: ``asked`` is plugin, words, identity; ``by`` the approver."""
 
     digest: str
@@ -79,8 +82,8 @@ class Agreed:
     by: str
 
 
-@attrs.frozen
-class Terms:
+@attrs.frozen(repr=False)
+class Terms(Value):
     """The options with which a turn was begun: ``limits`` as JSON, ``output`` the schema of the answer."""
 
     metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
@@ -102,8 +105,8 @@ def plain_limits(limits: Limits) -> Mapping[str, Json]:
     return {**limits._asdict(), "per_tool": per_tool}
 
 
-@attrs.frozen
-class Paused:
+@attrs.frozen(repr=False)
+class Paused(Value):
     """A turn waits: of the calls of one reply ``pending`` ones need an approval, all others have their result.
 
     ``progress`` is step.State without its limits, ``outcomes`` are those of the other calls, ``elapsed_s`` and
@@ -136,8 +139,8 @@ class Paused:
         return "tool_call" if "tool_call" in kinds or not kinds else "model_call" if "model_call" in kinds else "input"
 
 
-@attrs.frozen
-class Resolved:
+@attrs.frozen(repr=False)
+class Resolved(Value):
     """The answer to a pending request of the pause that began ``asked_at_s``."""
 
     turn_id: str
@@ -150,16 +153,16 @@ class Resolved:
     reason: str = ""
 
 
-@attrs.frozen
-class Resumed:
+@attrs.frozen(repr=False)
+class Resumed(Value):
     """A paused turn continues."""
 
     turn_id: str
     at_s: float
 
 
-@attrs.frozen
-class Waiting:
+@attrs.frozen(repr=False)
+class Waiting(Value):
     """A paused turn as its session holds it: results so far and answers, by call id and digest."""
 
     paused: Paused
@@ -209,6 +212,6 @@ def answered(
         return resolved, None
     standing = Standing(
         pending.capability, pending.definition, pending.asks, pending.identities, given.where, pending.workspace,
-        pending.principal, paused.turn_id, by, at_s, given.reach,
+        pending.principal, paused.turn_id, by, at_s, given.reach, parts_without(given.where, pending.parts),
     )  # fmt: skip
     return resolved, standing

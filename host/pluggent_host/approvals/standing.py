@@ -6,26 +6,31 @@ import hashlib
 import json
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from time import time
+from types import MappingProxyType
 from typing import Any
 
 import attrs
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.decisions import REACHES, Approval, Ask, Reach
 from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.sessions import ApprovalRecord, ApprovalRecords
 
-from pluggent_host.approvals.patterns import fits, may_approve
+from pluggent_host.approvals.patterns import fits, may_approve, part_fits
 from pluggent_host.common.names import DOUBT
 
 KIND = "approval"
+NO_PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 _ID_LENGTH = 12
 
 
-@attrs.frozen
-class Standing:
+@attrs.frozen(repr=False)
+class Standing(Value):
     """An approval of later calls: the same asks about the same tool in the same folder, with arguments as in ``where``.
 
     It holds for the same ``principal`` alone, and never for a claimed one. ``definition`` is the digest of the
     tool's definition, ``identities`` stand for version and settings of each asking plugin: a change asks anew.
+    Of arguments that have parts (see ToolCallEvent) it covers the ``parts`` of the approved call, or those that fit
+    their pattern in ``where``; several approvals may cover a call together.
     """
 
     capability: str
@@ -39,12 +44,14 @@ class Standing:
     by: str
     at_s: float
     reach: Reach = "session"
+    parts: Mapping[str, tuple[str, ...]] = NO_PARTS
 
     @property
     def id(self) -> str:
         """A short name, the same for the same approval."""
         asked = sorted(zip(self.asks, self.identities, strict=True))
         what = [self.capability, self.definition, asked, dict(self.where), self.workspace, self.principal]
+        what += [dict(self.parts)] if self.parts else []  # so that the others keep the names that they had
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:_ID_LENGTH]
 
     @property
@@ -54,7 +61,10 @@ class Standing:
         return "for this session" if self.reach == "session" else f"for every session{where}"
 
     def covers(self, event: ToolCallEvent, asks: Iterable[tuple[str, Ask]], identities: Sequence[str]) -> bool:
-        """Say whether it answers all of *asks* about *event*; one that must be asked anew is not answered."""
+        """Say whether it answers all of *asks* about *event*; one that must be asked anew is not answered.
+
+        Of arguments with parts it may cover some alone: see ``covering``.
+        """
         asked = tuple(asks)
         return (
             (self.capability, self.definition, self.workspace, self.principal)
@@ -63,8 +73,37 @@ class Standing:
             and all(_reaches(self.reach, ask) and plugin != DOUBT for plugin, ask in asked)
             and asked_by(asked, identities) <= frozenset(pairs(self.asks, self.identities))
             and may_approve(limits(asked), self.by)
-            and fits(self.where, event.arguments, event.scope.workspace)
+            and self.parts.keys() <= event.parts.keys()  # it was limited to parts: a call without them is another one
+            and fits(_whole(self.where, event.parts), event.arguments, event.scope.workspace)
         )
+
+    def has_part(self, name: str, part: str) -> bool:
+        """Say whether it covers *part* of the argument *name*."""
+        return part in self.parts.get(name, ()) or (name in self.where and part_fits(self.where[name], part))
+
+
+def _whole(where: Mapping[str, str], parts: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
+    """Return the patterns of *where* for arguments that are looked at as a whole."""
+    return {name: pattern for name, pattern in where.items() if name not in parts} if parts else where
+
+
+def parts_without(where: Mapping[str, str], parts: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+    """Return the *parts* of a call that an approval of it covers as they are: those without a pattern in *where*."""
+    return {name: each for name, each in parts.items() if name not in where} if parts else NO_PARTS
+
+
+def covering(
+    held: Iterable[Standing], event: ToolCallEvent, asks: Sequence[tuple[str, Ask]], identities: Sequence[str]
+) -> Standing | None:
+    """Return the first of *held* that answers all of *asks* about *event*; with parts, together with the others."""
+    if not event.parts:
+        return next((each for each in held if each.covers(event, asks, identities)), None)
+    found = [each for each in held if each.covers(event, asks, identities)]
+    covered = all(
+        parts and all(any(each.has_part(name, part) for each in found) for part in parts)
+        for name, parts in event.parts.items()
+    )
+    return found[0] if found and covered else None
 
 
 def _reaches(given: Reach, ask: Ask) -> bool:
@@ -92,13 +131,15 @@ def standing_of(
     words = tuple((plugin, ask.tell_user) for plugin, ask in asked)
     return Standing(
         event.capability, event.definition, words, identities, given.where, event.scope.workspace,
-        event.scope.principal, event.scope.turn_id, by, time(), given.reach,
+        event.scope.principal, event.scope.turn_id, by, time(), given.reach, parts_without(given.where, event.parts),
     )  # fmt: skip
 
 
-def narrowest(scope: Scope, asks: Iterable[tuple[str, Ask]]) -> Reach:
-    """Return the widest reach that an approval of all *asks* in *scope* can have."""
+def narrowest(scope: Scope, asks: Iterable[tuple[str, Ask]], most: Reach = "always") -> Reach:
+    """Return the widest reach that an approval of all *asks* in *scope* can have, at *most* this one."""
     reaches = {ask.reach if plugin != DOUBT else "once" for plugin, ask in asks}
+    if reaches:
+        reaches.add(most)
     if scope.claimed or "once" in reaches or not reaches:
         return "once"
     return "session" if "session" in reaches else "always"
@@ -130,8 +171,9 @@ class Approvals:
 
     def keep(self, standing: Standing) -> None:
         """Store *standing*."""
-        about = attrs.asdict(standing, filter=lambda field, _: field.name not in ("turn_id", "reach"))
-        answer = self._records.put(KIND, standing.id, {**about, "where": dict(standing.where)})
+        about = attrs.asdict(standing, filter=lambda field, _: field.name not in ("turn_id", "reach", "parts"))
+        parts = {"parts": {name: list(each) for name, each in standing.parts.items()}} if standing.parts else {}
+        answer = self._records.put(KIND, standing.id, {**about, "where": dict(standing.where), **parts})
         if answer is not None:
             self._keeping.append(answer)
             self._known = (*(self._known or ()), standing)
@@ -179,4 +221,5 @@ def _standing(about: Mapping[str, Any]) -> Standing:
         str(about["capability"]), str(about["definition"]), asks, tuple(map(str, about["identities"])),
         dict(about["where"]), str(about["workspace"]), str(about["principal"]), "",
         str(about["by"]), float(about["at_s"]), "always",
+        {str(name): tuple(map(str, parts)) for name, parts in about.get("parts", NO_PARTS).items()},
     )  # fmt: skip

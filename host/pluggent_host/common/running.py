@@ -198,7 +198,7 @@ _JOIN_S = 1.0  # an idle thread ends within microseconds
 _WAITS, _RUNS, _DONE, _DROPPED = range(4)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Call:
     """One call on its way through a thread; ``state`` is guarded by the pool's lock."""
 

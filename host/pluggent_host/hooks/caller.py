@@ -34,7 +34,7 @@ _LONGEST_S = 1.0
 """How long the answer of a stopped deadline is used before it is asked again."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Deadline:
     """A number of seconds from now on, which can be stopped and started again. Never negative."""
 
@@ -213,7 +213,7 @@ def _never_begun(awaitable: Awaitable[Any]) -> None:
         awaitable.close()  # cancelled before its first step, it would be complained about
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Running:
     """What runs in a task of its own, and who waits for it.
 

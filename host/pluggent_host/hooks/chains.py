@@ -16,6 +16,7 @@ from typing import Any
 
 import attrs
 import pluggy
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, Band, HookKind, ImplOptions
@@ -32,7 +33,7 @@ def _abstention(impl: Impl) -> tuple[None, Vote]:
     return None, Vote(impl.plugin, "none")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Impl:
     """One implementation: whose it is, what to call, and why it stands where it stands."""
 
@@ -53,8 +54,8 @@ class Impl:
 Chain = tuple[Impl, ...]
 
 
-@attrs.frozen
-class Chains:
+@attrs.frozen(repr=False)
+class Chains(Value):
     """All chains of a host. ``digest`` names this composition: who is in it, in which order."""
 
     by_hook: Mapping[str, Chain]

@@ -78,7 +78,7 @@ class EventBus:
         self.streams.emit(event)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class UnrecordedJournal:
     """The journal of operations outside any session: there is no transcript, so only the bus has their events."""
 
@@ -94,7 +94,7 @@ class UnrecordedJournal:
 # ---- sinks ------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Sinks:
     """The sinks of one host. ``problems`` says which of them has lost something, and why."""
 

@@ -37,7 +37,7 @@ class RefusedError(Exception):
         super().__init__(f"{by}: {deny.tell_user}")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Ledgers:
     """The ledgers of one host."""
 

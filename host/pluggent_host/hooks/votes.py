@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Literal, cast
 
 import attrs
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.decisions import ANSWERS, Allow, Ask, Decision, Deny, Respond
 from pluggent_hookspecs.observations import Vote
 
@@ -14,8 +15,8 @@ from pluggent_host.hooks.caller import Answer
 from pluggent_host.settings import Grants
 
 
-@attrs.frozen
-class Verdict:
+@attrs.frozen(repr=False)
+class Verdict(Value):
     """The outcome of one decide hook. ``deny``, ``asks`` and ``respond`` go with ``outcome``."""
 
     outcome: Literal["deny", "ask", "respond", "allow"]

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, Generic, TypeVar, cast
 
 import attrs
-from pluggent_hookspecs import errors
+from pluggent_hookspecs import Value, errors
 
 from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import being_cancelled, said, to_its_end
@@ -29,8 +29,8 @@ STOPPING_S = 1.0
 Failed = Callable[[Operation[Any, Any], str, str, str], errors.HookError]
 
 
-@attrs.frozen
-class Layer:
+@attrs.frozen(repr=False)
+class Layer(Value):
     """One implementation and what the operator lets it do: call again, answer by itself."""
 
     plugin: str
@@ -39,7 +39,7 @@ class Layer:
     answers: bool
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Around(Generic[E, R]):
     """The around hooks of one operation.
 
@@ -121,7 +121,7 @@ class Around(Generic[E, R]):
         return self.failed(self.operation, layer.plugin, self.operation.hooks.around, problem)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Attempts:
     """The attempts at one operation and at what was reissued for it, in order; ``latest`` is the last of them.
 
@@ -242,7 +242,7 @@ class Rest(Generic[R]):
             self._attempts.announce(self._operation, wait_s)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Attempting(Generic[E, R]):
     """Makes attempts at one operation; every call of it is one more.
 

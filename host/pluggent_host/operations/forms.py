@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, cast
 
 import attrs
-from pluggent_hookspecs import Json, thaw
+from pluggent_hookspecs import Json, Value, thaw
 
 from pluggent_host.common.escape import escape_all
 
@@ -39,16 +39,16 @@ _TYPES = {
 }
 
 
-@attrs.frozen
-class Option:
+@attrs.frozen(repr=False)
+class Option(Value):
     """One value to choose, and how it is called."""
 
     value: Json
     title: str
 
 
-@attrs.frozen
-class Field:
+@attrs.frozen(repr=False)
+class Field(Value):
     """One thing to fill in. ``has_default`` tells a default of None from none; ``bounds`` are of its schema."""
 
     name: str

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 import attrs
 import msgspec
-from pluggent_hookspecs import errors
+from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, ModelResponseEvent, ReserveEvent, Scope
@@ -275,7 +275,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         try:
             response: object = await self._provider.complete(request)
         except asyncio.CancelledError:
-            self._use(used_so_far(request, Message.assistant()))
+            self._use(used_so_far(request, Reply()))
             raise
         reply = checked_response(response)
         self._use(reply.usage)
@@ -307,14 +307,9 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
             deltas.end()
             return response
         except BaseException as error:
-            partial = reply.message()
-            if self.used != Usage():
-                pass  # counted above
-            elif reply.usage != Usage():
+            if self.used == Usage():  # else it was counted above
                 with contextlib.suppress(ProviderError):  # the first failure counts
-                    self._use(reply.usage)
-            elif partial.content or not isinstance(error, ProviderError):
-                self._use(used_so_far(request, partial))
+                    self._use(_cost_of(request, reply, error))
             raise
 
     def _use(self, usage: Usage) -> None:
@@ -351,6 +346,15 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         raise errors.Denied("decide_model_response", deny.tell_user, event.digest, tell_model=deny.tell_model)
 
 
+def _cost_of(request: ModelRequest, reply: Reply, error: BaseException) -> Usage:
+    """Return what the stream of *reply* has cost, which *error* ended; what is impossible as it was reported."""
+    if reply.finished or impossible_usage(reply.usage):
+        return reply.usage
+    came = reply.so_far()
+    began = came.content or came.tool_calls or reply.usage != Usage()
+    return used_so_far(request, reply) if began or not isinstance(error, ProviderError) else Usage()
+
+
 def _reply_of(value: object, problem: str) -> ModelResponse:
     """Return *value*, which a plugin gave. Raises ValueError unless it is a reply of the assistant."""
     if not isinstance(value, ModelResponse):
@@ -383,8 +387,8 @@ async def _closing(stream: Any) -> AsyncGenerator[AsyncIterator[Sequence[Delta]]
             await close()
 
 
-@attrs.frozen
-class Called:
+@attrs.frozen(repr=False)
+class Called(Value):
     """What one call of a model, reissued for another, came to."""
 
     model: str

@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
-from pluggent_hookspecs import errors
-from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny
+from pluggent_hookspecs import Value, errors
+from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny, Reach
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.observations import Change, DecisionMade, Observation
 
@@ -28,7 +28,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Attempt:
     """One try at executing. A stream notes here whether any of it has been seen, and how to take that back."""
 
@@ -121,6 +121,22 @@ class Operation(ABC, Generic[E, R]):
     def may_respond(self, plugin: str) -> bool:
         return False
 
+    approved_state = ""
+    """The state of the preview that a person has agreed to."""
+
+    @property
+    def state(self) -> str:
+        """``CallPreview.state`` of the preview that a person is shown, "" before and without one."""
+        return ""
+
+    @property
+    def reach(self) -> Reach:
+        """The widest reach that an approval can have, for all that is known of the request."""
+        return "always"
+
+    async def look(self, event: E) -> None:
+        """Make what a person has to see of *event* besides the request; most kinds have nothing."""
+
     @abstractmethod
     def response(self, value: object) -> R: ...
 
@@ -182,8 +198,8 @@ Asks = tuple[tuple[str, Ask], ...]
 """Who asks, and what; empty for a decision without an ask."""
 
 
-@attrs.frozen
-class Answer:
+@attrs.frozen(repr=False)
+class Answer(Value):
     """What an approver has just said, who that was, and the denial that follows if it does not go on."""
 
     by: str
@@ -192,7 +208,7 @@ class Answer:
 
 
 @final
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Ready(Generic[E, R]):
     """The right to execute one frozen request once. ``Operations`` makes it and takes no other."""
 
@@ -206,8 +222,8 @@ class Ready(Generic[E, R]):
     asks: ClassVar[Asks] = ()
 
 
-@attrs.frozen
-class Denied(Generic[E, R]):
+@attrs.frozen(repr=False)
+class Denied(Value, Generic[E, R]):
     """A policy, or the host, said no."""
 
     operation: Operation[E, R]
@@ -217,7 +233,7 @@ class Denied(Generic[E, R]):
     asks: ClassVar[Asks] = ()
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Unanswered(Denied[E, R]):
     """Denied because a person had to agree and no approver answered. ``why`` is what they were to agree to."""
 
@@ -231,8 +247,8 @@ def unanswered(asked: Asked[E, R]) -> Unanswered[E, R]:
     return Unanswered(asked.operation, asked.event, asked.verdict.by, deny, why)
 
 
-@attrs.frozen
-class Asked(Generic[E, R]):
+@attrs.frozen(repr=False)
+class Asked(Value, Generic[E, R]):
     """A person has to agree first. ``respond`` is the answer that would be given then."""
 
     operation: Operation[E, R]
@@ -241,8 +257,8 @@ class Asked(Generic[E, R]):
     verdict: Verdict
 
 
-@attrs.frozen
-class Answered(Generic[E, R]):
+@attrs.frozen(repr=False)
+class Answered(Value, Generic[E, R]):
     """A policy answered in place of executing."""
 
     operation: Operation[E, R]
@@ -261,6 +277,8 @@ Decided = Settled[E, R] | Asked[E, R]
 
 class Release:
     """The result of an operation, asking to be let out: recorded and asked about like a request."""
+
+    reach: Reach = "always"
 
     def __init__(self, operation: Operation[Any, Any], event: Any) -> None:
         self._operation = operation

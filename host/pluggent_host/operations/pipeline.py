@@ -433,7 +433,7 @@ RecordDecision = Callable[[Recorded, Any, str, str, str, float], Deny | None]
 """Makes a decision about an event durable; returns why it may not be acted on if that fails."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Approvers:
     """The approvers of one host: the application's own, and the plugins that the operator lists."""
 
@@ -447,7 +447,7 @@ class Approvers:
         """Return the first answer, recorded; None if no approver may answer, or none does."""
         if what.scope.dry_run or not self._chain:
             return None
-        most = narrowest(what.scope, verdict.asks)
+        most = narrowest(what.scope, verdict.asks, what.reach)
         question = ApprovalEvent(
             what.scope, what.name, event.digest, what.rendered(event),
             tuple((plugin, escape_all(ask.tell_user)) for plugin, ask in verdict.asks), what.capability, most,

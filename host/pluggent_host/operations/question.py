@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 import attrs
-from pluggent_hookspecs import Json, freeze, thaw
+from pluggent_hookspecs import Json, Value, freeze, thaw
 from pluggent_hookspecs.events import QuestionEvent, Scope
 from pluggent_hookspecs.observations import HookFailed, Observation
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
@@ -30,7 +30,7 @@ Given = tuple[Elicited, str]
 """An answer, and who gave it."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Form:
     """Fields, and the schema that an answer has to fit: what is understood of the one that was given."""
 
@@ -91,8 +91,8 @@ def _ill_formed(field: Field, value: Mapping[str, Any]) -> Iterator[str]:
         yield f"$.{field.name}: is not a valid {wanted}"
 
 
-@attrs.frozen
-class Question:
+@attrs.frozen(repr=False)
+class Question(Value):
     """What a tool wants to know, clean, and the form that was made of its schema."""
 
     message: str
@@ -113,7 +113,7 @@ def question_of(message: object, schema: object, source: object) -> Question:
     return Question(clean(message), clean(source), given, form_of(given))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Answerers:
     """Who may answer questions: the application's own hooks, and the plugins that the operator lists."""
 

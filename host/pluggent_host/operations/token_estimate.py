@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import assert_never
 
+import attrs
 from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.messages import (
     Audio,
@@ -25,7 +26,7 @@ from pluggent_hookspecs.messages import (
     Usage,
     VendorPart,
 )
-from pluggent_hookspecs.models import ModelRequest
+from pluggent_hookspecs.models import ModelRequest, Reply
 from pluggent_hookspecs.tools import ToolSpec
 
 BYTES_A_TOKEN = 4
@@ -54,9 +55,15 @@ def input_tokens(request: ModelRequest) -> int:
     return (weight + (_of_json(schema) if schema else 0)) // BYTES_A_TOKEN
 
 
-def used_so_far(request: ModelRequest, partial: Message) -> Usage:
-    """Return what a call that broke off may have used."""
-    return Usage(input_tokens(request), _of_message(partial) // BYTES_A_TOKEN, estimated=True)
+def used_so_far(request: ModelRequest, reply: Reply) -> Usage:
+    """Return what a call whose *reply* broke off may have used: what the vendor reported, and what came after that."""
+    reported = reply.usage
+    counted = 0 if reported.output is None else _of_message(reply.reported())
+    output = (_of_message(reply.so_far()) - counted) // BYTES_A_TOKEN
+    if reported.input is not None and reported.output is not None and output <= 0:
+        return reported
+    given = input_tokens(request) if reported.input is None else reported.input
+    return attrs.evolve(reported, input=given, output=(reported.output or 0) + max(0, output), estimated=True)
 
 
 # What follows counts bytes, and takes a token for BYTES_A_TOKEN of them.

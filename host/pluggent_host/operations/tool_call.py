@@ -9,17 +9,18 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 import attrs
 import msgspec
 from pluggent_hookspecs import Json, errors
-from pluggent_hookspecs.decisions import Allow, Ask, Decision, Deny
+from pluggent_hookspecs.decisions import REACHES, Allow, Ask, Decision, Deny, Reach
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ReserveEvent, Scope, ToolCallEvent, ToolResultEvent
 from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change, ToolFinished
-from pluggent_hookspecs.tools import ToolContext, ToolOutput
+from pluggent_hookspecs.tools import CallPreview, ToolContext, ToolOutput, UndoCall
 
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.plugin_errors import is_interrupt, raised_at
@@ -28,7 +29,7 @@ from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
-from pluggent_host.tools.arguments import ArgumentProblems
+from pluggent_host.tools.arguments import ArgumentProblems, canonical
 from pluggent_host.tools.function_tool import FunctionTool
 from pluggent_host.tools.results import as_output
 from pluggent_host.tools.toolset import BoundTool
@@ -48,6 +49,23 @@ MISFIT = (
     " taken effect."
 )
 CHANGED = "Error: '{}' has changed since it was offered, or is gone, so it was not run. Look at the tools again."
+PREVIEW_S = 10.0
+LONGEST_PREVIEW = 200_000
+"""Characters of a preview; a person reads no more."""
+NO_PREVIEW = "none"
+"""The state of a preview that failed: no tool ever finds its world in it."""
+UNDO_BYTES = 4_000_000
+"""How much of what would put back a call is kept, in bytes of its arguments."""
+
+
+UNDIVIDED: Mapping[str, tuple[str, ...]] = MappingProxyType({"": ()})
+"""In place of the parts of arguments that a tool failed to divide."""
+
+
+def _is_sound(preview: CallPreview) -> bool:
+    """Say whether the fields of *preview* have the declared types; its author's type checker may be off."""
+    text, state, reach = attrs.astuple(preview)
+    return isinstance(text, str) and isinstance(state, str) and reach in REACHES
 
 
 class CallContext(ToolContext, Protocol):
@@ -56,7 +74,7 @@ class CallContext(ToolContext, Protocol):
     def end(self) -> None: ...
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class CallRunner:
     """What running the calls of a turn needs of the host. ``protected`` are folders of the host's own.
 
@@ -81,6 +99,8 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
     hooks = HOOKS
     clock: Deadline
     """Of the attempt that runs, or of the last one."""
+    looking = False
+    """Whether its tool makes a preview and does nothing."""
 
     def __init__(
         self, runner: CallRunner, journal: Journal, scope: Scope, tool: BoundTool,
@@ -89,6 +109,8 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         event = ToolCallEvent(
             scope, call_id, tool.spec, tool.capability, arguments_json, tool.definition, tool.effects, round, index
         )
+        if tool.has_parts:
+            event = self._with_parts(event, tool)
         super().__init__(journal, scope, id or f"{scope.turn_id}.{round}.{index}", tool.capability, event)
         self._runner = runner
         self.tool = tool
@@ -100,6 +122,9 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         self.ends_turn = False
         self.ran = False
         self.elapsed_s = 0.0
+        self.preview: CallPreview | None = None
+        self.undo: tuple[UndoCall, ...] = ()
+        """What puts back what this call has changed; see ToolOutput."""
 
     # ---- the request ---------------------------------------------------------------------
 
@@ -110,7 +135,16 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
             arguments = self.tool.prepared_again(cast("Mapping[str, Json]", value))
         except ArgumentProblems as error:
             raise ValueError(f"returned arguments that the tool does not take: {'; '.join(error.problems)}") from error
-        return attrs.evolve(event, arguments_json=arguments)
+        after = attrs.evolve(event, arguments_json=arguments)
+        return self._with_parts(after, self.tool) if self.tool.has_parts else after
+
+    def _with_parts(self, event: ToolCallEvent, tool: BoundTool) -> ToolCallEvent:
+        try:
+            parts = tool.parts(event.arguments_json)
+        except Exception as error:  # noqa: BLE001 (a plugin's own code; without parts the call is denied)
+            log.debug("tool %s did not divide its arguments: %s%s", event.capability, said(error), raised_at(error))
+            parts = UNDIVIDED
+        return attrs.evolve(event, parts=parts)
 
     def diff(self, before: ToolCallEvent, after: ToolCallEvent) -> Change:
         old, new = json.loads(before.arguments_json), json.loads(after.arguments_json)
@@ -143,8 +177,16 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
 
     def host_vote(self, event: ToolCallEvent) -> Decision | None:
         where, parameters = self.scope.workspace, event.tool.parameters
-        if self.tool.knows_files and self._runner.protected.holds(event.arguments_json, where, parameters):
-            return Deny("this is what pluggent keeps for itself: sessions and approvals are for no tool")
+        if event.parts is UNDIVIDED:
+            return Deny(f"'{event.tool.name}' failed to say what its arguments consist of")
+        if self.tool.knows_files:
+            touched = self._runner.protected.touched(event.arguments_json, where, parameters)
+            if touched.inside:
+                return Deny("this is what pluggent keeps for itself: sessions and approvals are for no tool")
+            # A text such as "/" says nothing of a tool that need not know files: others have their default.
+            if touched.above and self.tool.effects is not None and self.tool.changes:
+                why = f"{touched.above} holds what pluggent keeps for itself: sessions and approvals"
+                return Ask(why, tell_model="this call needs a person's approval")
         if self.tool.writes_files_only and self.scope.workspace:
             why = why_outside(parameters, event.arguments_json, where, self._runner.protected)
             if not why:
@@ -162,10 +204,62 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
     def rendered(self, event: ToolCallEvent) -> str:
         arguments = msgspec.json.format(event.arguments_json, indent=2).decode()
         effects = "not declared" if event.effects is None else ", ".join(sorted(event.effects)) or "none"
+        shown = "" if self.preview is None else f"\n\n{self.preview.text}"
         return (
             f"call {escape_all(event.tool.name)}  ({escape_all(event.capability)}, effects: {escape_all(effects)})\n"
-            + "\n".join(escape_all(line) for line in arguments.split("\n"))
+            + "\n".join(escape_all(line) for line in f"{arguments}{shown}".split("\n"))
         )
+
+    # ---- what a person is shown ----------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        return "" if self.preview is None else self.preview.state
+
+    @property
+    def reach(self) -> Reach:
+        return "always" if self.preview is None else self.preview.reach
+
+    async def look(self, event: ToolCallEvent) -> None:
+        """Let the tool say what the call would do, as things are now. A failure is said in its place."""
+        if not self.tool.has_preview:
+            return
+        self.looking = True
+        context = self._runner.context(self, Deadline(self.timeout_s))  # it says what the call will have
+        try:
+            preview = await self._previewed(event, context, Deadline(PREVIEW_S))
+        except Late:
+            preview = CallPreview(f"There is no preview: it took longer than {PREVIEW_S:g} s.", NO_PREVIEW)
+        except asyncio.CancelledError:
+            if being_cancelled():
+                raise
+            preview = CallPreview("There is no preview: it cancelled itself.", NO_PREVIEW)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            why = error.message if isinstance(error, errors.ToolError) else said(error)
+            preview = CallPreview(f"There is no preview: {why}", NO_PREVIEW)
+        finally:
+            context.end()
+            self.looking = False
+        if preview is not None and len(preview.text) > LONGEST_PREVIEW:
+            cut = f"[... cut: {LONGEST_PREVIEW} of {len(preview.text)} characters shown ...]"
+            preview = attrs.evolve(preview, text=f"{preview.text[:LONGEST_PREVIEW]}\n{cut}")
+        self.preview = preview
+
+    async def _previewed(self, event: ToolCallEvent, context: CallContext, clock: Deadline) -> CallPreview | None:
+        tool, caller = self.tool.tool, self._runner.caller
+        if isinstance(tool, FunctionTool):
+            make = tool.preview(event.arguments_json, context)
+            assert make is not None
+            value: Any = await caller.bounded(self._runner.threads.run(make, label=event.capability), clock.left)
+        else:
+            value = cast("Any", tool).preview(json.loads(event.arguments_json), context)
+        if inspect.isawaitable(value):
+            value = await caller.bounded(value, clock.left, stopping_s=STOPPING_S)
+        if value is None or (isinstance(value, CallPreview) and _is_sound(value)):
+            return value
+        raise TypeError(f"its preview is {type(value).__name__}, not a CallPreview or None")
 
     used = Usage()
 
@@ -207,7 +301,7 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
 
     async def _run(self, event: ToolCallEvent) -> ToolOutput:
         started = perf_counter()
-        self.kind, self.unsure, self.ran = None, False, True
+        self.kind, self.unsure, self.ran, self.undo = None, False, True, ()
         self.clock = Deadline(self.timeout_s)
         context = self._runner.context(self, self.clock)
         try:
@@ -239,7 +333,7 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
             self.unsure = self.kind in UNSURE
             context.end()
             self.elapsed_s = perf_counter() - started
-        output = as_output(value)
+        output = self._without_undo(as_output(value))
         unusable = output.is_error and not isinstance(value, ToolOutput)
         if problems := self.tool.misfits(output):
             output = ToolOutput.error(MISFIT.format(event.tool.name, problems))
@@ -247,6 +341,14 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         if unusable:
             self.kind = ToolErrorKind.RESULT
         return output
+
+    def _without_undo(self, output: ToolOutput) -> ToolOutput:
+        """Return *output* for the policies and the model, and keep what would put back the call."""
+        if not output.undo:
+            return output
+        if sum(len(canonical(each.arguments)) for each in output.undo) <= UNDO_BYTES:
+            self.undo = output.undo
+        return attrs.evolve(output, undo=())
 
     async def _call(self, event: ToolCallEvent, context: CallContext, clock: Deadline) -> object:
         tool = self.tool.tool

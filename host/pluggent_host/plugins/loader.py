@@ -29,7 +29,7 @@ from pluggent_host.plugins.validation import RefusalError, near_misses, register
 _ABSENT = object()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Loaded:
     """A registered plugin; ``hooks`` are the names it implements, ``near_misses`` names what may be meant as one."""
 

@@ -24,7 +24,7 @@ from pluggent_host.plugins.registry import Offer, PluginSet
 from pluggent_host.settings import HostSettings, Selection
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Model:
     """A provider, its capability id, and its own name for the model."""
 
@@ -33,7 +33,7 @@ class Model:
     name: str
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Capabilities:
     """The providers, stores and parsers of one host, by name."""
 

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 import attrs
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginLoadError
 from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.observations import Observation, PluginStateChanged
@@ -29,8 +30,8 @@ from pluggent_host.settings import HostSettings
 log = logging.getLogger("pluggent.plugins")
 
 
-@attrs.frozen
-class Context:
+@attrs.frozen(repr=False)
+class Context(Value):
     """The PluginContext of one plugin."""
 
     plugin: str
@@ -46,7 +47,7 @@ class Context:
         return name
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Offer:
     """The capabilities of one kind that a plugin provides; ``name`` is the entry's, or the class's in code."""
 

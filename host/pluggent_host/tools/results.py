@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import attrs
 import msgspec
-from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput, VendorPart
+from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput, UndoCall, VendorPart
 
 from pluggent_host.common.sanitize import clean, clean_part
 from pluggent_host.tools.arguments import canonical, plain
@@ -84,12 +84,25 @@ def _checked(output: ToolOutput) -> ToolOutput:
         return _unusable("a ToolOutput whose for_user is not text", "give text or None")
     if _parts_of(output.media, tuple) is None:
         return _unusable("a ToolOutput whose media are no parts", "give a tuple of parts")
+    if output.undo and (problem := _problem_of_undo(output.undo)):
+        return _unusable(f"a ToolOutput whose undo {problem}", "give a tuple of UndoCalls")
     if output.data is not None and (problem := _problem_of(output.data)):
         return _unusable(f"a ToolOutput whose data {problem}", "give plain JSON values")
     for_user = for_user and clean(for_user)
     if content == output.for_model and for_user == output.for_user:
         return output
     return attrs.evolve(output, for_model=content, for_user=for_user)
+
+
+def _problem_of_undo(undo: object) -> str:
+    if not isinstance(undo, tuple):
+        return "is no tuple"
+    for call in cast("tuple[object, ...]", undo):
+        if not isinstance(call, UndoCall) or not isinstance(cast("object", call.tool), str):
+            return "has something else than UndoCalls"
+        if problem := _problem_of(call.arguments):
+            return problem
+    return ""
 
 
 def _parts_of(value: object, *kinds: type) -> tuple[Part, ...] | None:

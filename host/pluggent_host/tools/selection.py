@@ -35,7 +35,7 @@ STOPPING_S = 1.0
 _GLOB = re.compile(r"[*?\[]")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Found:
     """A tool and its plugin. ``source`` is the one that listed it, None for a tool of the plugin itself."""
 
@@ -261,7 +261,7 @@ IN_CODE = f"{APP}tools"
 _NONE = Toolset()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Collected:
     """Tools, the sources that may change them, and the number of changes so far."""
 
@@ -450,7 +450,7 @@ class Toolbox:
         return await shelves[0].still_has(item.capability, definition_digest(item.tool.spec))
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class SessionTools:
     """The tools of one session, now and after changes. A tool keeps the name that the model has seen."""
 

@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import attrs
+import msgspec
 from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.decisions import Allow, Ask, Decision
 from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolOutput, ToolSpec
@@ -18,6 +19,8 @@ from pluggent_host.plugins.catalog import LONGEST_NAME
 from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse
 from pluggent_host.tools.function_tool import FunctionTool, definition_digest
 
+UNDO = "undo"
+"""The tag of tools that put back alone what others have changed."""
 HARMLESS = READ_ONLY | {Effect.MEMORY}
 FILES = frozenset({Effect.FILESYSTEM_READ, Effect.FILESYSTEM_WRITE, Effect.DESTRUCTIVE})
 WRITING_FILES: frozenset[str] = frozenset({Effect.FILESYSTEM_WRITE})
@@ -44,11 +47,17 @@ def _knows_files(tool: BoundTool) -> bool:
     return tool.effects is None or not FILES.isdisjoint(tool.effects)
 
 
+def _has(tool: BoundTool, name: str) -> bool:
+    if isinstance(tool.tool, FunctionTool):
+        return getattr(tool.tool, name) is not None
+    return callable(getattr(tool.tool, {"previewing": "preview", "parting": "parts"}[name], None))
+
+
 def _writes_files_only(tool: BoundTool) -> bool:
     return isinstance(tool.default, Ask) and tool.effects is not None and tool.effects - HARMLESS == WRITING_FILES
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class BoundTool:
     """A tool of this session. ``spec.name`` is the name that the model sees.
 
@@ -80,6 +89,28 @@ class BoundTool:
     """Whether a call may read or write files, for all that is declared."""
     writes_files_only: bool = attrs.field(init=False, default=attrs.Factory(_writes_files_only, takes_self=True))
     """Whether the default asks about nothing but writing files, which a workspace can confine."""
+
+    has_preview: bool = attrs.field(
+        init=False, default=attrs.Factory(lambda tool: _has(tool, "previewing"), takes_self=True)
+    )
+    """Whether it can say what a call would do."""
+    has_parts: bool = attrs.field(
+        init=False, default=attrs.Factory(lambda tool: _has(tool, "parting"), takes_self=True)
+    )
+    """Whether it divides arguments into parts that patterns have to cover one by one."""
+
+    def parts(self, arguments_json: bytes) -> Mapping[str, tuple[str, ...]]:
+        """Return the parts of the arguments, frozen. Raises ValueError for what are none, and what the tool raises."""
+        tool: Any = self.tool
+        said: Any = tool.parts(
+            arguments_json if isinstance(tool, FunctionTool) else msgspec.json.decode(arguments_json)
+        )
+        if not isinstance(said, Mapping):
+            raise ValueError(f"its parts are {type(said).__name__}, not a mapping")
+        made = {name: tuple(parts) for name, parts in cast("Mapping[Any, Iterable[Any]]", said).items()}
+        if wrong := [each for name, parts in made.items() for each in (name, *parts) if not isinstance(each, str)]:
+            raise ValueError(f"its parts have {type(wrong[0]).__name__} where text belongs")
+        return MappingProxyType(cast("dict[str, tuple[str, ...]]", made))
 
     def misfits(self, output: ToolOutput) -> str:
         """Validate the data of *output* against the tool's result schema; "" if it is valid, or none is declared."""
@@ -173,6 +204,9 @@ class Toolset(Mapping[str, BoundTool]):
     def __init__(self, tools: Iterable[BoundTool] = ()) -> None:
         self._tools = MappingProxyType({tool.spec.name: tool for tool in tools})
         self.specs = tuple(tool.spec for tool in self._tools.values())
+        shown = [tool for tool in self._tools.values() if UNDO not in tool.spec.tags]
+        self.offered: Toolset = self if len(shown) == len(self._tools) else Toolset(shown)
+        """Those that a model may be offered."""
 
     def __getitem__(self, name: str) -> BoundTool:
         return self._tools[name]

@@ -12,13 +12,13 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from unicodedata import category, normalize
 from urllib.parse import unquote
 
 import attrs
 import msgspec
-from pluggent_hookspecs import EMPTY, Json
+from pluggent_hookspecs import EMPTY, Json, Value
 
 OWN_NAMES = frozenset({"pluggent.toml", ".mcp.json", ".git"})
 """Files and folders that decide what runs: writing them asks, in every workspace."""
@@ -36,6 +36,9 @@ _PATH_WORDS = frozenset({
 """Words in the names of parameters, in the singular, that usually hold a path."""
 _BEGINS_AS_PATH = re.compile(r"\s*(?:[/\\~]|\.\.?[/\\]|\.\.\s*$|[A-Za-z]:[/\\]|file:)", re.IGNORECASE)
 
+_SHORT_NAME = re.compile(r"(?:git|mcp|plugge|[a-z]{2}[0-9a-f]{4})~[0-9]")
+"""How the own names are called on file systems with 8.3 names (as git's core.protectNTFS has it)."""
+
 _NAME = re.compile(r"[^./~:\0][^/:\0]*")
 """Read as a path it is one step from the folder it is read in, and leads on only if it is a link."""
 
@@ -44,8 +47,18 @@ def _private_folders(protected: Protected) -> tuple[str, ...]:
     return tuple(_as_folder(_folded(os.path.realpath(place))) for place in protected.private)
 
 
-@attrs.frozen
-class Protected:
+class Touched(NamedTuple):
+    """The private place that a call leads into, and a folder that it names and that has one in it; else ""."""
+
+    inside: str
+    above: str
+
+
+_UNTOUCHED = Touched("", "")
+
+
+@attrs.frozen(repr=False)
+class Protected(Value):
     """Files and folders of the host: ``private`` ones are for no tool, ``code`` is imported by this process."""
 
     private: tuple[str, ...] = ()
@@ -56,12 +69,16 @@ class Protected:
     """Where the private ones really are, as they were when this was made; see ``_folded`` and ``_as_folder``."""
 
     def holds(self, arguments_json: bytes, workspace: str, parameters: Mapping[str, Json] = EMPTY) -> str:
-        """Return the private place that a text of the arguments leads to, read as a path; "" if there is none.
+        """Return the private place that a text of the arguments leads to, read as a path; "" if there is none."""
+        return self.touched(arguments_json, workspace, parameters).inside
+
+    def touched(self, arguments_json: bytes, workspace: str, parameters: Mapping[str, Json] = EMPTY) -> Touched:
+        """Return the private places that texts of the arguments, read as paths, lead into, and those they lead above.
 
         The names of *parameters*, the tool's schema, are not such texts: the caller does not choose them.
         """
         if not self.private:
-            return ""
+            return _UNTOUCHED
         properties = parameters.get("properties")
         declared = properties if isinstance(properties, Mapping) else EMPTY
         given = _decoded(arguments_json)
@@ -69,11 +86,16 @@ class Protected:
         texts += [text for value in given.values() for text in _texts(value)]
         # In the way of every call: most have no path, and the folder is looked for once for all.
         here = "" if not texts else os.path.realpath(workspace) if workspace else os.getcwd()  # noqa: PTH109 (the same)
+        above = ""
         for path in {path for text in texts for path in (text, text.strip())}:
-            if (real := _real(path, here)) and (found := _as_folder(_folded(real))).startswith(self._really):
+            if not (real := _real(path, here)):
+                continue
+            found = _as_folder(_folded(real))
+            if found.startswith(self._really):
                 places = zip(self.private, self._really, strict=True)
-                return next(place for place, kept in places if found.startswith(kept))
-        return ""
+                return Touched(next(place for place, kept in places if found.startswith(kept)), above)
+            above = above or next((real for kept in self._really if kept.startswith(found)), "")
+        return Touched("", above) if above else _UNTOUCHED
 
 
 def _decoded(arguments_json: bytes) -> dict[str, Any]:
@@ -118,16 +140,18 @@ def why_outside(
 ) -> str:
     """Return why a call is not sure to write in *workspace* and in no *protected* folder; "" if it is.
 
-    What may be a path and is not marked as one counts too: by its parameter's name, or as it is written.
+    What may be a path and is marked neither as one nor as text counts too: by its parameter's name, or as it is
+    written.
     """
     properties = parameters.get("properties")
-    marked = (
-        {name for name in properties if _is_path(properties[name])} if isinstance(properties, Mapping) else set[str]()
-    )
+    properties = properties if isinstance(properties, Mapping) else EMPTY
+    marked = {name for name in properties if _is_path(properties[name])}
+    texts = {name for name in properties if _is_text(properties[name])}
     if _marks(parameters) != len(marked):
         return "a path lies deeper in its arguments"  # not looked at here, so a person looks at it
-    given: dict[str, Any] = json.loads(arguments_json)
-    if unmarked := sorted(name for name, value in given.items() if name not in marked and _may_be_path(name, value)):
+    given = _decoded(arguments_json)
+    others = given.keys() - marked - texts
+    if unmarked := sorted(name for name in others if _may_be_path(name, given[name])):
         names = " and ".join(map(repr, unmarked))
         return f'{names} may be a path and is not marked as one (the tool\'s author: Param(format="path"))'
     root = os.path.realpath(workspace)
@@ -155,6 +179,10 @@ def _may_be_path(name: str, value: object) -> bool:
 
 def _is_path(schema: Json) -> bool:
     return isinstance(schema, Mapping) and schema.get("format") == "path"
+
+
+def _is_text(schema: Json) -> bool:
+    return isinstance(schema, Mapping) and schema.get("format") == "text"
 
 
 def _marks(schema: Json) -> int:
@@ -192,7 +220,7 @@ def _is_own(name: str) -> bool:
     Some ignore case, some invisible characters, and Windows' own has dots and blanks at the end and short names.
     """
     seen = "".join(character for character in name if category(character) != "Cf").casefold().partition(":")[0]
-    return seen.strip().rstrip(" .") in OWN_NAMES or seen.startswith("git~")
+    return seen.strip().rstrip(" .") in OWN_NAMES or _SHORT_NAME.match(seen.strip()) is not None
 
 
 def _is_kept(path: str, folder: str) -> bool:

@@ -397,7 +397,7 @@ class Encoder:
                 if not made.changes and (made.scope is self._scope or self._keep(made.scope)):
                     decision = _encode(_decision(made, self._written, self._votes(made.votes)))
                     return b'{"t":"Decided","decision":%b,"type":"Decided"}\n' % decision
-            elif type(entry) is Settled and entry.told is None and _is_simple(entry.message):
+            elif type(entry) is Settled and entry.told is None and not entry.undo and _is_simple(entry.message):
                 return b'{"t":"Settled",%b\n' % _encode(_settled(entry))[1:]
         except (ValueError, TypeError, OverflowError):
             pass  # a lone surrogate, a subclass of str, a number that is not a time

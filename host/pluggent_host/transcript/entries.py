@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import attrs
+from pluggent_hookspecs import EMPTY, Json, Value, freeze_object
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.observations import DecisionMade
 
@@ -22,8 +23,8 @@ WARNING = "host's warning"
 """``Said.by`` of warnings before limits: they end one request and are not part of the conversation."""
 
 
-@attrs.frozen
-class SessionBegan:
+@attrs.frozen(repr=False)
+class SessionBegan(Value):
     """The first entry of every transcript. The session belongs to ``principal``; ``claimed`` as in Scope."""
 
     session_id: str
@@ -36,23 +37,23 @@ class SessionBegan:
     claimed: bool = False
 
 
-@attrs.frozen
-class SessionAdopted:
+@attrs.frozen(repr=False)
+class SessionAdopted(Value):
     """The session, which had no owner, belongs to ``principal`` from here on."""
 
     principal: str
     at_s: float
 
 
-@attrs.frozen
-class Given:
+@attrs.frozen(repr=False)
+class Given(Value):
     """Messages that the application gave a new session to begin with."""
 
     messages: tuple[Message, ...]
 
 
-@attrs.frozen
-class TurnBegan:
+@attrs.frozen(repr=False)
+class TurnBegan(Value):
     """A turn begins. ``metadata`` is that of the session and of the turn together."""
 
     turn_id: str
@@ -63,8 +64,8 @@ class TurnBegan:
     metadata: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
-@attrs.frozen
-class Said:
+@attrs.frozen(repr=False)
+class Said(Value):
     """A message joined the conversation; tool results have an entry of their own.
 
     ``by`` is "host" for what the host itself said: a request for an answer of the right form;
@@ -77,15 +78,15 @@ class Said:
     by: str = ""
 
 
-@attrs.frozen
-class Decided:
+@attrs.frozen(repr=False)
+class Decided(Value):
     """A decision, written before anything is executed."""
 
     decision: DecisionMade
 
 
-@attrs.frozen
-class Dispatched:
+@attrs.frozen(repr=False)
+class Dispatched(Value):
     """These calls with effects are about to run: from here on they may have happened."""
 
     turn_id: str
@@ -93,12 +94,21 @@ class Dispatched:
     """(call id, idempotency key, fingerprint of capability and arguments)"""
 
 
-@attrs.frozen
-class Settled:
+@attrs.frozen(repr=False)
+class PutBack(Value):
+    """A call that puts back what another one has changed, of the tool with this ``capability``."""
+
+    capability: str
+    arguments: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+
+
+@attrs.frozen(repr=False)
+class Settled(Value):
     """A call has its result. ``whole`` is the full text where the model got a cut one.
 
     ``outcome`` is a ToolErrorKind where the call failed, else empty; ``told`` what the next step
-    has to know of it that the message does not say.
+    has to know of it that the message does not say. ``undo`` puts back what it has changed: it has passed
+    no policy, and no model, export or search sees it.
     """
 
     turn_id: str
@@ -107,10 +117,11 @@ class Settled:
     outcome: str = ""
     whole: str | None = None
     told: Outcome | None = None
+    undo: tuple[PutBack, ...] = ()
 
 
-@attrs.frozen
-class Spending:
+@attrs.frozen(repr=False)
+class Spending(Value):
     """What one model call used, failed and cancelled ones included."""
 
     turn_id: str
@@ -119,8 +130,8 @@ class Spending:
     error: str = ""
 
 
-@attrs.frozen
-class TurnOver:
+@attrs.frozen(repr=False)
+class TurnOver(Value):
     """A turn is over."""
 
     turn_id: str
@@ -129,15 +140,15 @@ class TurnOver:
     usage: Usage = Usage()
 
 
-@attrs.frozen
-class ModelChosen:
+@attrs.frozen(repr=False)
+class ModelChosen(Value):
     """From here on this model, as ``provider/model``, is asked."""
 
     model: str
 
 
-@attrs.frozen
-class Undone:
+@attrs.frozen(repr=False)
+class Undone(Value):
     """What was said in this turn, and everything after it, is taken back.
 
     The conversation is shorter; what was spent and what tools did stays as it is.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 import attrs
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.messages import Message, Role, ToolCall, Usage
 
@@ -19,6 +20,7 @@ from pluggent_host.transcript.entries import (
     Entry,
     Given,
     ModelChosen,
+    PutBack,
     Said,
     SessionAdopted,
     SessionBegan,
@@ -30,8 +32,8 @@ from pluggent_host.transcript.entries import (
 )
 
 
-@attrs.frozen
-class Rebuilt:
+@attrs.frozen(repr=False)
+class Rebuilt(Value):
     """A conversation as its entries tell it.
 
     ``closing`` are the entries that give every call left open by a crash its one result;
@@ -264,17 +266,19 @@ def message_of(paused: Paused) -> Message | None:
 _NOT_RUN = frozenset({str(ToolErrorKind.NOT_RUN), str(ToolErrorKind.SKIPPED), str(ToolErrorKind.DENIED)})
 
 
-@attrs.frozen
-class Exchange:
+@attrs.frozen(repr=False)
+class Exchange(Value):
     """A message and everything that followed it.
 
     ``effects`` are the capability ids of calls that did, or may have done, something to the
-    world, in order; taking the exchange back does not undo them.
+    world, in order; taking the exchange back does not undo them. ``put_backs`` are the calls that would, the
+    last effect first, where a tool has said how; see ``Session.put_back``.
     """
 
     turn_id: str
     message: Message
     effects: tuple[str, ...] = ()
+    put_backs: tuple[PutBack, ...] = ()
 
 
 def unsaid(waiting: Waiting) -> Exchange | None:
@@ -288,6 +292,7 @@ def last_exchange(entries: Iterable[Entry]) -> Exchange | None:
     capabilities: dict[str, str] = {}
     effects: dict[str, list[tuple[str, str]]] = {}
     running: dict[str, tuple[str, str]] = {}
+    put_backs: dict[str, tuple[PutBack, ...]] = {}
     for entry in entries:
         match entry:
             case Said(turn_id, message, by) if message.role is Role.USER and not by:
@@ -298,7 +303,8 @@ def last_exchange(entries: Iterable[Entry]) -> Exchange | None:
                 begun = {id: (id, capabilities.get(id, id)) for id, _, _ in calls}
                 effects.setdefault(turn_id, []).extend(begun.values())
                 running |= begun
-            case Settled(turn_id, call_id, outcome=outcome):
+            case Settled(turn_id, call_id, outcome=outcome, undo=undo):
+                put_backs[turn_id] = (*undo, *put_backs.get(turn_id, ()))
                 # Ids come again in later rounds: only the call that is running now is meant.
                 call = running.pop(call_id, None)
                 if call is not None and outcome in _NOT_RUN:
@@ -313,4 +319,5 @@ def last_exchange(entries: Iterable[Entry]) -> Exchange | None:
     if not exchanges:
         return None
     last = exchanges[-1]
-    return attrs.evolve(last, effects=tuple(capability for _, capability in effects.get(last.turn_id, [])))
+    done = tuple(capability for _, capability in effects.get(last.turn_id, []))
+    return attrs.evolve(last, effects=done, put_backs=put_backs.get(last.turn_id, ()))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mappin
 from typing import TypeVar, cast
 
 import attrs
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.markers import MaybeAsync
 from pluggent_hookspecs.messages import Message, Usage
@@ -22,8 +23,8 @@ T = TypeVar("T")
 G = TypeVar("G")
 
 
-@attrs.frozen
-class StoredSession:
+@attrs.frozen(repr=False)
+class StoredSession(Value):
     """One stored session as far as it has come: its conversation, and every entry of its record.
 
     ``pending`` are what its last turn waits with, if it has paused; only opening the session tells whether that

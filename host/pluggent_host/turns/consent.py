@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Generic, TypeVar
 
 import attrs
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.events import InputEvent, ModelRequestEvent, ToolCallEvent
 from pluggent_hookspecs.messages import Message
@@ -37,14 +38,14 @@ _CALLED = {"tool_call": "call", "model_call": "model call"}
 _AT_ONCE: Final = nullcontext()
 
 
-@attrs.frozen
-class Waits(Generic[E, R]):
+@attrs.frozen(repr=False)
+class Waits(Value, Generic[E, R]):
     """A person has to agree first and is to be asked later: the turn pauses."""
 
     asked: Asked[E, R]
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Consent:
     """What persons have agreed to and refused in one turn. ``may_wait``: an ask without an answer pauses the turn."""
 
@@ -82,6 +83,8 @@ class Consent:
             return refused
         if not isinstance(decided, Asked):
             return decided
+        if self._stored(operation, event) is not None:  # an answer to what a person saw, which must still be so
+            await operation.look(event)
         settled = self._given(decided)
         if settled is None and not self._meter.may_ask():
             return Denied(operation, event, HOST, Deny(TOO_OFTEN))
@@ -94,11 +97,13 @@ class Consent:
 
     async def _ask(self, asked: Asked[E, R]) -> Settled[E, R] | None:
         """Ask the approvers; None if none of them answers."""
+        await asked.operation.look(asked.event)
         with self._meter.person():
             settled = await self._operations.ask(asked)
         self._conversation.approved(settled, asked, self._operations.identities(asked.asks))
         if isinstance(settled, Ready) and settled.approval is not None:
             self._agree(asked, settled.approval.by)
+            asked.operation.approved_state = asked.operation.state
         return settled
 
     # ---- answers from before -------------------------------------------------------------
@@ -130,14 +135,15 @@ class Consent:
             return None
         if not given.agreed:
             return self.refuse(operation, event, given)
-        request = (_digest(event), operation.scope.principal)
+        request = (_digest(event), operation.scope.principal, operation.state)
         pending = self._waiting.paused.pending
-        known = {ask for each in pending if (each.digest, each.principal) == request for ask in each.asked}
+        known = {ask for each in pending if (each.digest, each.principal, each.state) == request for ask in each.asked}
         if not self._covered(asked, known, given.by):
             return None
         if not isinstance(event, ToolCallEvent):  # a batch counts its own
             self._meter.asks += 1
         self._agree(asked, given.by)
+        operation.approved_state = operation.state
         return self._operations.approved(asked, given.by, given.reason)
 
     def _agreed_before(self, asked: Asked[E, R]) -> Settled[E, R] | None:
@@ -175,8 +181,8 @@ def _digest(event: Any) -> str:
     return str(event.digest)
 
 
-@attrs.frozen
-class Hold:
+@attrs.frozen(repr=False)
+class Hold(Value):
     """A request to the model that waits; ``before`` and ``warning`` as in Paused."""
 
     pending: Pending

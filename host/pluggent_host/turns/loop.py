@@ -7,11 +7,13 @@ import itertools
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from time import perf_counter, time
 from typing import Any, assert_never
 
 import attrs
+import msgspec
 from pluggent_hookspecs import Json, errors, thaw
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import HookError, ProviderError, ProviderErrorKind
@@ -293,7 +295,7 @@ class Turn:
         """Return the request of *round*, with the tools that are offered now."""
         agent, services = self.parts.agent, self.parts.services
         chain, hook_s = services.chains.by_hook.get("select_tools", ()), services.settings.timeouts.hook_s
-        tools = await agent.offer.latest()
+        tools = (await agent.offer.latest()).offered
         offered = await select_tools(chain, services.caller, hook_s, self.record, self.scope, tools)
         system = (agent.system,) if agent.system is not None else ()
         warned = (Message.user(warning),) if warning else ()
@@ -465,6 +467,9 @@ def with_distinct_ids(message: Message, round: int) -> Message:
 # ---- one call without a model --------------------------------------------------------------
 
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
 async def call_directly(
     services: Services,
     conversation: Conversation,
@@ -478,7 +483,7 @@ async def call_directly(
 
     No model's text follows that could be withheld, so the output itself has passed the output policies.
     """
-    text = arguments if isinstance(arguments, str) else json.dumps(thaw(arguments), ensure_ascii=False)
+    text = arguments if isinstance(arguments, str) else _as_text(arguments)
     turn = turn_parts(services, conversation, agent, scope, direct=True)
     turn.record.append(began(scope, services))
     try:
@@ -490,6 +495,15 @@ async def call_directly(
         book(turn.meter.usage)
         turn.record.append(TurnOver(scope.turn_id, "direct", usage=turn.meter.usage))
     return _released(run.outputs[0], turn.gate.passed)
+
+
+def _as_text(arguments: Mapping[str, Json]) -> str:
+    """Return *arguments* as JSON. Raises TypeError and ValueError for what is none."""
+    plain = thaw(arguments)
+    if all(type(value) in _PLAIN for value in arguments.values()):  # a file of a megabyte, for example
+        with suppress(UnicodeEncodeError):
+            return msgspec.json.encode(plain).decode()
+    return json.dumps(plain, ensure_ascii=False)
 
 
 def _released(output: ToolOutput, passed: ToolOutput | Deny | None) -> ToolOutput:

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, cast
 
 import attrs
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Usage
 
@@ -21,7 +22,7 @@ from pluggent_host.turns.record import TurnRecord
 from pluggent_host.turns.step import Spent
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Meter:
     """What one turn has used. ``effects`` counts the calls that may have changed something, nested ones included.
 
@@ -76,15 +77,15 @@ class Meter:
             self._thinking_s += perf_counter() - started
 
 
-@attrs.frozen
-class Taken:
+@attrs.frozen(repr=False)
+class Taken(Value):
     """One call, counted. ``refusal`` says why it must not run; ``note`` is added to its result for the model."""
 
     refusal: str = ""
     note: str = ""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Quota:
     """The limits of single tools in one turn, calls below other tools included."""
 

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import attrs
-from pluggent_hookspecs import Json, errors, freeze, thaw
+from pluggent_hookspecs import Json, Value, errors, freeze, thaw
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, Scope, ToolCallEvent
@@ -44,14 +44,16 @@ from pluggent_host.operations.operation import (
     Settled as SettledCall,
     Unanswered,
 )
-from pluggent_host.operations.question import HOOK, Answerers, Question, QuestionOperation, question_of
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems, canonical
 from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_host.turns.parts import TurnParts
-from pluggent_host.turns.tool_batch import WOULD_ASK
+from pluggent_host.turns.tool_batch import WOULD_ASK, put_backs
+
+if TYPE_CHECKING:  # few tools ask a person for data
+    from pluggent_host.operations.question import Question
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -63,8 +65,8 @@ FILTERS = ("transform_tool_result", "decide_tool_result", "transform_output", "d
 # ---- the model ----------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Prompt:
+@attrs.frozen(repr=False)
+class Prompt(Value):
     """What a tool wants to ask. ``why``, if there is one, is why a person has to agree first."""
 
     messages: tuple[Message, ...]
@@ -193,6 +195,14 @@ class CallContext:
         return f"{self.session_id}.{self.__call.id}"
 
     @property
+    def approved_state(self) -> str:
+        return self.__call.approved_state
+
+    @property
+    def private_folders(self) -> tuple[Path, ...]:
+        return self.__lender.private_folders
+
+    @property
     def cancelled(self) -> bool:
         return self.__over or self.__clock.left() <= 0
 
@@ -206,13 +216,13 @@ class CallContext:
         return self.__clock.left()
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
-        if not self.__over:
+        if not self.__over and not self.__call.looking:
             self.__lender.progressed(self.__call, done, total, message)
 
     def log(self, level: str, message: str, *, logger: str = "", data: Json = None) -> None:
         if level not in LOG_LEVELS:
             raise ValueError(f"{level!r} is not a log level; there are {', '.join(LOG_LEVELS)}")
-        if not self.__over:
+        if not self.__over and not self.__call.looking:
             self.__lender.logged(self.__call, level, message, logger, data)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Json]) -> ToolOutput:
@@ -232,6 +242,8 @@ class CallContext:
         return await self.__while_alive(lambda: self.__lender.nested_model(self.__call, asked))
 
     async def elicit(self, message: str, schema: Mapping[str, Json], *, source: str = "") -> Elicited:
+        from pluggent_host.operations.question import question_of  # here and not above: few tools ask
+
         self.__alive()
         try:
             question = question_of(message, schema, source)
@@ -257,6 +269,8 @@ class CallContext:
                 self.__below.discard(task)
 
     def __alive(self) -> None:
+        if self.__call.looking:
+            raise ToolError("a preview only looks: it calls no tool, model, person or memory")
         if self.__over:
             raise LimitReached("tool_timeout_s", self.__call.timeout_s)
 
@@ -272,6 +286,11 @@ class NestedCalls:
         self._loop = asyncio.get_running_loop()
         doubts = partial(turn.conversation.doubts, services.threads)
         self.runner = CallRunner(services.caller, services.threads, turn.agent.protected, self._begun, doubts)
+
+    @property
+    def private_folders(self) -> tuple[Path, ...]:
+        """The folders of the host that are for no tool."""
+        return tuple(Path(each) for each in self._turn.agent.protected.private)
 
     def _begun(self, call: ToolCallOperation, clock: Deadline) -> CallContext:
         return CallContext(self, call, clock, self._turn.agent.workspace, len(self._with_outer(call)) - 1)
@@ -419,7 +438,8 @@ class NestedCalls:
         content = (Text(output.for_model),) if isinstance(output.for_model, str) else output.for_model
         made = Message(Role.TOOL, content, tool_call_id=call.event.call_id, name=call.tool.spec.name)
         message = clean_message(made)
-        self._turn.record.append(Settled(call.scope.turn_id, call.event.call_id, message, call.outcome, whole))
+        entry = Settled(call.scope.turn_id, call.event.call_id, message, call.outcome, whole, undo=put_backs(call))
+        self._turn.record.append(entry)
 
     # ---- the model, people and memory ----------------------------------------------------
 
@@ -458,6 +478,8 @@ class NestedCalls:
 
     async def nested_question(self, outer: ToolCallOperation, question: Question) -> Elicited:
         """Return the answer. Raises Denied and LimitReached."""
+        from pluggent_host.operations.question import HOOK, Answerers, QuestionOperation  # as in elicit()
+
         turn, services = self._turn, self._turn.services
         if not turn.meter.may_ask():
             raise errors.LimitReached("asks", turn.meter.limits.asks)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, cast, get_args
 
 import attrs
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Part, Role, Text
@@ -39,8 +40,8 @@ class TurnOptions(TypedDict, total=False):
     origin: str
 
 
-@attrs.frozen
-class How:
+@attrs.frozen(repr=False)
+class How(Value):
     """TurnOptions, checked, with the ``output`` that is wanted; ``caller`` as in Scope."""
 
     output: Any = None

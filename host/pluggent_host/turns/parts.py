@@ -12,7 +12,7 @@ from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord
 from pluggent_host.turns.streaming import Deltas, OutputGate
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class TurnParts:
     """What one turn is made of; whatever runs in it takes what it needs from here."""
 

@@ -17,7 +17,7 @@ from pluggent_hookspecs.models import ModelParameters
 from pluggent_hookspecs.observations import DecisionMade, Observation
 
 from pluggent_host.approvals.pending import Paused, Resolved, Terms, Waiting, plain_limits
-from pluggent_host.approvals.standing import Approvals, Standing, standing_of
+from pluggent_host.approvals.standing import Approvals, Standing, covering, standing_of
 from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chains
@@ -39,7 +39,7 @@ from pluggent_host.turns.structured_output import OutputForm
 log = logging.getLogger("pluggent.approvals")
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Services:
     """What every turn of a host shares."""
 
@@ -54,7 +54,7 @@ class Services:
     model: Callable[[str], Awaitable[Model]]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Agent:
     """Whom a session talks to, and with which tools."""
 
@@ -78,7 +78,7 @@ class Agent:
         return Terms(scope.metadata, self.parameters, plain_limits(self.limits), schema)
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Conversation:
     """Messages and their transcript: what is in ``messages`` has been appended before.
 
@@ -167,10 +167,9 @@ class Conversation:
         What would cover them but for the tool's definition, which has changed since, is told.
         """
         held = (*self.standing, *(() if self.approvals is None else self.approvals.all()))
-        found = next((each for each in held if each.covers(event, asks, identities)), None)
-        if found is None and any(
-            attrs.evolve(each, definition=event.definition).covers(event, asks, identities) for each in held
-        ):
+        found = covering(held, event, asks, identities)
+        renewed = () if found else [attrs.evolve(each, definition=event.definition) for each in held]
+        if renewed and covering(renewed, event, asks, identities) is not None:
             log.warning("'%s' has changed since it was approved; it is asked about anew", event.capability)
         return found
 
@@ -204,7 +203,7 @@ async def _both(first: Awaitable[None], second: Awaitable[None] | None) -> None:
         await second
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class TurnRecord:
     """Where one turn leaves its traces: the transcript, the conversation, observers and the stream. A Journal.
 

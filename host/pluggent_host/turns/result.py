@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 import attrs
+from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.models import FinishReason
@@ -21,8 +22,8 @@ from pluggent_host.turns.step import Done, Why
 T = TypeVar("T")
 
 
-@attrs.frozen
-class TurnResult(Generic[T]):
+@attrs.frozen(repr=False)
+class TurnResult(Value, Generic[T]):
     """What a turn came to. ``why`` says how it ended, ``detail`` more about it.
 
     ``text`` is what the person was shown by the model; ``message`` the whole last reply.

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias, assert_never
 
 import attrs
-from pluggent_hookspecs import Json
+from pluggent_hookspecs import Json, Value
 from pluggent_hookspecs.messages import Usage
 
 from pluggent_host.approvals.pending import Outcome
@@ -39,8 +39,8 @@ class Why(StrEnum):
     INVALID_OUTPUT = "invalid_output"
 
 
-@attrs.frozen
-class Spent:
+@attrs.frozen(repr=False)
+class Spent(Value):
     """What has gone so far: seconds of the turn (a person's thinking not counted) and tokens."""
 
     elapsed_s: float = 0.0
@@ -50,13 +50,13 @@ class Spent:
 # ---- events -----------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Started:
+@attrs.frozen(repr=False)
+class Started(Value):
     """The input has passed its policies and is durable."""
 
 
-@attrs.frozen
-class Replied:
+@attrs.frozen(repr=False)
+class Replied(Value):
     """A model has answered. ``calls`` are (call id, signature of name and arguments).
 
     ``paused``: the vendor interrupted the reply, and the model is to go on with it.
@@ -69,8 +69,8 @@ class Replied:
     problems: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class ToolsSettled:
+@attrs.frozen(repr=False)
+class ToolsSettled(Value):
     """Every call of the reply has a result; ``unanswered`` are asks that no approver answered.
 
     ``pending`` are calls that have none yet, because a person is to be asked later.
@@ -83,13 +83,13 @@ class ToolsSettled:
     pending: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class Held:
+@attrs.frozen(repr=False)
+class Held(Value):
     """The model was not asked: a person has to agree to the request, and is to be asked later."""
 
 
-@attrs.frozen
-class Stopped:
+@attrs.frozen(repr=False)
+class Stopped(Value):
     """The turn cannot go on: cancelled, denied as a whole, or failed."""
 
     why: Why
@@ -104,8 +104,8 @@ EVENTS = (Started, Replied, ToolsSettled, Held, Stopped)
 # ---- effects ----------------------------------------------------------------------------
 
 
-@attrs.frozen
-class AskModel:
+@attrs.frozen(repr=False)
+class AskModel(Value):
     """Ask the model; ``round`` counts from 0.
 
     ``notice`` is what the host has to tell it first, as a part of the conversation; ``warning``
@@ -117,16 +117,16 @@ class AskModel:
     warning: str = ""
 
 
-@attrs.frozen
-class RunTools:
+@attrs.frozen(repr=False)
+class RunTools(Value):
     """Run these calls, all of one reply; ``round`` is that of the reply."""
 
     call_ids: tuple[str, ...]
     round: int
 
 
-@attrs.frozen
-class Pause:
+@attrs.frozen(repr=False)
+class Pause(Value):
     """Keep the turn as it is until these calls are answered; settling them continues from this state.
 
     Without calls it is the request to the model that waits; its reply continues from this state.
@@ -135,8 +135,8 @@ class Pause:
     call_ids: tuple[str, ...]
 
 
-@attrs.frozen
-class Done:
+@attrs.frozen(repr=False)
+class Done(Value):
     """End the turn. ``close`` are calls that still need a result; ``limit`` the one reached."""
 
     why: Why
@@ -148,8 +148,8 @@ class Done:
 Effect: TypeAlias = AskModel | RunTools | Pause | Done
 
 
-@attrs.frozen
-class State:
+@attrs.frozen(repr=False)
+class State(Value):
     """How far a turn is."""
 
     limits: Limits

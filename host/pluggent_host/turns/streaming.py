@@ -162,7 +162,7 @@ def visible(message: Message) -> str:
 # ---- the output policies -------------------------------------------------------------------
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class OutputGate:
     """The way out of one turn. ``notes`` are what was shown in addition to the model's replies, denials included.
 

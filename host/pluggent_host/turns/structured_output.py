@@ -22,7 +22,7 @@ _FENCE = re.compile(r"\s*```[A-Za-z0-9_-]*[ \t]*\r?\n(?P<inside>.*?)\r?\n[ \t]*`
 _VALUE = "value"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class OutputForm(Generic[T]):
     """A form for replies. ``schema`` is JSON Schema 2020-12 of an object.
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
-from pluggent_hookspecs import errors
+from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ToolCallEvent
@@ -37,7 +37,7 @@ from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import BoundTool, Toolset, by_effect
-from pluggent_host.transcript.entries import Dispatched, Settled
+from pluggent_host.transcript.entries import Dispatched, PutBack, Settled
 from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Waits
 from pluggent_host.turns.parts import TurnParts
@@ -151,6 +151,11 @@ def outcome_of(slot: Slot, *, served: bool) -> Outcome:
     return Outcome(slot.call.id, seen, slot.denied, slot.ends_turn, output.handled and served, output.pause_for_input)
 
 
+def put_backs(call: ToolCallOperation) -> tuple[PutBack, ...]:
+    """Return the calls that put back what *call* has changed, each by the capability of its tool."""
+    return tuple(PutBack(f"{call.tool.plugin}:tool/{each.tool}", each.arguments) for each in call.undo)
+
+
 def unknown_tool(name: str) -> BoundTool:
     """Return a stand-in for a tool that does not exist, so that its failure takes the usual way."""
     spec = ToolSpec(name)
@@ -175,8 +180,8 @@ SKIPPED = (
 )
 
 
-@attrs.frozen
-class BatchRun:
+@attrs.frozen(repr=False)
+class BatchRun(Value):
     """The outcome of a batch; messages and outputs in the order of the calls. ``pending`` calls have neither yet."""
 
     messages: tuple[Message, ...]
@@ -203,7 +208,7 @@ async def run_batch(
     return run
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Batch:
     """The calls of one reply on their way; see run_batch."""
 
@@ -443,8 +448,8 @@ class Batch:
         slot.pending = Pending(
             slot.call.id, slot.call.name, event.capability, event.definition, event.arguments_json, event.digest,
             asks, slot.operation.rendered(event), event.scope.workspace, event.scope.principal,
-            narrowest(event.scope, asked), limits(asked),
-            self._turn.operations.identities(asked),
+            narrowest(event.scope, asked, slot.operation.reach), limits(asked),
+            self._turn.operations.identities(asked), parts=event.parts, state=slot.operation.state,
         )  # fmt: skip
 
     # ---- settle --------------------------------------------------------------------------
@@ -474,7 +479,8 @@ class Batch:
         outcome = operation.outcome
         slot.output = output
         told = notable(slot, served=operation.capability in turn.serving)
-        turn.record.append(Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole, told))
+        settled = Settled(turn.scope.turn_id, slot.call.id, message, outcome, whole, told, put_backs(operation))
+        turn.record.append(settled)
         slot.message = message  # not before it is durable
         seen: ToolOutput | None = None
         try:

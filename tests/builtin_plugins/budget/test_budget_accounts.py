@@ -51,6 +51,25 @@ def test_no_two_places_share_an_account_whatever_they_are_called(places: list[tu
     assert one != other
 
 
+def test_another_name_that_a_client_claims_is_no_other_budget() -> None:
+    limit = Limit(per=("principal", "day"), tokens=1)
+    names = ("claimed:ide", "claimed:ide2", "claimed:", "ide", "")
+    keys = [text_of(limit, model_call(scope=Scope(principal=name))) for name in names]
+
+    assert keys[0] == keys[1] == keys[2]
+    assert len(set(keys)) == 3
+    only = Limit(where={"principal": "claimed:ide"}, tokens=1)
+    found = [text_of(only, model_call(scope=Scope(principal=name))) for name in names]
+    assert [key is not None for key in found] == [True, False, False, False, False]
+
+
+def test_a_long_name_leaves_no_limit() -> None:
+    limit = Limit(where={"principal": "*@acme.example"}, tokens=1)
+
+    assert text_of(limit, model_call(scope=Scope(principal="x" * 1_000 + "@acme.example"))) is not None
+    assert text_of(limit, model_call(scope=Scope(principal="x" * 1_000))) is None
+
+
 def test_a_name_without_end_makes_no_key_without_end() -> None:
     one, other = (model_call(scope=Scope(principal="x" * 10**6 + end)) for end in ("1", "2"))
     keys = {text_of(Limit(per=("principal",), tokens=1), event) for event in (one, other)}

@@ -1,5 +1,6 @@
 """Prices: which one counts, and what tokens come to."""
 
+import os
 from datetime import date
 from pathlib import Path
 
@@ -133,3 +134,10 @@ def test_a_file_that_holds_no_prices_is_refused(tmp_path: Path, content: bytes, 
 
     with pytest.raises(ValueError, match=told):
         read_prices(file)
+
+
+def test_a_pipe_in_the_place_of_prices_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "prices.toml")
+
+    with pytest.raises(ValueError, match="is not a regular file"):
+        read_prices(tmp_path / "prices.toml")

@@ -1,13 +1,15 @@
 """``file = "..."``: where it is looked for, what is read of files of other hosts, and what a missing one costs."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from cli_support import Cli
 from mcp_using import BLOCKED, McpCommand, told
+from pluggent_hookspecs import ConfigError
 from pluggent_mcp.references import resolved
-from pluggent_mcp.servers_file import ignored_keys, servers_in
+from pluggent_mcp.servers_file import ignored_keys, read_document, servers_in
 from pluggent_mcp.settings import Server
 
 NAMED = '[plugins.pluggent-mcp]\nfile = ".mcp.json"\n'
@@ -252,3 +254,10 @@ def test_where_to_say_what_a_tool_of_the_file_does_is_said_with_the_denial(mcp, 
 
     assert said.code == 3
     assert f'in {tmp_path}/desktop.json: "effects": {{"fail": [...]}}' in said.err
+
+
+def test_a_pipe_in_the_place_of_the_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / ".mcp.json")
+
+    with pytest.raises(ConfigError, match="is not a regular file"):
+        read_document(tmp_path / ".mcp.json")

@@ -153,6 +153,7 @@ def test_values_of_env_and_headers_are_never_shown():
 
     assert "s3cret" not in repr(server)
     assert "s3cret" not in repr(Settings(mcpServers={"a": server}))
+    assert "s3cret" not in repr(Server(command="run", args=("--token=s3cret",)))
 
 
 def test_two_servers_with_one_prefix_are_refused():

@@ -13,6 +13,11 @@ BOTH = (True, True)
 FORBIDDEN_ONLY = (True, False)
 NEITHER = (False, False)
 OUR_ROOT = "/proc/self/root"
+SPELLINGS = (
+    ".git./config", "src/.git /config", "GIT~1/config", ".git::$INDEX_ALLOCATION/config", "pluggent.toml.",
+    "PLUGGE~1.TOM", ".mcp.json:x", "mcp~1.jso", "gi7eba~1/config",
+)  # fmt: skip
+"""What other file systems take for a name that decides what runs."""
 
 
 @pytest.fixture
@@ -99,6 +104,7 @@ def inside(place: Path, path: Any, root: Any = ".") -> tuple[bool, bool]:
         (".g\u200bit/config", FORBIDDEN_ONLY),
         ("pluggent.toml", FORBIDDEN_ONLY),
         ("src/.mcp.json", FORBIDDEN_ONLY),
+        *((name, FORBIDDEN_ONLY) for name in SPELLINGS),
         (["src/a.py", "new"], BOTH),
         (["src/a.py", "../out"], FORBIDDEN_ONLY),
         (["../out"], NEITHER),

@@ -13,15 +13,21 @@ from pluggent_audit.settings import AuditSettings
 from pluggent_hookspecs import (
     ConfigError,
     DecisionMade,
+    Delta,
     Finished,
     InputEvent,
     MemoryItem,
     Message,
+    ModelParameters,
+    ModelRequest,
+    ModelResponse,
     ReasoningDelta,
+    Role,
     TextDelta,
     ToolFinished,
     ToolOutput,
     TurnStarted,
+    deltas,
     hookimpl,
     tool,
 )
@@ -98,6 +104,46 @@ async def test_the_name_of_a_tool_that_the_model_made_up_holds_no_secret(tmp_pat
         *(path.read_text() for path in _files(tmp_path)),
     ]
     assert [each for each in everywhere if KEY in repr(each)] == []
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_a_vendor_adds_to_a_reply_holds_no_secret_in_history_and_transcript(tmp_path, streamed):
+    made = Message(Role.ASSISTANT, (Text(f"it is {KEY}"),), extra={"scripted": {"details": [f"see {KEY}"]}})
+    tokens = [{"token": KEY[:9]}, {"token": KEY[9:]}]
+    reply = ModelResponse(made, extra={"note": KEY, "logprobs": tokens})
+
+    class Adding(ScriptedModel):
+        async def complete(self, request: ModelRequest) -> ModelResponse:
+            return reply
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[tuple[Delta, ...], None]:
+            yield deltas(reply)
+
+    recorder = Recorder()
+    async with hosting(model=Adding(), plugins=[Redact(), recorder], state_dir=tmp_path) as host:
+        session = await host.session("s")
+        if streamed:
+            async with session.stream("go") as events:
+                seen: list[Any] = [event async for event in events]
+        else:
+            seen = [await session.say("go")]
+        history = session.history
+
+    everywhere = [*seen, history, recorder.events, *(path.read_text() for path in _files(tmp_path))]
+    assert [each for each in everywhere if KEY in repr(each) or KEY[9:] in repr(each)] == []
+    assert history[1].extra == {"scripted": {"details": (f"see {HIDDEN}",)}}
+
+
+async def test_no_parameter_of_a_request_holds_a_secret():
+    schema = {"type": "object", "description": f"as {KEY}"}
+    given = ModelParameters(stop=(KEY,), output_schema=schema, extra={"scripted": {"a": KEY}}, metadata={"b": KEY})
+
+    made = Contents(Engine()).parameters(given)
+
+    assert KEY not in repr(made)
+    assert (made.stop, made.output_schema) == ((HIDDEN,), {"type": "object", "description": f"as {HIDDEN}"})
+    plain = ModelParameters(stop=("x",), output_schema={"type": "object"})
+    assert Contents(Engine()).parameters(plain) is plain
 
 
 async def test_the_log_of_a_tool_that_fails_holds_no_text_that_no_policy_has_seen(caplog):

@@ -1,6 +1,8 @@
 """How many tokens a request is taken for before anybody has counted them."""
 
+import asyncio
 import base64
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import attrs
@@ -9,21 +11,36 @@ from fake_plugins import plugin
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import (
     Audio,
+    Delta,
     File,
     Image,
     Json,
     Message,
     ModelParameters,
     ModelRequest,
+    ProviderError,
     Reasoning,
+    ReasoningDelta,
     Refusal,
+    Reply,
     Text,
+    TextDelta,
     ToolCall,
+    ToolCallDelta,
     ToolSpec,
+    Usage,
+    UsageDelta,
     VendorPart,
     tool,
 )
-from pluggent_host.operations.token_estimate import ELSEWHERE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, input_tokens
+from pluggent_hookspecs.errors import ProviderErrorKind
+from pluggent_host.operations.token_estimate import (
+    ELSEWHERE_TOKENS,
+    IMAGE_TOKENS,
+    LOW_IMAGE_TOKENS,
+    input_tokens,
+    used_so_far,
+)
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import talking
 
@@ -100,3 +117,39 @@ async def test_a_ledger_is_told_the_estimate_of_the_whole_request() -> None:
 
     assert told == [input_tokens(request) for request in model.requests]
     assert all(each > 100 + IMAGE_TOKENS + len("addAdd.") // 4 for each in told)
+
+
+EARLY = UsageDelta(Usage(input=100, output=1))
+
+
+@pytest.mark.parametrize("early", [(), (EARLY,)], ids=["no usage", "usage at the start"])
+@pytest.mark.parametrize("delta", [TextDelta("x" * 4_000), ToolCallDelta(0, "c1", "add", "x" * 4_000)], ids=type)
+@pytest.mark.parametrize("ending", [ProviderError(ProviderErrorKind.STREAM_BROKEN, "cut"), asyncio.CancelledError()])
+async def test_what_had_come_of_a_stream_that_ended_early_counts(early: Any, delta: Any, ending: BaseException) -> None:
+    class Breaking(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[tuple[Delta, ...]]:
+            yield (*early, delta)
+            raise ending
+
+    async with talking(model=Breaking()) as session:
+        with pytest.raises(ProviderError):  # noqa: PT012 (the stream ends in it)
+            async with session.stream("x" * 400) as events:
+                async for _ in events:
+                    pass
+
+        assert (session.usage.input, session.usage.estimated) == (100, True)
+        assert 1_000 <= (session.usage.output or 0) <= 1_001
+
+
+def test_what_was_reported_counts_as_reported_and_what_came_after_it_by_its_length() -> None:
+    reply = Reply()
+    reply.add((TextDelta("x" * 400), ToolCallDelta(0, "c1", "add", "x" * 400), UsageDelta(Usage(input=9, output=7))))
+    request = ModelRequest("m", (Message.user("x" * 400),))
+
+    assert used_so_far(request, reply) == Usage(input=9, output=7)
+    reply.add((ToolCallDelta(0, "", "", "x" * 400), TextDelta("x" * 40), ReasoningDelta("x" * 40)))
+    assert used_so_far(request, reply) == Usage(input=9, output=7 + 120, estimated=True)
+    reply.add((UsageDelta(Usage(output=8)), TextDelta("x" * 40)))
+    assert used_so_far(request, reply) == Usage(input=100, output=8 + 10, estimated=True)
+    reply.add((UsageDelta(Usage(input=9)),))
+    assert used_so_far(request, reply) == Usage(input=9, output=330, estimated=True)

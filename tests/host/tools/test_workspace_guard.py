@@ -38,6 +38,7 @@ async def outcome(workspace: Path | None, name: str, **arguments: str) -> ToolOu
 @pytest.mark.parametrize("path", [
     ".mcp.json", ".MCP.json", " pluggent.toml", "pluggent.toml\n", "sub/.git /config", ".gi\u200bt/config",
     ".git./config", "GIT~1/config", ".git::$INDEX_ALLOCATION/config", " out/x", "out /x",
+    "MCP~1.JSO", "plugge~1.tom", "GI7EBA~1/config",
 ])  # fmt: skip
 async def test_what_some_tool_or_file_system_takes_for_a_file_that_decides_what_runs_asks(
     tmp_path: Path, path: str
@@ -172,7 +173,13 @@ async def test_other_paths_are_for_every_tool_and_these_for_one_that_knows_no_fi
     assert await used(tmp_path, ("messaging",), "{state}/sessions") == ["used"]
 
 
-WRITES = {"properties": {"path": {"type": "string", "format": "path"}, "to": {"type": "string"}}}
+WRITES = {
+    "properties": {
+        "path": {"type": "string", "format": "path"},
+        "to": {"type": "string"},
+        "source": {"type": "string", "format": "text"},
+    }
+}
 
 
 @pytest.mark.parametrize(
@@ -181,6 +188,8 @@ WRITES = {"properties": {"path": {"type": "string", "format": "path"}, "to": {"t
         ({"path": "a"}, ""),
         ({"path": "a", "content": "all of it\n/etc/passwd"}, ""),
         ({"path": "a", "mode": "w", "lines": 3}, ""),
+        ({"path": "a", "source": "// comment"}, ""),
+        ({"path": "a", "source": "x", "note": "// comment"}, "'note' may be a path"),
         ({"path": "../a"}, "it writes files outside the workspace"),
         ({"content": "x"}, "none of its arguments is marked as a path (the tool's author: Param(format="),
         ({"path": "a", "to": "b"}, "'to' may be a path and is not marked as one (the tool's author: Param(format="),

@@ -27,6 +27,7 @@ from pluggent_host.transcript.codec import from_json, from_plain, line_of, to_js
 NOT_DATA = {
     contract.Answers: "a row of a table, made of classes",
     contract.Command: "made of functions",
+    contract.ToolMark: "made of functions",
     contract.HookInfo: "says what a hook is, in this process",
     contract.ImplOptions: "what a decorator wrote, in this process",
 }

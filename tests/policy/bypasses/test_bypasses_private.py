@@ -1,17 +1,22 @@
 """Attempts to get at what the host keeps for itself, and to have it forget a policy (rules 14 and 32)."""
 
+import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from cli_support import Cli
 from each_of import each_of
 from fake_distributions import POLICY, install
 from hypothesis import given, strategies as st
+from pluggent_hookspecs import Param, ToolContext, tool
+from pluggent_hookspecs.events import ApprovalEvent
+from pluggent_host import Host
 from pluggent_host.tools.arguments import canonical
 from pluggent_host.tools.workspace_guard import Protected
+from pluggent_testing.fakes import ScriptedModel
 
 
 @pytest.fixture
@@ -126,3 +131,51 @@ def test_a_policy_whose_plugin_stays_without_its_hooks_is_missed(tmp_path: Path)
 
     assert done.code == 2
     assert "plugin 'acme-policy' has hooks and ran here before" in done.err
+
+
+@pytest.mark.parametrize(("path", "effects", "asked"), [
+    ("state", ["filesystem_write"], True),
+    (".", ["filesystem_write"], True),
+    ("STATE", ["destructive"], True),
+    ("work/link/../../state", ["filesystem_write"], True),
+    (".", ["filesystem_read"], False),
+    ("work", ["filesystem_write"], False),
+    ("/", None, False),
+])  # fmt: skip
+async def test_what_holds_private_files_is_moved_only_if_a_person_agrees(
+    state: Path, path: str, effects: list[str] | None, asked: bool
+):
+    seen: list[str] = []
+
+    @tool(effects=effects)
+    def move(path: Annotated[str, Param(format="path")]) -> str:
+        """Move a folder."""
+        return "moved"
+
+    def refuse(event: ApprovalEvent) -> bool:
+        seen.append(event.asks[0][1])
+        return False
+
+    async with Host.open(
+        model="scripted/m", plugins=[ScriptedModel()], tools=[move], installed=False, approver=refuse,
+        state_dir=state, workspace=state.parent,
+    ) as host, await host.session() as session:  # fmt: skip
+        output = await session.call_tool("move", {"path": path})
+
+    assert output.is_error is asked
+    assert all(why.endswith("holds what pluggent keeps for itself: sessions and approvals") for why in seen)
+    assert bool(seen) is asked
+
+
+async def test_a_tool_is_told_which_folders_are_private(state: Path):
+    @tool(effects=())
+    def look(context: ToolContext) -> list[str]:
+        """Say what is private."""
+        return [each.name for each in context.private_folders if each.parent == state]
+
+    async with Host.open(
+        model="scripted/m", plugins=[ScriptedModel()], tools=[look], installed=False, state_dir=state
+    ) as host, await host.session() as session:  # fmt: skip
+        output = await session.call_tool("look", {})
+
+    assert {"sessions", "logins", "trust.json"} <= set(json.loads(str(output.for_model)))

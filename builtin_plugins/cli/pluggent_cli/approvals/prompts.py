@@ -36,6 +36,8 @@ _REACHES: Mapping[str, Reach] = MappingProxyType(
     {"y": "once", "yes": "once", "s": "session", "session": "session", "a": "always", "always": "always"}
 )
 _DIGEST_SHOWN = 12
+_DIFF = MappingProxyType({"+": "green", "-": "red"})
+"""How lines of a preview that is a diff are shown."""
 
 
 class ConsoleApprover:
@@ -82,7 +84,7 @@ class ConsoleApprover:
         """Return what the person reads before answering: the whole request, escaped by the host."""
         lines = ["", self.ink("bold", "A person has to approve this:")]
         shown = request_lines(event.rendered, event.asks, width() - 2, approvers=event.approvers)
-        lines += [f"  {line}" for line in shown]
+        lines += [f"  {self.ink(_DIFF.get(line[:1], 'plain'), line)}" for line in shown]
         lines.append(self.ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
         return "\n".join([*lines, ""])
 

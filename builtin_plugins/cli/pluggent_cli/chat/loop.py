@@ -23,7 +23,7 @@ from pluggent_host.turns.step import Why
 from pluggent_state_files.listing import SESSION_ID
 
 from pluggent_cli import exits
-from pluggent_cli.host_access import Setup, folder_option, open_host
+from pluggent_cli.host_access import Setup, open_host, workspace_option
 from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.live import Answer, Stage, answer_for
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
@@ -226,7 +226,7 @@ async def open_talk(
         approver=person.approver,
         answerer=person.answerer,
         state_dir=None if options.no_save else setup.state_dir,
-        workspace=folder_option("--workspace", options.workspace),
+        workspace=workspace_option(options.workspace),
     ) as host:
         await talk.open(host, options.session, options.model)
         yield talk

@@ -15,6 +15,7 @@ from pluggent_hookspecs.messages import Image, Message, Usage
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import plugin_of
 from pluggent_host.common.suggestions import did_you_mean
+from pluggent_host.transcript.rebuild import Exchange
 
 from pluggent_cli.chat.completer import Completion, paths
 from pluggent_cli.chat.loop import Talk
@@ -31,6 +32,8 @@ class Chat:
     """What goes along with the next message."""
     models: list[str] = attrs.field(factory=list[str])
     """Models that were used, for completion."""
+    undone: Exchange | None = None
+    """What was taken back last, if something in it can be put back."""
     left: bool = False
 
     @property
@@ -192,10 +195,25 @@ async def _undo(chat: Chat, _: str) -> None:
         chat.console.line("there is nothing to take back")
         return
     chat.console.line(f"taken back: {_first_words(taken.message, chat.console.width - 14)}")
-    if taken.effects:
+    chat.undone = taken if taken.put_backs else None
+    if taken.put_backs:
+        changes = "1 change" if len(taken.put_backs) == 1 else f"{len(taken.put_backs)} changes"
+        _print(chat, f"{changes} of its tools can be put back: /restore", "yellow")
+    elif taken.effects:
         tools = ", ".join(dict.fromkeys(id.rpartition("/")[2] for id in taken.effects))
         plugins = ", ".join(dict.fromkeys(plugin_of(id) for id in taken.effects))
         _print(chat, f"what was done stays done: {escape_all(tools)} ({escape_all(plugins)})", "yellow")
+
+
+async def _restore(chat: Chat, _: str) -> None:
+    undone, chat.undone = chat.undone, None
+    if undone is None:
+        _print(chat, "nothing that was taken back can be put back")
+        return
+    for each, output in await chat.talk.session.put_back(undone):
+        said = output.for_model if isinstance(output.for_model, str) else "done"
+        name = each.capability.rpartition("/")[2]
+        _print(chat, f"{escape_all(name)}: {escape_all(said)}", "red" if output.is_error else "plain")
 
 
 def _first_words(message: Message, columns: int) -> str:
@@ -249,6 +267,7 @@ COMMANDS = (
     Command("/image", "[PATH]", "send an image (a file or a URL) along with the next message", _image),
     Command("/resume", "", "continue a turn that waits for an approval", _resume),
     Command("/undo", "", "take back the last message and all that came of it", _undo),
+    Command("/restore", "", "put back what tools have changed in what /undo has taken back", _restore),
     Command("/new", "", "begin a new conversation; this one is kept", _new, ("/clear", "/reset")),
     Command("/session", "", "which conversation this is", _session),
     Command("/usage", "", "tokens used so far", _usage, ("/cost", "/tokens")),

@@ -21,7 +21,7 @@ from pluggent_host.transcript.entries import Settled
 
 from pluggent_cli import exits, process
 from pluggent_cli.completion.words import remember_tools
-from pluggent_cli.host_access import Setup, folder_option, open_for_listing, open_host, prepare
+from pluggent_cli.host_access import Setup, open_for_listing, open_host, prepare, workspace_option
 from pluggent_cli.parsing import Parser, action, command_parser, examples, one_name, typed_text
 from pluggent_cli.process import log_to
 from pluggent_cli.terminal.console import Console, escape_controls
@@ -60,7 +60,8 @@ def parser() -> Parser:
     made.add_argument(
         "words", metavar="ACTION", nargs="*", type=typed_text, help="schema NAME, or call NAME and its arguments"
     )
-    made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where you are)")
+    made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where you are,"
+                      " unless that is your home folder)")  # fmt: skip
     return made
 
 
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         one_name("tools call", rest)
     setup = prepare(options, console)
     log_to(console, debug=options.debug)
-    workspace = folder_option("--workspace", options.workspace)
+    workspace = workspace_option(options.workspace)
     match what:
         case "schema":
             return process.run(_schema(setup, console, name))
@@ -112,7 +113,7 @@ async def _schema(setup: Setup, console: Console, name: str) -> int:
 # ---- calling ----------------------------------------------------------------------------
 
 
-async def _call(setup: Setup, console: Console, name: str, words: Sequence[str], workspace: Path) -> int:
+async def _call(setup: Setup, console: Console, name: str, words: Sequence[str], workspace: Path | None) -> int:
     typed: list[str] = []
     calls = Calls(lambda call_id: (0, ToolCall(call_id, name, typed[0])) if call_id.endswith(DIRECT) else None)
     screen = Screen(console, calls, answer=None, results=False)

@@ -472,6 +472,20 @@ def lock_of(where: str, document: Mapping[str, Any], values: Mapping[str, Any]) 
     return Lock(where, values, tuple(cast("Sequence[str]", named))), problems
 
 
+def check_system_folder(folder: str) -> None:
+    """Raise ConfigError if others could take the system's file away, or put another one there."""
+    try:
+        found = os.stat(folder)  # noqa: PTH116 (pathlib is not imported here)
+    except OSError:
+        return  # none, and so no file
+    if found.st_uid not in (0, os.geteuid()):
+        raise ConfigError(folder, [f"belongs to user {found.st_uid}, not to root; have it looked at"])
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(found.st_mode)
+        mend = f"have it looked at: chmod go-w {folder}"
+        raise ConfigError(folder, [f"others can put files there (mode {mode:04o}); {mend}"])
+
+
 def check_system_file(where: str, descriptor_status: os.stat_result) -> None:
     """Raise ConfigError if anybody but the system's administrator, or this user, could have written the file."""
     if descriptor_status.st_uid not in (0, os.geteuid()):

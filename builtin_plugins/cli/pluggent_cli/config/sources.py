@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.folders import home_folder, state_folder
 from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.settings import NOTHING, HostSettings, Section
@@ -28,6 +29,7 @@ from pluggent_cli.config.keys import (
     Kind,
     Lock,
     check_system_file,
+    check_system_folder,
     contradictions,
     lock_of,
     sifted,
@@ -142,25 +144,14 @@ def system_config() -> Path:
 
 def user_config(environ: Mapping[str, str]) -> Path:
     """Return where the user's own settings are, whether or not there is such a file."""
-    return _folder(environ, "XDG_CONFIG_HOME", ".config") / "pluggent" / FILE_NAME
+    given = Path(environ.get("XDG_CONFIG_HOME", ""))
+    folder = given if given.is_absolute() else Path(home_folder(environ), ".config")  # a relative one is ignored (XDG)
+    return folder / "pluggent" / FILE_NAME
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
-    """Return the folder for sessions, trust and caches. The first writer makes it, mode 0700."""
-    if own := environ.get("PLUGGENT_STATE_DIR"):
-        return Path(own)
-    if sys.platform == "darwin" and not environ.get("XDG_STATE_HOME"):
-        return _home(environ) / "Library" / "Application Support" / "pluggent"
-    return _folder(environ, "XDG_STATE_HOME", ".local/state") / "pluggent"
-
-
-def _folder(environ: Mapping[str, str], variable: str, otherwise: str) -> Path:
-    given = Path(environ.get(variable, ""))
-    return given if given.is_absolute() else _home(environ) / otherwise  # a relative one is to be ignored (XDG)
-
-
-def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or Path.home())
+    """Return the folder for sessions, trust and caches. The first writer makes it, mode 0700. Raises ConfigError."""
+    return Path(state_folder(environ))
 
 
 # ---- putting it together ---------------------------------------------------------------
@@ -286,6 +277,8 @@ def _spots(path: str, value: Any) -> list[str]:
 def _add_file(merger: _SettingsMerger, source: Source, trust: Trust) -> None:
     """Add a file; only one that was named has to be there."""
     path = source.path
+    if source.role == "system":
+        check_system_folder(str(path.parent))
     try:
         content = load_bytes(path, check_system_file if source.role == "system" else None)
     except ConfigError as error:

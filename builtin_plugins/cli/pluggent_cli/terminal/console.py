@@ -266,6 +266,9 @@ def wrapped(text: str, columns: int) -> list[str]:
     """Return the lines of *text*, broken at spaces where they are longer than *columns*."""
     lines: list[str] = []
     for paragraph in escape_controls(text).splitlines() or [""]:
+        if paragraph.isascii() and (pieces := _pieces(paragraph, columns)):
+            lines += pieces
+            continue
         line = ""
         for word in paragraph.split(" "):
             if line and cells(line) + 1 + cells(word) > columns:
@@ -275,6 +278,15 @@ def wrapped(text: str, columns: int) -> list[str]:
                 line = f"{line} {word}" if line else word
         lines.append(line)
     return lines
+
+
+def _pieces(line: str, columns: int) -> list[str]:
+    """Return an ASCII *line* as ``hanging`` breaks it, at once; nothing where a piece has only blanks."""
+    rest = columns - len(_CONTINUES)
+    if len(line) <= columns or rest < 1:
+        return [line] if len(line) <= columns else []
+    pieces = [line[:columns], *(line[at : at + rest] for at in range(columns, len(line), rest))]
+    return [pieces[0], *(_CONTINUES + piece for piece in pieces[1:])] if all(map(str.strip, pieces)) else []
 
 
 def hanging(text: str, columns: int) -> list[str]:

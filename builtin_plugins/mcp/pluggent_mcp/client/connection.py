@@ -22,6 +22,7 @@ from pluggent_hookspecs import ConfigError, ToolContext, ToolError, ToolErrorKin
 from pluggent_mcp.client import content
 from pluggent_mcp.client.guarded_transport import UNSOLICITED
 from pluggent_mcp.client.logs import sdk_logs_of
+from pluggent_mcp.client.process import Guard
 from pluggent_mcp.client.running_server import RunningServer
 from pluggent_mcp.client.server_requests import ServerRequests
 from pluggent_mcp.client.tool_list import ListedTool, changes, shown
@@ -61,8 +62,10 @@ class ForgottenError(ServerError):
 class Connection:
     """One server, for all sessions of a host. Nothing is started before it is needed."""
 
-    def __init__(self, name: str, server: Server) -> None:
+    def __init__(self, name: str, server: Server, guard: Guard | None = None) -> None:
+        """Connect to *server*; *guard* is the one of all servers, by default one of its own."""
         self.name = name
+        self._guard = Guard() if guard is None else guard
         self.server = server
         self.revision = 0
         """Incremented when the tools of the server change, or when a missing server has started."""
@@ -132,7 +135,7 @@ class Connection:
         server = resolved(self.name, self.server, os.environ)
         self._began_at = now
         self._announced = (None, "")
-        running = RunningServer(self.name, server, self._requests, self._changed, self._ended)
+        running = RunningServer(self.name, server, self._requests, self._changed, self._ended, self._guard)
         self._tasks.add(running.task)
         running.task.add_done_callback(self._tasks.discard)
         return running
@@ -245,8 +248,10 @@ class Connection:
                 # The waiting call sees the end before the task that knows the reason.
                 await asyncio.wait((running.task,), timeout=0 if running.over else LAST_WORDS_S)
             # Servers use the code of a closed connection, too.
-            if running.over or (error.error.code == CONNECTION_CLOSED and said.startswith(UNANSWERED)):
-                why = running.status.explanation if running.over else said
+            unanswered = error.error.code == CONNECTION_CLOSED and said.startswith((CLOSED, *UNANSWERED))
+            if running.over or unanswered:
+                ended = "the connection closed" if said.startswith(CLOSED) else said
+                why = running.status.explanation if running.over else ended
                 return self._error(f"{why}. The call may have taken effect", ToolErrorKind.OUTCOME_UNKNOWN)
             how = f". {running.status.refusal}" if said == REFUSED else ""
             return self._error(f"it refused: {shown(said)} ({error.error.code}){how}")

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import errno
-import os
-import socket
 import ssl
 import sys
-import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import Context, ContextVar
-from functools import cache, partial
+from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from pluggent_checked_http.certificates import trusted
+from pluggent_checked_http.failures import reason
 
 from pluggent_mcp.client.status import ServerStatus
 from pluggent_mcp.settings import Server
@@ -33,8 +30,6 @@ STREAM = "text/event-stream"
 Sending: TypeAlias = Callable[[], Awaitable[httpx2.Response]]
 Authorizing: TypeAlias = Callable[[httpx2.Request, Sending], Awaitable[httpx2.Response]]
 """Adds credentials to a request and sends it; returns the response of the server, or a 401 if there are none."""
-
-_ONE_AT_A_TIME = threading.Lock()
 
 
 async def send_unchanged(request: httpx2.Request, send: Sending) -> httpx2.Response:  # noqa: ARG001 (it stays as it is)
@@ -158,19 +153,8 @@ class HttpClient(httpx2.AsyncClient):
 async def certificates_for(url: str) -> ssl.SSLContext:
     """Return the TLS context with the trusted authorities; an empty one if *url* needs no TLS."""
     if url.startswith("https:") or any(proxy.startswith("https:") for proxy in getproxies().values()):
-        # In a thread: it takes as long as starting a small process.
-        return await asyncio.to_thread(_current_context)
+        return await trusted()
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _current_context() -> ssl.SSLContext:
-    with _ONE_AT_A_TIME:
-        return _context_for(os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", ""))
-
-
-@cache
-def _context_for(file: str, folder: str) -> ssl.SSLContext:  # noqa: ARG001 (what it is made of stands in the environment)
-    return httpx2.create_ssl_context()
 
 
 _ENCODINGS: Mapping[str, str] = MappingProxyType(
@@ -319,22 +303,12 @@ def as_current(post: PendingRequest | None) -> Generator[None]:
         _FOR.reset(token)
 
 
-_DEEPEST = 10
-_LATE = "it does not answer; see whether it is running, and what stands in between"
-_SILENT = "it took the connection, and said nothing in time"
-_HUNG_UP = "it ended the connection without an answer"
-_NO_HTTP = "what answers there does not speak HTTP"
-_NO_TLS = "what answers there does not speak TLS; write http:// if that is meant"
-_UNTRUSTED = "its certificate is not trusted: {}. For an authority of your own: SSL_CERT_FILE"
-_UNKNOWN = "there is no host of that name; see how it is spelt, and whether there is a network"
-_NO_NAMES = "its name cannot be looked up; see whether there is a network"
-
-
 def describe_failure(error: BaseException) -> str:
     """Return why a request failed with *error*; empty if it is not a failure of the connection.
 
     The user and the query of the URL are not repeated: they may be secrets.
 
+    >>> import errno
     >>> wrong = httpx2.ConnectError("[Errno 111]", request=httpx2.Request("POST", "http://ann:x@127.0.0.1:9/mcp?key=x"))
     >>> wrong.__cause__ = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed")
     >>> describe_failure(wrong)
@@ -342,7 +316,7 @@ def describe_failure(error: BaseException) -> str:
     """
     if not isinstance(error, httpx2.TransportError):
         return ""
-    return f"cannot reach {_place(error)}: {_reason(error)}"
+    return f"cannot reach {_place(error)}: {reason(error)}"
 
 
 def _place(error: httpx2.TransportError) -> str:
@@ -354,49 +328,3 @@ def _place(error: httpx2.TransportError) -> str:
     port = f":{url.port}" if url.port is not None else ""
     proxied = url.scheme in getproxies() and not proxy_bypass(url.host)
     return f"{url.scheme}://{host}{port}" + (", by way of the proxy that the environment names" if proxied else "")
-
-
-def _reason(error: httpx2.TransportError) -> str:
-    for cause in _causes(error):
-        if words := _words(cause):
-            return words
-    return _first_line(error) or type(error).__name__
-
-
-def _words(cause: BaseException) -> str:
-    match cause:
-        case ssl.SSLCertVerificationError():
-            return _UNTRUSTED.format(cause.verify_message)
-        case ssl.SSLError():
-            return f"{_NO_TLS} ({cause.reason or _first_line(cause)})"
-        case socket.gaierror():
-            return _NO_NAMES if cause.errno == socket.EAI_AGAIN else _UNKNOWN
-        case OSError(errno=errno.ECONNREFUSED):
-            return "the connection is refused; see whether it is running"
-        case OSError(errno=int(number)):
-            return os.strerror(number).lower()
-        case httpx2.ConnectTimeout():
-            return _LATE
-        case httpx2.TimeoutException():
-            return _SILENT
-        case httpx2.RemoteProtocolError():
-            return _HUNG_UP if "disconnected" in str(cause) else _NO_HTTP
-        case _:
-            return ""
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield what led to *error*, itself last: the innermost knows best."""
-    chain: list[BaseException] = []
-    found: BaseException | None = error
-    while found is not None and len(chain) < _DEEPEST:
-        if isinstance(found, BaseExceptionGroup):
-            found = cast("BaseExceptionGroup[BaseException]", found).exceptions[0]
-        chain.append(found)
-        found = found.__cause__ or found.__context__
-    return reversed(chain)
-
-
-def _first_line(error: BaseException) -> str:
-    # The HTTP library appends links to documentation.
-    return str(error).partition("\n")[0]

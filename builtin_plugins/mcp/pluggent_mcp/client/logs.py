@@ -103,8 +103,8 @@ class _SdkFilter(logging.Filter):
         if status is None:
             return True
         if status.log.isEnabledFor(logging.DEBUG):
-            text = record.getMessage()[:LONGEST_LINE].encode(errors="replace")
-            status.log.debug("SDK, %s: %s", record.levelname.lower(), status.shown(text))
+            text = status.shown(record.getMessage().encode(errors="replace"))
+            status.log.debug("SDK, %s: %s", record.levelname.lower(), text[:LONGEST_LINE])
         return False
 
 

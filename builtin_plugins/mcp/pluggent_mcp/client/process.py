@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from asyncio.subprocess import Process, SubprocessStreamProtocol
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +15,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
 from pluggent_mcp.client import process_tree
-from pluggent_mcp.client.process_tree import LOOK_S, MARKS, ProcessTree, marks_with
+from pluggent_mcp.client.process_tree import LOOK_S, MARKS, ProcessTree, marks_with, process_info
 from pluggent_mcp.settings import Server
 
 INHERITED = (
@@ -57,43 +58,81 @@ class _ExitWatcher(SubprocessStreamProtocol):
 
 
 class Guard:
-    """A process that ends the server with *mark* when this process dies without stopping it."""
+    """A process that ends the servers of this one when this one dies without stopping them. One for any number.
 
-    def __init__(self, mark: str, grace_s: float, environ: Mapping[str, str]) -> None:
+    It runs as long as there are servers. Safe from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: dict[str, tuple[int, float]] = {}
         self._process: Popen[bytes] | None = None
+
+    def watch(self, mark: str, pid: int, grace_s: float) -> None:
+        """Give it the server with *mark* and its first process, 0 before that is there."""
+        with self._lock:
+            self._watched[mark] = (pid, grace_s)
+            if self._process is None or not self._tell(f"+ {mark} {pid} {grace_s}"):
+                self._start()
+
+    def forget(self, mark: str) -> None:
+        """Let go of a server that has ended. After the last one it blocks until a killed process has ended."""
+        with self._lock:
+            if self._watched.pop(mark, None) is None:
+                return
+            if self._watched:
+                self._tell(f"- {mark}")
+            else:
+                self._end()
+
+    def _start(self) -> None:
+        self._end()
         if not sys.executable or getattr(sys, "frozen", False):
             return  # there is no interpreter to run it
-        command = [sys.executable, "-I", "-S", process_tree.__file__, mark, str(os.getpid()), str(grace_s)]
-        needed = {name: environ[name] for name in LIBRARIES if name in environ}
+        command = [sys.executable, "-I", "-S", process_tree.__file__, str(os.getpid())]
+        needed = {name: os.environ[name] for name in LIBRARIES if name in os.environ}
         with suppress(OSError):  # a server without its guard is better than none
             self._process = Popen(  # noqa: S603 (this interpreter with a file of ours)
                 command, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, env=needed, cwd="/", start_new_session=True
             )
+        for mark, (pid, grace_s) in self._watched.items():
+            self._tell(f"+ {mark} {pid} {grace_s}")
 
-    def watch(self, pid: int) -> None:
-        """Give it the server's first process."""
-        if self._process is not None and self._process.stdin is not None:
-            with suppress(OSError):
-                self._process.stdin.write(f"{pid}\n".encode())
-                self._process.stdin.flush()
+    def _tell(self, line: str) -> bool:
+        """Write *line* to it; return False if it has ended."""
+        if self._process is None or self._process.stdin is None:
+            return False
+        try:
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+        except OSError:
+            return False
+        return True
 
-    def end(self) -> None:
-        """End it, once the server has ended. Blocks for as long as a killed process takes to end."""
-        if self._process is None or self._process.returncode is not None:
-            return
-        self._process.kill()
-        with suppress(OSError, TimeoutExpired):
-            self._process.communicate(timeout=KILLED_S)
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with suppress(OSError, TimeoutExpired):
+                process.communicate(timeout=KILLED_S)
 
 
 class Child(Process):
     """A child process. ``exited`` is set when it has exited, even if others hold its pipes open."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, watcher: _ExitWatcher, guard: Guard) -> None:
+    def __init__(self, transport: asyncio.SubprocessTransport, watcher: _ExitWatcher, guard: Guard, mark: str) -> None:
         super().__init__(transport, watcher, asyncio.get_running_loop())
         self.exited = watcher.exited
-        self.guard = guard
+        self._guard = guard
+        self._mark = mark
+        found = process_info(transport.get_pid())
+        self.identity = None if found is None else found.process
+        """What tells it from a later process with the same pid; None where that cannot be known."""
         self._pipes = transport
+
+    def unguard(self) -> None:
+        """Tell the guard that it has ended. May block for a moment."""
+        self._guard.forget(self._mark)
 
     def close(self) -> None:
         """Close our ends of its pipes: readers see the end of file."""
@@ -120,11 +159,13 @@ def withheld(server: Server, environ: Mapping[str, str]) -> str:
     return ", ".join(sorted(name for name in environ if _WITHHELD.fullmatch(name) and name not in server.env))
 
 
-async def start_process(server: Server, environ: Mapping[str, str], mark: str) -> Child:
+async def start_process(server: Server, environ: Mapping[str, str], mark: str, guard: Guard) -> Child:
     """Start *server*'s command in a group of its own. Raises StartError saying what to do."""
     _check_folder(server.cwd)
     # In a task: asyncio loses a process if its start is cancelled.
-    starting = asyncio.create_task(_start(server, environment(server, environ, mark), mark), name="pluggent-mcp-start")
+    starting = asyncio.create_task(
+        _start(server, environment(server, environ, mark), mark, guard), name="pluggent-mcp-start"
+    )
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -138,19 +179,19 @@ async def start_process(server: Server, environ: Mapping[str, str], mark: str) -
         raise StartError(f"its command {server.command!r} cannot be run: {error}") from error
 
 
-async def _start(server: Server, environ: Mapping[str, str], mark: str) -> Child:
+async def _start(server: Server, environ: Mapping[str, str], mark: str, guard: Guard) -> Child:
     # The guard comes first: at no moment does a server run without it.
-    guard = Guard(mark, server.stop_timeout_s, os.environ)
+    guard.watch(mark, 0, server.stop_timeout_s)
     try:
         transport, watcher = await asyncio.get_running_loop().subprocess_exec(
             _ExitWatcher, server.command, *server.args, stdin=PIPE, stdout=PIPE, stderr=PIPE,
             cwd=server.cwd or None, env=environ, start_new_session=True,
         )  # fmt: skip
     except BaseException:
-        guard.end()
+        guard.forget(mark)
         raise
-    guard.watch(transport.get_pid())
-    return Child(transport, watcher, guard)
+    guard.watch(mark, transport.get_pid(), server.stop_timeout_s)
+    return Child(transport, watcher, guard, mark)
 
 
 def _check_folder(cwd: str) -> None:
@@ -163,7 +204,7 @@ async def stop(child: Child, grace_s: float, mark: str) -> None:
 
     On Linux that includes processes that left its group (see process_tree).
     """
-    tree = ProcessTree(mark, child.pid)
+    tree = ProcessTree(mark, child.pid, leader=child.identity)
     killed = over = False
     try:
         # In a thread: with thousands of processes it would block the loop noticeably.
@@ -179,7 +220,7 @@ async def stop(child: Child, grace_s: float, mark: str) -> None:
         if killed:
             await _wait_until_gone(child, tree, min(grace_s, KILLED_S))
         await asyncio.to_thread(tree.kill)
-        await asyncio.to_thread(child.guard.end)
+        await asyncio.to_thread(child.unguard)
         over = True
     finally:
         if not over:  # also where the waits above are cancelled nothing stays behind
@@ -189,7 +230,7 @@ async def stop(child: Child, grace_s: float, mark: str) -> None:
             await _wait_for_exit(child, KILLED_S)
         finally:
             child.close()
-            child.guard.end()
+            child.unguard()
 
 
 async def _wait_for_exit(child: Child, limit_s: float) -> None:

@@ -4,8 +4,8 @@ On Linux it finds processes of our user with the server's mark in their initial 
 children inherit, and descendants of processes found before. A process that cleared its environment
 or changed its user, and whose parent has ended, is not found. Elsewhere it knows the process group.
 
-Run as a program, this file is the guard of one server: it ends the server when the host has died
-without stopping it, by SIGKILL for example. So it imports nothing but the standard library.
+Run as a program, this file is the guard of a host's servers: it ends them when the host has died
+without stopping them, by SIGKILL for example. So it imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -77,31 +77,43 @@ def marks_with(mark: str, outer: str) -> str:
 
 
 class ProcessTree:
-    """The processes of the server with *mark*, that *owner* started as the process, and group, *root*."""
+    """The processes of the server with *mark*, that *owner* started as the process, and group, *root*.
 
-    def __init__(self, mark: str, root: int, owner: int | None = None) -> None:
+    *leader* is that process, if it is known already: once it has been reaped, its pid may be given to a stranger.
+    """
+
+    def __init__(self, mark: str, root: int, owner: int | None = None, leader: ProcessId | None = None) -> None:
         self._mark = mark.encode()
         self._root = root
+        self._leader = leader
         self._owner = os.getpid() if owner is None else owner
         self._known: frozenset[ProcessId] = frozenset()
+
+    @property
+    def begun(self) -> bool:
+        """Whether its first process is known."""
+        return self._root > 0
 
     def scan(self) -> None:
         """Update the known processes. Early and often: the parent of a process is unknown once that has ended."""
         processes = [each for each in _own_processes() if each.process.pid != os.getpid()]
         # Until its parent has reaped it, the pid of a child is not reused.
         root = {each.process for each in processes if each.process.pid == self._root and each.parent == self._owner}
+        if self._leader is None:
+            self._leader = next(iter(root), None)
+        root &= {self._leader}
         marked = {each.process for each in processes if self._mark in _marks(each.process.pid)}
         self._known = frozenset(_with_descendants(processes, self._known | root | marked))
 
     def signal_all(self, number: int) -> bool:
         """Send *number* to the group and to known processes that left it; return whether any exist."""
         left = [process for process in self._known if process.pid != self._root and send_signal(process, number)]
-        return _signal_group(self._root, number) or bool(left)
+        return self._signal_group(number) or bool(left)
 
     def end(self, grace_s: float) -> None:
         """End all: wait until the first process has ended by itself, SIGTERM, wait, SIGKILL."""
         self.scan()
-        _wait_until(lambda: not _signal_group(self._root, 0), grace_s)
+        _wait_until(lambda: not self._signal_group(0), grace_s)
         self.scan()
         if self.signal_all(signal.SIGTERM):
             _wait_until(lambda: not self.signal_all(0), grace_s)
@@ -114,13 +126,15 @@ class ProcessTree:
             if not self.signal_all(signal.SIGKILL):
                 return
 
-
-def _signal_group(group: int, number: int) -> bool:
-    if group > 0:
+    def _signal_group(self, number: int) -> bool:
+        """Send *number* to the group unless its number is that of another process by now; return whether it exists."""
+        now = process_info(self._root) if self._leader is not None else None
+        if self._root <= 0 or (now is not None and now.process != self._leader):
+            return False
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)
+            os.killpg(self._root, number)
             return True
-    return False
+        return False
 
 
 def _wait_until(over: Callable[[], bool], limit_s: float) -> None:
@@ -252,21 +266,55 @@ def _has_no_owner(mark: bytes, where: tuple[int, int]) -> bool:
 # ---- the guard ---------------------------------------------------------------------------
 
 
-def main(mark: str, owner: str, grace_s: str) -> None:
-    """Wait until the process *owner*, our parent, has died; then end the server whose pid it wrote to stdin."""
-    tree = ProcessTree(mark, 0)
+class _Guarded(NamedTuple):
+    """The processes of a server, and how long they may take to end."""
+
+    tree: ProcessTree
+    grace_s: float
+
+
+def main(owner: str) -> None:
+    """Wait until the process *owner*, our parent, has died; then end the servers that it has named on our stdin.
+
+    A line is ``+ MARK PID GRACE_S``, PID 0 before the server is there, or ``- MARK`` once it has ended.
+    """
+    guarded: dict[str, _Guarded] = {}
     descriptors: list[int] = []
     wait_s: float | None = PARENT_S
     # Another process may have inherited the other end of our stdin, so its end alone does not tell.
     with suppress(OSError, AttributeError):
         descriptors, wait_s = [os.pidfd_open(int(owner))], None
-    while os.getppid() == int(owner):
-        if 0 in select.select([0, *descriptors], [], [], wait_s)[0]:
-            if not (said := os.read(0, 32)):
+    unread, alive = b"", True
+    while alive or select.select([0], [], [], 0)[0]:  # what it wrote last counts, too
+        alive = os.getppid() == int(owner)
+        if 0 in select.select([0, *descriptors], [], [], wait_s if alive else 0)[0]:
+            if not (said := os.read(0, 4_096)):
                 break
-            tree = ProcessTree(mark, int(said), int(owner))
-            tree.scan()
-    tree.end(float(grace_s))
+            *lines, unread = (unread + said).split(b"\n")
+            for line in lines:
+                _note(guarded, line.decode().split(), int(owner))
+    _end_all(guarded.values())
+
+
+def _note(guarded: dict[str, _Guarded], words: Sequence[str], owner: int) -> None:
+    if words[0] == "-":
+        guarded.pop(words[1], None)
+        return
+    _, mark, pid, grace_s = words
+    tree = ProcessTree(mark, int(pid), owner)
+    if tree.begun:
+        tree.scan()
+    guarded[mark] = _Guarded(tree, float(grace_s))
+
+
+def _end_all(guarded: Iterable[_Guarded]) -> None:
+    """End all, each in a process of its own: none waits for the others."""
+    for each in guarded:
+        if os.fork() == 0:
+            try:
+                each.tree.end(each.grace_s)
+            finally:
+                os._exit(0)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pluggent_mcp.client.guarded_transport import GuardedTransport
 from pluggent_mcp.client.http_transport import Authorizing, describe_failure, send_unchanged, transport
 from pluggent_mcp.client.logs import CURRENT_STATUS, entry, filter_sdk_loggers, part, wanted
-from pluggent_mcp.client.process import Child, StartError, start_process, stop, withheld
+from pluggent_mcp.client.process import Child, Guard, StartError, start_process, stop, withheld
 from pluggent_mcp.client.process_tree import MARKS, end_orphans, new_mark
 from pluggent_mcp.client.resource_watch import ResourceWatch
 from pluggent_mcp.client.server_requests import ServerRequests
@@ -58,6 +58,7 @@ class RunningServer:
         requests: ServerRequests,
         changed: Callable[[], None],
         ended: Callable[[], None],
+        guard: Guard,
     ) -> None:
         self.status = ServerStatus(name, server, ended)
         self.listed_tools: Mapping[str, ListedTool] = {}
@@ -67,6 +68,7 @@ class RunningServer:
         self.step_times: dict[str, float] = {}
         """When it was started, initialized and listed, on the clock of the loop."""
         self._server = server
+        self._guard = guard
         self._requests = requests
         self._told = changed
         self._client: Client | None = None
@@ -156,7 +158,7 @@ class RunningServer:
         if left:
             self.status.log.warning("%d processes of MCP servers whose host had died were ended", left)
         mark = new_mark()
-        child = self._child = await start_process(self._server, os.environ, mark)
+        child = self._child = await start_process(self._server, os.environ, mark, self._guard)
         stack.push_async_callback(stop, child, self._server.stop_timeout_s, mark)
         return stdio_streams(child, self.status, self._server.max_message_bytes, self._server.call_timeout_s)
 
@@ -205,7 +207,7 @@ class RunningServer:
         if self.status.log.isEnabledFor(logging.DEBUG):
             # The call that it belongs to is unknown, so it goes to the debug log only.
             self.status.log.debug(
-                "log %s: %s", params.level, self.status.shown(str(params.data)[:LONGEST_LINE].encode())
+                "log %s: %s", params.level, self.status.shown(str(params.data).encode(errors="replace"))[:LONGEST_LINE]
             )
 
     async def _noticed(self, message: IncomingMessage) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
-from urllib.parse import urlsplit
 
+from pluggent_mcp.command_line import secrets
 from pluggent_mcp.oauth.challenges import wants_login, wants_more
 from pluggent_mcp.settings import Server
 
 KEPT_BYTES = 8_192
 SHOWN = 1_000
 """Characters of a server's stderr in an error."""
+LONGEST_STRAY = 200
 LONGEST_LINE = 2_000
 """Characters of one line in a log."""
 SHORTEST_SECRET = 8
@@ -29,8 +29,8 @@ LONGEST_CHALLENGE = 200
 class ServerStatus:
     """Ends once, with one reason. Keeps the output of the server that is not part of a message.
 
-    Texts that it returns hold no value of the server's ``env`` or ``headers``, and no query of its
-    URL: those may be secrets.
+    Texts that it returns hold no value of the server's ``env`` or ``headers``, and nothing of its URL and
+    its command line that may be a secret.
     """
 
     def __init__(self, name: str, server: Server, on_end: Callable[[], None] = lambda: None) -> None:
@@ -47,33 +47,42 @@ class ServerStatus:
         self._logs_in = server.login is not None
         self._signed = any(name.lower() == "authorization" for name in server.headers)
         self._on_end = on_end
-        self._stray_output = b""
-        self._stderr: deque[bytes] = deque()
-        self._size = 0
-        given = (*server.env.values(), *server.headers.values(), urlsplit(server.url).query)
-        self._secrets = tuple(_secrets(given))
+        self._stray_output = ""
+        self._stderr = b""
+        self._stderr_is_cut = False
+        self._unlogged = b""
+        given = (*server.env.values(), *server.headers.values(), *secrets(server.args, server.url))
+        self._secrets = _longest_first(_secrets(given))
 
     def end(self, why: str) -> None:
         """Mark it as ended and call the callback once; the first reason is kept."""
         if not self.ended.is_set():
+            self._log_stderr(b"\n")
             self.reason = why
             self.ended.set()
             self._on_end()
 
     def add_stderr(self, data: bytes) -> None:
         """Keep what the server wrote to stderr."""
-        self._stderr.append(data)
-        self._size += len(data)
-        while self._size > KEPT_BYTES and len(self._stderr) > 1:
-            self._size -= len(self._stderr.popleft())
+        self._stderr_is_cut = self._stderr_is_cut or len(self._stderr) + len(data) > KEPT_BYTES
+        self._stderr = (self._stderr + data)[-KEPT_BYTES:]
         if self.log.isEnabledFor(logging.DEBUG):
-            self.log.debug("stderr: %s", self.shown(data[-LONGEST_LINE:]))
+            self._log_stderr(data)
+
+    def _log_stderr(self, data: bytes) -> None:
+        """Log the lines that are whole now: a secret may come in two pieces."""
+        lines, ending, self._unlogged = (self._unlogged + data).rpartition(b"\n")
+        if not ending and len(self._unlogged) > KEPT_BYTES:
+            lines, self._unlogged = self._unlogged, b""
+        if text := self.shown(lines)[-LONGEST_LINE:]:
+            self.log.debug("stderr: %s", text)
 
     def add_stray_output(self, line: bytes) -> None:
         """Keep output on stdout that is not a message."""
-        self._stray_output = line[:200]
-        if self.log.isEnabledFor(logging.DEBUG):
-            self.log.debug("not a message: %s", self.shown(line[:LONGEST_LINE]))
+        # Here and elsewhere secrets are replaced before a text is cut: a cut secret would not be recognised.
+        text = self.shown(line)
+        self._stray_output = text[:LONGEST_STRAY]
+        self.log.debug("not a message: %s", text[:LONGEST_LINE])
 
     def note_response(self, status: int, challenge: str = "") -> None:
         """Keep the status and the challenge of an HTTP response."""
@@ -111,16 +120,22 @@ class ServerStatus:
         parts = [self.shown(self.reason.encode(errors="replace"))]
         if self.http_status >= REFUSING:
             parts.append(self.refusal)
-        if junk := self.shown(self._stray_output):
+        if junk := self._stray_output:
             parts.append(f"It wrote to stdout what is not a message: {junk!r}")
-        if stderr := self.shown(b"".join(self._stderr))[-SHOWN:]:
+        if stderr := self._last_stderr():
             parts.append(f"Its stderr ends: {stderr}")
         return ". ".join(parts)
+
+    def _last_stderr(self) -> str:
+        text = self.shown(self._stderr)
+        if self._stderr_is_cut:  # it may begin with the end of a secret
+            text = text[max((len(secret.encode()) for secret in self._secrets), default=0) :]
+        return text[-SHOWN:]
 
     def hide(self, secret: str) -> None:
         """Replace *secret* in all texts from now on."""
         if len(secret) >= SHORTEST_SECRET and secret not in self._secrets:
-            self._secrets = (*self._secrets, secret)
+            self._secrets = _longest_first((*self._secrets, secret))
 
     def shown(self, data: bytes) -> str:
         """Return *data* as text without the server's secrets."""
@@ -135,8 +150,14 @@ def shortened(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text[:LONGEST_CHALLENGE])
 
 
+def _longest_first(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Return *secrets* so that no end of one is left where another is its beginning."""
+    return tuple(sorted(dict.fromkeys(secrets), key=len, reverse=True))
+
+
 def _secrets(values: Iterable[str]) -> Iterable[str]:
     for value in values:
-        for part in {value, value.rpartition(" ")[2]}:  # of "Bearer abc" the latter half too
+        # Of "Bearer abc" the latter half too, and each line of a key: lines may come one by one.
+        for part in {value, value.rpartition(" ")[2], *value.splitlines()}:
             if len(part) >= SHORTEST_SECRET:
                 yield part

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pluggent_hookspecs import ConfigError
 
-from pluggent_mcp.commands import command_line
+from pluggent_mcp import command_line
 from pluggent_mcp.commands.output import document, escape_controls, line, note, table
 from pluggent_mcp.oauth.challenges import LoginError
 from pluggent_mcp.oauth.login_store import load_login
@@ -92,11 +92,14 @@ def target(server: Server) -> str:
 
     >>> target(Server(url="https://ann:s3cret@mcp.example.com/mcp?key=s3cret"))
     'https://mcp.example.com/mcp'
+    >>> target(Server(url="https://mcp.example.com/s/Zm9vYmFyYmF6cXV4MTIzNDU2/mcp"))
+    'https://mcp.example.com/s/…/mcp'
     """
     if server.command:
         return escape_controls(command_line.shown(server.command, server.args))
     parts = urlsplit(server.url)
-    return escape_controls(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
+    path = command_line.path_shown(parts.path)
+    return escape_controls(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, "", "")))
 
 
 def problem_of(name: str, server: Server) -> str:

@@ -72,11 +72,13 @@ async def logout(options: argparse.Namespace, settings: Settings) -> int:
     name: str = options.name
     count = 0
     try:
-        for file, kept_login in list(logins_of(name, os.environ)):
-            async with login_lock(name, kept_login.url, os.environ, EXCHANGE_S):
+        for file, found in list(logins_of(name, os.environ)):
+            async with login_lock(name, found.url, os.environ, EXCHANGE_S):
+                # Read again: another process may have renewed its tokens since.
+                last = load_login(name, found.url, os.environ) or found
                 delete_login(file)
-            told = await _revoked(kept_login, _oauth_for(kept_login, settings))
-            line(f"logged out of {name} at {kept_login.url}{told}")
+            told = await _revoked(last, _oauth_for(last, settings))
+            line(f"logged out of {name} at {last.url}{told}")
             count += 1
     except LoginError as error:
         note(f"{name}: {error}")

@@ -20,6 +20,7 @@ from typing import Any, cast
 
 import attrs
 from pluggent_hookspecs import ConfigError, private_folder
+from pluggent_hookspecs.folders import home_folder
 
 from pluggent_mcp.oauth.settings import OAuth
 from pluggent_mcp.settings import Server
@@ -34,7 +35,7 @@ _ANY_HEADER = re.compile(r"\s*\[.*\]\s*(?:#.*)?")
 def user_file(environ: Mapping[str, str]) -> Path:
     """Return where the user's settings are, as the host finds them."""
     given = Path(environ.get("XDG_CONFIG_HOME", ""))
-    folder = given if given.is_absolute() else Path(environ.get("HOME") or Path.home()) / ".config"
+    folder = given if given.is_absolute() else Path(home_folder(environ), ".config")
     return folder / "pluggent" / "pluggent.toml"
 
 

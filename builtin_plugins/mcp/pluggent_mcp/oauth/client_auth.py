@@ -20,6 +20,8 @@ from pluggent_mcp.oauth.settings import OAuth
 BASIC, POST, NONE = "client_secret_basic", "client_secret_post", "none"
 BEFORE_S = 30.0
 """How long before its expiry an access token is renewed; at most a tenth of its lifetime."""
+LONGEST_S = 10 * 365 * 86_400
+"""The longest lifetime that counts: a server may name any number, and a float does not hold every one."""
 
 _ERROR = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
@@ -101,7 +103,7 @@ def ends_at(tokens: OAuthToken) -> float | None:
     """Return when *tokens* have to be renewed, None if the server sends no lifetime."""
     if tokens.expires_in is None:
         return None
-    lasts = max(0, tokens.expires_in)
+    lasts = min(LONGEST_S, max(0, tokens.expires_in))
     return time.time() + lasts - min(BEFORE_S, lasts / 10)
 
 

@@ -8,25 +8,22 @@ and the request goes to one of them. Redirects are not followed.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
+from pluggent_checked_http.addresses import Place, place
+from pluggent_checked_http.pinned import MOST_ADDRESSES, addresses_of, send
 
 from pluggent_mcp.client.http_transport import PendingRequest, bounded, certificates_for
-from pluggent_mcp.oauth.addresses import Place, place
 from pluggent_mcp.oauth.challenges import LoginError
 from pluggent_mcp.oauth.login_store import origin
 from pluggent_mcp.oauth.settings import loopback
 
 EXCHANGE_S = 20.0
 """For one request, its answer included."""
-LOOK_UP_S = 5.0
-MOST_ADDRESSES = 4
-"""How many addresses of a name are tried."""
 MAX_BYTES = 1 << 18
 LONGEST_URL = 8_192
 OK = 200
@@ -107,7 +104,7 @@ async def _sent(request: httpx2.Request, guard: Guard) -> AsyncGenerator[httpx2.
                 verify=certificates, timeout=httpx2.Timeout(EXCHANGE_S, connect=connect_s), trust_env=not addresses
             ) as client,
         ):
-            response = await _first(client, request, addresses[:MOST_ADDRESSES])
+            response = await send(client, request, addresses)
             try:
                 yield response
             finally:
@@ -118,26 +115,6 @@ async def _sent(request: httpx2.Request, guard: Guard) -> AsyncGenerator[httpx2.
         # Without its cause, which holds the request, and that a code or a token.
         said = str(error) if isinstance(error, httpx2.StreamError) else type(error).__name__
         raise LoginError(f"{origin(url)} cannot be spoken to: {said}") from None
-
-
-async def _first(client: httpx2.AsyncClient, request: httpx2.Request, addresses: tuple[str, ...]) -> httpx2.Response:
-    """Return the answer of the first of *addresses* that can be connected to; with none, of the name in the URL."""
-    last = len(addresses) - 1
-    for number, address in enumerate(addresses):
-        try:
-            return await client.send(_to(request, address), stream=True, follow_redirects=False)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            if number == last:
-                raise
-    return await client.send(request, stream=True, follow_redirects=False)
-
-
-def _to(request: httpx2.Request, address: str) -> httpx2.Request:
-    """Return *request*, sent to *address*, for the host that it names: in its header, and in the certificate."""
-    return httpx2.Request(
-        request.method, request.url.copy_with(host=address), headers=request.headers, content=request.read(),
-        extensions={**request.extensions, "sni_hostname": request.url.host},
-    )  # fmt: skip
 
 
 async def exchange(request: httpx2.Request, guard: Guard) -> httpx2.Response:
@@ -154,13 +131,3 @@ async def status_of(request: httpx2.Request, guard: Guard) -> tuple[int, str]:
     """Send *request*; return how it was answered, and the challenge, without reading the rest. Raises LoginError."""
     async with _sent(request, guard) as response:
         return response.status_code, response.headers.get("www-authenticate", "")
-
-
-async def addresses_of(host: str) -> tuple[str, ...]:
-    """Return the addresses of *host*, none if it cannot be looked up here."""
-    try:
-        async with asyncio.timeout(LOOK_UP_S):
-            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, TimeoutError, UnicodeError):
-        return ()
-    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))

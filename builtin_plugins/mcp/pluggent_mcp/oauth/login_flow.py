@@ -87,7 +87,7 @@ async def _run_flow(provider: _Provider, probe: httpx2.Request, answer: httpx2.R
             request = await flow.asend(last)
     except LoginError:
         raise
-    except (OAuthFlowError, ValidationError, ValueError, StopAsyncIteration, httpx2.HTTPError) as error:
+    except (OAuthFlowError, ValidationError, ValueError, OverflowError, StopAsyncIteration, httpx2.HTTPError) as error:
         # Without its cause: messages of the SDK repeat states, codes and whole responses.
         raise LoginError(_describe(error, last)) from None
     finally:

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 
 import attrs
 from pluggent_hookspecs import private_folder
+from pluggent_hookspecs.folders import state_folder
 
 from pluggent_mcp.oauth.challenges import LoginError
 from pluggent_mcp.oauth.settings import OAuth, safe
@@ -102,15 +102,8 @@ def origin(url: str) -> str:
 
 
 def folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the logins, in the state folder of the host."""
-    if own := environ.get("PLUGGENT_STATE_DIR"):
-        return Path(own) / FOLDER
-    state = Path(environ.get("XDG_STATE_HOME", ""))
-    if state.is_absolute():
-        return state / "pluggent" / FOLDER
-    home = Path(environ.get("HOME") or Path.home())
-    mac = sys.platform == "darwin" and not environ.get("XDG_STATE_HOME")
-    return home / ("Library/Application Support" if mac else ".local/state") / "pluggent" / FOLDER
+    """Return the folder of the logins, in the state folder of the host. Raises ConfigError."""
+    return Path(state_folder(environ), FOLDER)
 
 
 def file_of(name: str, url: str, environ: Mapping[str, str]) -> Path:

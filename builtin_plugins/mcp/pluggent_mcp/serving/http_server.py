@@ -88,6 +88,7 @@ def _config(app: Guard, settings: Serving) -> uvicorn.Config:
 
 
 PATH = "/mcp"
+_LAST_EVENT = b"last-event-id"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -131,7 +132,9 @@ class Guard:
         if refused := self._refused(headers, scope["path"]):
             await _answer(send, *refused)
             return
-        await self._forward(scope, receive, send)
+        # No event is kept, so a stream begins anew: the SDK would end without an answer.
+        kept = [(key, value) for key, value in headers if key != _LAST_EVENT]
+        await self._forward({**scope, "headers": kept}, receive, send)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward the request until this is closed."""

@@ -39,6 +39,7 @@ NO_OPERATION: Mapping[str, str] = {
     "SyncHost.tools_changed": "as Host.tools_changed",
     "SyncSession.close": "it ends things",
     "SyncSession.records": "it reads what was recorded",
+    "SyncSession.put_back": "as Session.put_back, which is on a path; it calls that and nothing else",
     "SyncSession.undo": "as Session.undo, which is on a path; it calls that and nothing else",
     "SyncSession.use": "as Session.use, which is on a path; it calls that and nothing else",
     "ToolContext.log": "it tells observers the tool's own words, and nothing while hooks filter such words",

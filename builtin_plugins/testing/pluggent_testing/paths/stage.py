@@ -19,7 +19,7 @@ from pluggent_hookspecs.markers import hookimpl
 from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQuery, MemoryStore
 from pluggent_hookspecs.models import Delta, ModelRequest, ModelResponse, Provider, deltas
 from pluggent_hookspecs.observations import Discarded, TextShown
-from pluggent_hookspecs.tools import ToolContext, ToolOutput, ToolSpec, tool
+from pluggent_hookspecs.tools import ToolContext, ToolOutput, ToolSpec, UndoCall, tool
 from pluggent_host.host import Host
 from pluggent_host.inspection import Chains
 from pluggent_host.plugins.validation import HOLDING
@@ -283,6 +283,7 @@ _MADE: Mapping[str, Mapping[str, Any]] = {
     "failing": {"idempotent": True},
     "nested": {},
     "deep": {},
+    "undoable": {},
 }
 _PURE: Mapping[str, Any] = {"effects": ()}
 _SPECS = {
@@ -317,6 +318,9 @@ class Tools:
 
     async def _showing(self, mark: str, context: ToolContext) -> ToolOutput:
         return ToolOutput(self._ran(mark), for_user=f"shown-{mark}")
+
+    async def _undoable(self, mark: str, context: ToolContext) -> ToolOutput:
+        return ToolOutput(self._ran(mark), undo=(UndoCall("probe_tool", {"mark": "mark-back"}),))
 
     async def _failing(self, mark: str, context: ToolContext) -> str:
         raise RuntimeError(self._ran(mark))

@@ -83,6 +83,10 @@ TURNS = (
         "undo", (SAY, "Session.undo"), {"api": (TURN, *ROUND, OUTPUT, *CALL_TURN)}, ways.undone, ("reply-0", *ONE_CALL)
     ),
     EntryPath(
+        "put-back", (SAY, "Session.put_back"), {"api": SILENT_CALL, "undo": (TOOL,)}, ways.put_back,
+        (calls("undoable", "one"), "reply-2 in words"),
+    ),
+    EntryPath(
         "another-model", (SAY, "Session.use"), {"api": (TURN, *ROUND, OUTPUT, *CALL_TURN)}, ways.another_model,
         ONE_CALL, other=("reply-0",),
     ),

@@ -126,6 +126,15 @@ async def undone(on: Stage, host: Host) -> None:
         await said(on, session, "said-2")
 
 
+async def put_back(on: Stage, host: Host) -> None:
+    """Take something back, and put back what it changed."""
+    async with await host.session() as session:
+        await said(on, session, "said-1")
+        exchange = await session.undo()
+        if exchange is not None and exchange.put_backs:
+            await on.enter(session.put_back(exchange))
+
+
 async def another_model(on: Stage, host: Host) -> None:
     """Let another model go on."""
     async with await host.session() as session:

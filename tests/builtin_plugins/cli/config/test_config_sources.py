@@ -1,6 +1,7 @@
 """Settings are read from files, variables and options: which wins, what is refused, and how it is named."""
 
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -437,6 +438,28 @@ def test_folders_follow_the_environment(monkeypatch):
     assert state_dir(home | {"PLUGGENT_STATE_DIR": "/p"}) == Path("/p")
     monkeypatch.setattr(sys, "platform", "darwin")
     assert state_dir(home) == Path("/h/Library/Application Support/pluggent")
+
+
+@pytest.mark.parametrize("home", ["", ".", "home", "~"])
+def test_a_home_that_is_no_absolute_path_is_the_one_that_the_system_knows(home, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    known = Path(pwd.getpwuid(os.getuid()).pw_dir)
+
+    assert user_config({"HOME": home}) == known / ".config/pluggent/pluggent.toml"
+    assert state_dir({"HOME": home}) == known / ".local/state/pluggent"
+
+
+def test_without_any_home_the_variable_is_named(monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 3_999_999_999)
+
+    with pytest.raises(ConfigError, match="HOME: expected an absolute path, got '', and the system knows no home"):
+        user_config({})
+
+
+@pytest.mark.parametrize("folder", [".", "state", "~/state", "./state/../x"])
+def test_what_is_trusted_is_not_kept_relative_to_a_working_directory(folder):
+    with pytest.raises(ConfigError, match="PLUGGENT_STATE_DIR: expected an absolute path"):
+        state_dir({"HOME": "/h", "PLUGGENT_STATE_DIR": folder})
 
 
 def test_reading_settings_imports_no_third_party_package():

@@ -179,6 +179,20 @@ def test_a_file_that_others_can_change_is_no_file_of_the_system(tmp_path, change
     assert says in str(errors[0])
 
 
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
+def test_a_folder_in_which_others_can_remove_the_file_holds_no_settings_of_the_system(tmp_path, mode, there):
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    if there:
+        (folder / "system.toml").write_text("strict = true")
+    folder.chmod(mode)
+
+    _, errors = read_settings(environ={}, cwd=tmp_path, system=folder / "system.toml")
+
+    assert f"{folder}: others can put files there (mode {mode:04o})" in str(errors[0])
+
+
 def test_its_place_is_fixed(tmp_path):
     environ = {"PLUGGENT_CONFIG": "/x", "XDG_CONFIG_HOME": "/y", "HOME": "/z", "PLUGGENT_SYSTEM": "/w"}
 

@@ -51,6 +51,14 @@ async def test_a_refusal_names_the_server_and_its_reason():
     assert caught.value.kind is ToolErrorKind.FAILED
 
 
+async def test_a_connection_that_closed_in_a_call_refused_nothing_whatever_still_runs():
+    async with using(one=peer()) as used:
+        with pytest.raises(ToolError, match=r"'one': the connection closed. The call may have taken effect") as caught:
+            await used.call("one__refuse", why="Connection closed")
+
+    assert caught.value.kind is ToolErrorKind.OUTCOME_UNKNOWN
+
+
 async def test_only_allowed_tools_are_offered_and_block_wins():
     async with using(one=peer(allow=("e*", "fail"), block=("ev*", "environ"))) as used:
         assert used.tools.keys() == {"one__echo", "one__elicit", "one__fail"}

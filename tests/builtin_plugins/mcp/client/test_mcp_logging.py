@@ -8,6 +8,7 @@ import pytest
 from mcp_sdk import listening, made
 from mcp_using import PEER, WAIT_S, Context, peer, using
 from pluggent_hookspecs import ToolFinished, ToolLogged
+from pluggent_mcp.client.status import ServerStatus
 from pluggent_mcp.plugin import Mcp
 from pluggent_mcp.settings import Server, Settings
 from talking import talking
@@ -122,3 +123,47 @@ async def test_in_a_host_it_is_an_event_of_the_session():
 
     assert isinstance(told, ToolLogged)
     assert (told.name, told.level, told.message, told.logger) == ("one__say", "error", "here", "db")
+
+
+SECRET = "a-long-secret"
+SERVERS = {
+    "env": Server(command="x", env={"KEY": SECRET}),
+    "args": Server(command="x", args=(f"--token={SECRET}",)),
+    "option": Server(command="x", args=("--api-key", SECRET)),
+    "header": Server(command="x", args=("-H", f"Authorization: Bearer {SECRET}")),
+    "line": Server(command="x", env={"KEY": f"-----BEGIN KEY-----\n{SECRET}\n"}),
+    "query": Server(url=f"https://mcp.example.com/mcp?key={SECRET}&a=b"),
+    "password": Server(url=f"https://ann:{SECRET}@mcp.example.com/mcp"),
+}
+
+
+@pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS)
+async def test_what_a_server_writes_of_its_settings_is_told_without_their_secrets(server, caplog):
+    caplog.set_level("DEBUG")
+    status = ServerStatus("one", server)
+
+    status.add_stderr(f"bad {SECRET[:5]}".encode())
+    status.add_stderr(f"{SECRET[5:]}\n".encode())
+    status.add_stray_output(b"x" * 195 + SECRET.encode())
+    status.end(f"it says: {SECRET}")
+
+    told = caplog.text + status.explanation
+    assert "bad ***" in told
+    assert SECRET[:5] not in told
+    assert SECRET[5:] not in told
+
+
+@pytest.mark.parametrize("more", [0, 1, 629, 630, 631])
+async def test_a_secret_that_is_cut_off_at_the_begin_of_what_is_kept_leaves_no_end(more):
+    status = ServerStatus("one", SERVERS["env"])
+
+    status.add_stderr(b"x" * 8_192 + SECRET[:7].encode())
+    status.add_stderr(SECRET[7:].encode() + SECRET.encode() * more)
+
+    assert "secret" not in status.explanation
+
+
+async def test_a_secret_that_begins_like_another_leaves_no_end():
+    status = ServerStatus("one", Server(command="x", env={"A": SECRET, "B": f"{SECRET}-and-more"}))
+
+    assert status.shown(f"{SECRET}-and-more".encode()) == "***"

@@ -15,7 +15,7 @@ import pytest
 from fork_server import children
 from mcp_using import PEER, WAIT_S, peer, runs, using
 from pluggent_hookspecs import ToolError
-from pluggent_mcp.client.process import start_process, stop
+from pluggent_mcp.client.process import Guard, start_process, stop
 from pluggent_mcp.client.process_tree import (
     MARKS,
     ProcessId,
@@ -34,7 +34,7 @@ LASTING = "import signal; signal.pause()"
 async def test_a_start_that_is_given_up_leaves_no_process_and_no_warning(rounds, caplog):
     caplog.set_level(logging.WARNING)
     server = Server(command=sys.executable, args=("-c", LASTING))
-    starting = asyncio.create_task(start_process(server, os.environ, f"mark{rounds}"))
+    starting = asyncio.create_task(start_process(server, os.environ, f"mark{rounds}", Guard()))
     for _ in range(rounds):
         await asyncio.sleep(0)
     starting.cancel()
@@ -48,8 +48,9 @@ async def test_a_start_that_is_given_up_leaves_no_process_and_no_warning(rounds,
 
 async def test_a_stop_that_is_given_up_kills_at_once_and_warns_of_nothing(caplog):
     caplog.set_level(logging.WARNING)
+    server = Server(command=sys.executable, args=("-c", LASTING))
     for _ in range(5):
-        child = await start_process(Server(command=sys.executable, args=("-c", LASTING)), os.environ, "mark")
+        child = await start_process(server, os.environ, "mark", Guard())
         stopping = asyncio.create_task(stop(child, WAIT_S, "mark"))
         await asyncio.sleep(0)
         stopping.cancel()
@@ -158,6 +159,43 @@ async def test_a_host_that_is_killed_in_a_call_leaves_no_process_of_its_server(h
             await asyncio.sleep(0)
 
 
+GUARDED = """
+import json, os, signal, subprocess, sys, time
+from pluggent_mcp.client.process import Guard
+from pluggent_mcp.client.process_tree import MARKS
+
+def server(guard, mark):
+    guard.watch(mark, 0, 0.1)
+    command = [sys.executable, "-c", "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"]
+    child = subprocess.Popen(command, env={**os.environ, MARKS: mark}, start_new_session=True)
+    guard.watch(mark, child.pid, 0.1)
+    return child.pid
+
+guard = Guard()
+pids = [server(guard, "first"), server(guard, "second")]
+os.kill(guard._process.pid, signal.SIGKILL)
+guard._process.wait()
+pids += [server(guard, "third"), guard._process.pid]
+print(json.dumps(pids), flush=True)
+signal.pause()
+"""
+
+
+@linux
+async def test_one_guard_ends_all_servers_of_a_killed_host_and_is_replaced_if_it_was_killed():
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", GUARDED, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    pids = json.loads(await process.stdout.readline())
+    assert all(map(runs, pids))
+
+    process.kill()
+    await process.communicate()
+
+    async with asyncio.timeout(WAIT_S):
+        while any(map(runs, pids)):  # noqa: ASYNC110 (nothing tells when they end)
+            await asyncio.sleep(0)
+
+
 @linux
 async def test_the_next_start_ends_what_a_host_has_left_that_was_killed_with_its_guard(host):
     process, pids = host
@@ -257,6 +295,23 @@ def test_a_pid_that_was_given_to_another_process_is_sent_nothing(living):
     assert not send_signal(ProcessId(child.pid, now.process.began - 1), signal.SIGKILL)
     assert send_signal(now.process, 0)
     assert child.poll() is None
+
+
+@linux
+def test_a_group_whose_number_was_given_to_another_process_is_sent_nothing(living):
+    stranger = living("x")
+    now = process_info(stranger.pid)
+    assert now is not None
+    kin = ProcessTree(new_mark(), stranger.pid, leader=ProcessId(stranger.pid, now.process.began - 1))
+
+    kin.scan()
+
+    assert not kin.signal_all(signal.SIGKILL)
+    kin.end(0)
+    assert stranger.poll() is None
+    ours = ProcessTree(new_mark(), stranger.pid, leader=now.process)
+    ours.end(0)
+    assert stranger.wait(WAIT_S) in (-signal.SIGTERM, -signal.SIGKILL)
 
 
 @linux

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,7 +19,7 @@ from cli_support import started, usual_environ
 from mcp_oauth import browsed, logged_in, served
 from mcp_using import McpCommand, Said
 from pluggent_hookspecs import Secret
-from pluggent_mcp.oauth.login_store import load_login, save_login
+from pluggent_mcp.oauth.login_store import file_of, load_login, login_lock, save_login
 from pluggent_mcp.oauth.settings import OAuth
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -146,6 +147,37 @@ async def test_who_logs_out_is_forgotten_here_and_there(mcp):
         assert [asked["token"] for asked in authority.asked("/revoke")] == [login.refresh_token, login.access_token]
         assert (authority.valid, load_login("web", resource.url, os.environ)) == (set(), None)
         assert (await run("logout", "web")).out == "no login to web is stored\n"
+
+
+async def test_tokens_that_are_renewed_while_a_person_logs_out_are_revoked(mcp):
+    async with served() as (authority, resource):
+        mcp.settings(table(resource.url))
+        before = await logged_in(resource)
+        save_login(before, os.environ)
+        async with login_lock("web", resource.url, os.environ, 5):
+            process = start("logout", "web")
+            lock = file_of("web", resource.url, os.environ).with_suffix(".lock")
+            await asyncio.to_thread(waited_for, lock, process.pid)
+            renewed = attrs.evolve(before, access_token="new-access", refresh_token="new-refresh")
+            save_login(renewed, os.environ)
+        said = await ended(process)
+
+        assert (said.code, said.err) == (0, "")
+        assert [asked["token"] for asked in authority.asked("/revoke")] == ["new-refresh", "new-access"]
+        assert load_login("web", resource.url, os.environ) is None
+
+
+def waited_for(file, pid):
+    """Wait until the process *pid* has *file* open."""
+    folder = Path(f"/proc/{pid}/fd")
+    found = ""
+    while found != str(file):
+        for each in folder.iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                found = str(each.readlink())
+            if found == str(file):
+                break
+        assert folder.exists()
 
 
 async def test_logging_out_sends_the_secret_of_the_settings_to_no_other_server(mcp):

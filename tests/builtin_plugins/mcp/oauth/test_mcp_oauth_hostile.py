@@ -3,20 +3,16 @@
 import asyncio
 import logging
 import traceback
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from urllib.error import HTTPError
 
 import httpx2
 import pytest
-from hypothesis import given, strategies as st
 from mcp_oauth import browsed, logged_in, served
 from mcp_sdk import listening
 from pluggent_mcp.oauth import http as oauth_http
-from pluggent_mcp.oauth.addresses import Place, place
 from pluggent_mcp.oauth.challenges import LoginError
 from pluggent_mcp.oauth.http import Guard, exchange
 from pluggent_mcp.oauth.settings import OAuth
-from pluggent_permissions.addresses import in_set, readings
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -34,8 +30,8 @@ def looked_up(monkeypatch):
     monkeypatch.setattr(oauth_http, "addresses_of", addresses_of)
 
 
-TRANSLATED = IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0/96")
-"""Where only the IPv4 address inside counts."""
+ENDLESS = {"token_type": "bearer", "expires_in": 10**400}
+"""What no float holds."""
 METADATA = "/.well-known/oauth-authorization-server"
 
 
@@ -182,8 +178,9 @@ async def test_a_redirect_to_another_origin_is_not_followed(path):
         (JSONResponse({"access_token": "sesame-open-sesame\r\nX: y", "token_type": "bearer"}), "cannot be used"),
         (JSONResponse({"error": "invalid_grant", "error_description": "sesame-open-sesame"}, 400), "invalid_grant"),
         (JSONResponse(["sesame-open-sesame"], 500), "HTTP 500"),
+        (JSONResponse({**ENDLESS, "access_token": "sesame-open-sesame"}), "cannot be used"),
     ],
-    ids=["html", "type", "header", "refused", "broken"],
+    ids=["html", "type", "header", "refused", "broken", "endless"],
 )
 async def test_what_is_no_token_is_told_without_being_repeated(answer, why, caplog):
     caplog.set_level(logging.DEBUG)
@@ -244,22 +241,6 @@ async def test_a_server_of_the_outside_leads_to_nothing_inside(server, to, allow
         assert not allowed
     else:
         assert allowed
-
-
-EMBEDDING = ("{}", "::ffff:{}", "::ffff:0:{}", "::{}", "64:ff9b::{}", "64:ff9b:1::{}", "2606:4700::5efe:{}")
-
-
-@given(st.ip_addresses() | st.builds(lambda way, inner: ip_address(way.format(inner)),
-                                     st.sampled_from(EMBEDDING), st.ip_addresses(v=4)))  # fmt: skip
-def test_what_a_policy_calls_internal_is_not_outside(address):
-    inner = [
-        each
-        for each in readings(str(address))
-        if not isinstance(each, IPv6Address) or not any(each in network for network in TRANSLATED)
-    ]
-
-    if any(in_set(each, "internal") for each in inner):
-        assert place(str(address)) is not Place.OUTSIDE
 
 
 class Names:

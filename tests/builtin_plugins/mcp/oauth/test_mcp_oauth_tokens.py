@@ -215,6 +215,16 @@ async def test_a_renewal_that_fails_otherwise_leaves_the_login_as_it_was(answer,
             assert secret not in caplog.text + used.failures["web"]
 
 
+async def test_a_lifetime_that_no_clock_can_hold_is_a_long_one(environ):
+    async with served() as (authority, resource):
+        save_login(attrs.evolve(await logged_in(resource), expires_at=time.time() - 1), environ)
+        authority.token = {"expires_in": 10**400}
+        async with using(web=web(resource)) as used:
+            assert (await used.call("web__add", a=1, b=2)).for_model == "3"
+
+        assert there(resource, environ).fresh
+
+
 async def test_a_login_without_a_refresh_token_ends_with_its_access_token(environ):
     async with served() as (authority, resource):
         save_login(attrs.evolve(await logged_in(resource), refresh_token=""), environ)

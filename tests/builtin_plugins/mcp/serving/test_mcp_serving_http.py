@@ -158,6 +158,21 @@ def streaming(served, session):
     return stream
 
 
+@pytest.mark.parametrize("event", ["1", "", "another-session_1", "x" * 10_000])
+def test_a_stream_that_a_client_wants_to_resume_begins_anew(served, event):
+    _, begun, _ = ask(served, KNOWS)
+    session = {name.lower(): value for name, value in begun.items()}["mcp-session-id"]
+    connection = HTTPConnection(urlsplit(served.url).netloc, timeout=WAIT_S)
+    try:
+        connection.request("GET", "/mcp", headers={**KNOWS, "Mcp-Session-Id": session, "Last-Event-ID": event})
+        answer = connection.getresponse()
+
+        assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+    finally:
+        connection.close()
+    end(served, begun)
+
+
 def test_sessions_that_were_opened_and_left_lock_no_client_out(served):
     abandoned = [session_of(ask(served, KNOWS)) for _ in range(5)]
     last = session_of(ask(served, KNOWS))

@@ -123,7 +123,8 @@ class Peer:
         return text("it did not work") | {"isError": True}
 
     def call_refuse(self, id: Any, arguments: Any, params: Any) -> Any:
-        send({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "not today"}})
+        why = str(arguments.get("why", "not today"))
+        send({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": why}})
 
     def call_everything(self, id: Any, arguments: Any, params: Any) -> Any:
         blocks = [

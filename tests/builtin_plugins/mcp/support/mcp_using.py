@@ -34,6 +34,8 @@ class Context:
     turn_id = "t1"
     call_id = "c1"
     idempotency_key = "k1"
+    approved_state = ""
+    private_folders = ()
     channel = chat_id = ""
     cancelled = False
 

@@ -1,0 +1,1 @@
+"""Changes files: plans a change, shows it as a diff, writes it atomically, and says how to undo it."""

@@ -1,0 +1,1 @@
+"""Starts programs, confines them, and ends them with all their descendants; see ``running.run``."""

@@ -1,0 +1,59 @@
+"""What can be written under ``[plugins.pluggent-web]``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import attrs
+
+_LARGEST = 5_242_880
+"""An image of this size fits into what the host lets a result carry (8 MiB of base64)."""
+
+
+def _texts(value: Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+@attrs.frozen(kw_only=True)
+class WebSettings:
+    """What may be fetched, from where, and how much of it."""
+
+    allow_private: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    deny: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    only: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    timeout_s: float = 30.0
+    max_bytes: int = _LARGEST
+    page_chars: int = 20_000
+    user_agent: str = ""
+    proxy: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        lists = {"allow_private": self.allow_private, "deny": self.deny, "only": self.only}
+        problems = [f"{name}: {problem}" for name, texts in lists.items() if (problem := _problem_of(texts))]
+        if not 0 < self.timeout_s < math.inf:
+            problems.append("timeout_s: must be more than 0 seconds")
+        if not 0 < self.max_bytes <= _LARGEST:
+            problems.append(f"max_bytes: must be from 1 to {_LARGEST:,}")
+        if self.page_chars < 1:
+            problems.append("page_chars: must be at least 1")
+        if not (self.user_agent.isascii() and self.user_agent.isprintable()):
+            problems.append("user_agent: must be printable ASCII")
+        if self.proxy not in ("", "environment") and not self.proxy.startswith(("http://", "https://")):
+            problems.append("proxy: write http://HOST:PORT, or environment for that of HTTP_PROXY and HTTPS_PROXY")
+        if problems:
+            raise ValueError("; ".join(problems))
+
+
+def _problem_of(texts: tuple[str, ...]) -> str:
+    """Return why *texts* are no patterns of hosts, "" if they are."""
+    if not texts:
+        return ""
+    # Inside: few settings name hosts, and reading patterns costs 5 ms of the host's start.
+    from pluggent_web.hosts import patterns
+
+    try:
+        patterns(texts)
+    except ValueError as error:
+        return str(error)
+    return ""
