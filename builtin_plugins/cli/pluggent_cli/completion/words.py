@@ -49,6 +49,7 @@ ARGUMENTS: Mapping[str, str] = MappingProxyType(
         "completion": "SHELL",
         "resume": "ID",
         "explain": "ID",
+        "last": "ID",
     }
 )
 """What other commands take."""
