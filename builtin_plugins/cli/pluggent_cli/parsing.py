@@ -235,8 +235,8 @@ def add_talking_options(made: Parser) -> None:
                       " this folder")  # fmt: skip
     made.add_argument("--session", metavar="ID", default="", help="continue this session, or begin one of this name")
     made.add_argument("--no-save", action="store_true", help="keep the session in memory only")
-    made.add_argument("-a", "--attach", metavar="FILE|URL|-", action="append", default=[], help="send this along: an"
-                      " image, a PDF, a sound, text; - is standard input (repeatable)")  # fmt: skip
+    made.add_argument("-a", "--attach", metavar="FILE", action="append", default=[], help="send this file or"
+                      " URL along: image, PDF, sound, text; - is standard input (repeatable)")  # fmt: skip
     made.add_argument("--image", metavar="PATH", action="append", default=[], help="send this image along: a file or"
                       " a URL (repeatable)")  # fmt: skip
     made.add_argument("--tool", metavar="TOOL", action="append", default=[], help="offer this tool or plugin's tools"
