@@ -78,6 +78,8 @@ class Settings(Server):
 
     base_url: str = attrs.field(default="", validator=check_url)
     api_key: Secret | None = attrs.field(factory=lambda: Secret("env:ANTHROPIC_API_KEY"))
+    """Keys are made at https://console.anthropic.com/settings/keys."""
     servers: Mapping[str, Server] = attrs.field(
         factory=dict[str, Server], converter=_servers, validator=check_names("anthropic")
     )
+    """More servers, each a provider under a name of its own: the settings above."""

@@ -45,6 +45,7 @@ ARGUMENTS: Mapping[str, str] = MappingProxyType(
         "help": "COMMAND",
         "hooks": "HOOK",
         "models": "PROVIDER",
+        "setup": "PROVIDER",
         "trust": "FILE",
         "completion": "SHELL",
         "resume": "ID",

@@ -266,9 +266,6 @@ def wrapped(text: str, columns: int) -> list[str]:
     """Return the lines of *text*, broken at spaces where they are longer than *columns*."""
     lines: list[str] = []
     for paragraph in escape_controls(text).splitlines() or [""]:
-        if paragraph.isascii() and (pieces := _pieces(paragraph, columns)):
-            lines += pieces
-            continue
         line = ""
         for word in paragraph.split(" "):
             if line and cells(line) + 1 + cells(word) > columns:
@@ -297,6 +294,9 @@ def hanging(text: str, columns: int) -> list[str]:
     """
     lines: list[str] = []
     for paragraph in escape_controls(text).splitlines() or [""]:
+        if paragraph.isascii() and (pieces := _pieces(paragraph, columns)):
+            lines += pieces
+            continue
         line = ""
         for character in paragraph:
             if cells(line + character) > columns and line.strip(_CONTINUES):
