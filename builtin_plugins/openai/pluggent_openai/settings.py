@@ -48,11 +48,15 @@ class Server(Endpoint):
     """
 
     organization: str | None = attrs.field(default=None, validator=check_header)
+    """The header OpenAI-Organization."""
     project: str | None = attrs.field(default=None, validator=check_header)
+    """The header OpenAI-Project."""
     auth: Literal["bearer", "api-key", "none"] = attrs.field(
         default="bearer", validator=attrs.validators.in_(("bearer", "api-key", "none"))
     )
+    """How the key is sent: bearer, api-key (a header of that name) or none."""
     compat: Mapping[str, Any] = attrs.field(factory=dict[str, Any], converter=_read_only, validator=_check_compat)
+    """What the server lacks or wants where its address does not tell; see the README of pluggent-openai."""
 
 
 def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
@@ -68,6 +72,7 @@ class Settings(Server):
     """
 
     base_url: str = attrs.field(default="", validator=check_url)
+    """Where requests go; empty: OPENAI_BASE_URL, else OpenAI itself."""
     api_key: Secret | None = attrs.field(factory=lambda: Secret("env:OPENAI_API_KEY"))
     """Keys are made at https://platform.openai.com/api-keys."""
     servers: Mapping[str, Server] = attrs.field(

@@ -12,15 +12,16 @@ from pluggent_hookspecs.secrets import Secret
 from pluggent_host.common.process_marker import is_inside
 
 from pluggent_cli import exits
+from pluggent_cli.config.settings_class import Field
 from pluggent_cli.config.sources import user_config
+from pluggent_cli.config.toml import reference_of, toml_key, toml_text
 from pluggent_cli.host_access import Setup, gather, prepare
 from pluggent_cli.parsing import PROGRAM, Parser, command_parser, examples
 from pluggent_cli.process import log_to
 from pluggent_cli.setup.dialog import Dialog, ends_cleanly
 from pluggent_cli.setup.keys import WHERE, file_place, shown_path
 from pluggent_cli.setup.offers import Offer, chosen, offers
-from pluggent_cli.setup.questions import Field, asked
-from pluggent_cli.setup.settings_file import toml_key, toml_text
+from pluggent_cli.setup.questions import asked
 from pluggent_cli.setup.talk import Done, Talk
 from pluggent_cli.terminal.console import Console, Ink, wants_color
 from pluggent_cli.terminal.tty import foreground_terminal
@@ -133,7 +134,7 @@ def _key_lines(setup: Setup, offer: Offer, field: Field) -> list[str]:
     place = file_place(offer.name, setup.state_dir, Path("/nowhere"))
     file = f'{field.name} = "{place.reference}"'
     if isinstance(field.default, Secret):
-        usual = repr(field.default).removeprefix("Secret('").removesuffix("')")
+        usual = reference_of(field.default)
         return [
             f'{field.name} = "{usual}"  # the key, read from that variable; this is the default',
             f"# or from a file of mode 0600 with nothing else in it: {file}",

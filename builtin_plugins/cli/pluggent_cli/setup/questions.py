@@ -8,31 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import attrs
 from pluggent_hookspecs.secrets import Secret
 
-from pluggent_cli.config.field_docs import field_docs
+from pluggent_cli.config.settings_class import Field, fields_of
 
 SERVERS = "servers"
-
-
-class Field(NamedTuple):
-    """One field of a settings class. ``default`` is None where ``required``, or where that is the default."""
-
-    name: str
-    type: Any
-    required: bool
-    default: Any
-    about: str
-    metadata: Mapping[str, Any]
-
-    @property
-    def is_secret(self) -> bool:
-        """Whether it holds a secret, or may."""
-        return self.type is Secret or Secret in typing.get_args(self.type)
 
 
 class Example(NamedTuple):
@@ -40,32 +24,6 @@ class Example(NamedTuple):
 
     name: str
     settings: Mapping[str, Any]
-
-
-def fields_of(settings: type) -> Iterator[Field]:
-    """Yield the fields of *settings*, an attrs class or a dataclass, in their order."""
-    docs = field_docs(settings)
-    try:
-        types = typing.get_type_hints(settings)
-    except (NameError, TypeError):
-        types = {}  # types of the author's own that stand nowhere at run time
-    for one in attrs.fields(settings) if attrs.has(settings) else dataclasses.fields(settings):
-        if one.init:
-            required, default = _default(one)
-            wanted = types.get(one.name, one.type)
-            yield Field(one.name, wanted, required, default, docs.get(one.name, ""), one.metadata)
-
-
-def _default(one: Any) -> tuple[bool, Any]:
-    if isinstance(one, dataclasses.Field):
-        if one.default_factory is not dataclasses.MISSING:
-            return False, one.default_factory()
-        return one.default is dataclasses.MISSING, None if one.default is dataclasses.MISSING else one.default
-    if one.default is attrs.NOTHING:
-        return True, None
-    if isinstance(one.default, attrs.Factory):  # type: ignore[arg-type]
-        return False, None if one.default.takes_self else one.default.factory()
-    return False, one.default
 
 
 def asked(settings: type, *, optional: bool) -> tuple[Field, ...]:

@@ -6,9 +6,7 @@ tomlkit is not used: it puts a new key between a comment and what that is about,
 from __future__ import annotations
 
 import difflib
-import json
 import os
-import re
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -19,9 +17,9 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.folders import private_folder
 
 from pluggent_cli.config.sources import lines_of, load_bytes
+from pluggent_cli.config.toml import toml_key, toml_text
 
 HEAD = "# Your settings of pluggent. All that there are: pluggent config example\n"
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Change(NamedTuple):
@@ -35,20 +33,6 @@ class Change(NamedTuple):
     def line(self) -> str:
         """The statement in TOML."""
         return f"{toml_key(self.path[-1:])} = {toml_text(self.value)}"
-
-
-def toml_key(names: Sequence[str]) -> str:
-    """Return a dotted key.
-
-    >>> toml_key(["plugins", "llama.cpp"])
-    'plugins."llama.cpp"'
-    """
-    return ".".join(name if _BARE.fullmatch(name) else toml_text(name) for name in names)
-
-
-def toml_text(text: str) -> str:
-    """Return *text* as TOML writes it: as JSON does, but for DEL."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def read(path: Path) -> str:

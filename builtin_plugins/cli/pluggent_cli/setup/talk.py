@@ -14,13 +14,15 @@ from pluggent_host.common.escape import escape_all
 from pluggent_host.plugins.loader import check_settings
 
 from pluggent_cli import process
+from pluggent_cli.config.settings_class import Field
 from pluggent_cli.config.sources import user_config
+from pluggent_cli.config.toml import reference_of
 from pluggent_cli.host_access import Setup, working_directory
 from pluggent_cli.setup import settings_file, trial
 from pluggent_cli.setup.dialog import Dialog, uninterrupted
 from pluggent_cli.setup.keys import WHERE, Place, Undo, file_place, is_readable, keyring_place, problem_of, shown_path
 from pluggent_cli.setup.offers import Offer, chosen
-from pluggent_cli.setup.questions import SERVERS, Field, asked
+from pluggent_cli.setup.questions import SERVERS, asked
 from pluggent_cli.setup.settings_file import Change
 
 _LISTED = 12
@@ -141,7 +143,8 @@ class Talk:
         """Put the key into *keys*, or leave what is there already."""
         reference = self._current(offer, name, field)
         if not anew and is_readable(reference):
-            shown = repr(reference).removeprefix("Secret('").removesuffix("')")
+            assert isinstance(reference, Secret)
+            shown = reference_of(reference)
             if self._dialog.agrees(f"There is a key already ({escape_all(shown)}). Use it?", default=True):
                 return
         if field.about:

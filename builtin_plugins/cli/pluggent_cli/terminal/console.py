@@ -263,7 +263,11 @@ _CONTINUES = "    … "
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """Return the lines of *text*, broken at spaces where they are longer than *columns*."""
+    """Return the lines of *text*, broken at spaces where they are longer than *columns*.
+
+    >>> wrapped("one two three", 8)
+    ['one two', 'three']
+    """
     lines: list[str] = []
     for paragraph in escape_controls(text).splitlines() or [""]:
         line = ""

@@ -380,6 +380,30 @@ def test_a_keyring_that_is_locked_is_replaced_by_a_file(setup):
     assert "the key could not be stored: RuntimeError; it goes into a file" in done.out
 
 
+def test_a_keyring_that_cannot_be_read_later_is_an_error_that_says_so(setup):
+    keyring(setup)
+    setup.settings.parent.mkdir(parents=True)
+    setup.settings.write_text('model = "openai/x"\n[plugins.pluggent-openai]\napi_key = "keyring:pluggent/openai"\n')
+    (setup.home / "keyring.json").mkdir()
+
+    done = setup.run("run", "hi")
+
+    assert (done.code, "Traceback" in done.err) == (1, False)
+    assert "keyring:pluggent/openai: the keyring cannot be read: IsADirectoryError" in done.err
+
+
+def test_no_tool_and_no_started_program_gets_the_key(setup):
+    assert setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n").code == 0
+
+    done = setup.run(
+        "run", "--model", "offline/demo", "--workspace", str(setup.key.parent.parent), f"read_file path={setup.key}"
+    )
+
+    assert GOOD not in done.out + done.err
+    assert GOOD not in setup.run("config").out
+    assert GOOD not in setup.run("doctor").out
+
+
 # ---- without a terminal ------------------------------------------------------------------
 
 
