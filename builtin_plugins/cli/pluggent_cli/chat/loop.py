@@ -27,7 +27,8 @@ from pluggent_cli.host_access import Setup, open_host, workspace_option
 from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.live import Answer, Stage, answer_for
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
-from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, Waiting, last_asked
+from pluggent_cli.terminal.progress import Waiting
+from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, last_asked
 from pluggent_cli.terminal.tty import Keys
 
 Show = Callable[[Observation], None]
@@ -106,13 +107,14 @@ class Talk:
         answer = answer_for(console, plain=options.plain)
         waiting = Waiting(session.model)
         unwritten = Unwritten()
-        self._screen = Screen(console, calls, answer=answer if live else None)
         self._stage = Stage(console, answer=answer, status=waiting, keys=self._keys)
+        drawn = self._stage.draws_status
+        screen = self._screen = Screen(console, calls, answer=answer if live else None, drawn=drawn)
 
         def show(event: Observation) -> None:
             waiting.read(event)
             unwritten.read(event)
-            self._screen.show(event)
+            screen.show(event)
             self._stage.changed()
 
         with self._stage, _written(answer):
@@ -124,6 +126,7 @@ class Talk:
                 text = unwritten.text
                 raise
             finally:
+                screen.end()
                 if not live and not options.json:
                     answer.add(text)
         return result

@@ -219,7 +219,7 @@ def test_a_chat_works_without_a_line_editor(cli, poor):
 
 
 def test_answers_go_where_standard_output_goes_and_the_rest_stays_at_the_terminal(cli):
-    keys = [GREETING, "say **a** b\rcall wait\r", "allowed", CTRL_C, "interrupted", CTRL_D]
+    keys = [GREETING, "say **a** b\rcall wait\r", "→ wait()", CTRL_C, "interrupted", CTRL_D]
     cli.talk("chat", "-m", "speaker/x", files={1: cli.work / "answers.txt"}, keys=keys)
 
     answers = (cli.work / "answers.txt").read_text()
