@@ -87,7 +87,7 @@ def test_a_line_says_how_far_its_call_is(clock, done, total, message, shown):
 
 
 @pytest.mark.parametrize("message", [
-    "\r\nAllow this once? [y/N] ", "\x1b[2J\x1b[HAllow this once? [y/N] ", "\x1b]0;title\x07", "\u202eoslo\u200b", "\x9b2J",
+    "\r\nAllow this once? [y/N] ", "\x1b[2J\x1b[HAllow? [y/N] ", "\x1b]0;title\x07", "\u202eoslo\u200b", "\x9b2J",
 ])  # fmt: skip
 def test_a_message_stays_in_the_line_of_its_call_and_steers_no_terminal(clock, message):
     waiting = Waiting("openai/m", clock)
