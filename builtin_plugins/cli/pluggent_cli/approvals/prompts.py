@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import termios
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 
+import attrs
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import REACHES, Approval, Reach
-from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent
+from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent, Scope
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
+from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.escape import escape_all
 from pluggent_host.inspection import Form, form_of
 from pluggent_host.operations.forms import Field, FieldKind, Option
@@ -99,6 +102,31 @@ def _approval(typed: str, event: ApprovalEvent) -> Approval:
     if reach is None or REACHES.index(reach) > REACHES.index(event.reach):
         return Approval(agreed=False, reason=words_of(typed) if event.operation == _CALL else "")
     return Approval(agreed=True, reach=reach, by=who())
+
+
+async def ask_about(waiting: Iterable[Pending], ink: Ink) -> Mapping[str, Approval]:
+    """Ask the person at the terminal about each stored request; return the answers by call id. Raises ConfigError."""
+    asking = ConsoleApprover(ink, _at_once)
+    answers: dict[str, Approval] = {}
+    for each in waiting:
+        answer = await asking(event_of(each))
+        if answer is None:
+            raise ConfigError("/approve", ["wants a person at a terminal, and there is none in the foreground here"])
+        answers[each.call_id] = attrs.evolve(answer, by=who())
+    return answers
+
+
+def event_of(pending: Pending) -> ApprovalEvent:
+    """Return the question about *pending*."""
+    asks = tuple((plugin, escape_all(words)) for plugin, words in pending.asks)
+    return ApprovalEvent(
+        Scope(principal=pending.principal, workspace=pending.workspace), pending.kind, pending.digest,
+        pending.rendered, asks, pending.capability, pending.reach, pending.approvers,
+    )  # fmt: skip
+
+
+async def _at_once(_: str) -> None:
+    """Wait for nothing: what is asked about has been shown before."""
 
 
 # ---- data for a tool --------------------------------------------------------------------

@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
+from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
-from pluggent_hookspecs.messages import Image, Part
+from pluggent_hookspecs.messages import Image
 from pluggent_hookspecs.observations import Observation
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.process_marker import is_inside
 from pluggent_host.host import Host
 from pluggent_host.session import Session
+from pluggent_host.turns.options import Content
 from pluggent_host.turns.result import TurnResult, TurnStream
 from pluggent_host.turns.step import Why
 from pluggent_state_files.listing import SESSION_ID
@@ -31,7 +33,8 @@ from pluggent_cli.terminal.progress import Waiting
 from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, last_asked
 from pluggent_cli.terminal.tty import Keys
 
-Show = Callable[[Observation], None]
+Show: TypeAlias = Callable[[Observation], None]
+Answers: TypeAlias = Mapping[str, bool | Approval]
 
 CODES = {
     Why.COMPLETED: exits.OK,
@@ -90,15 +93,36 @@ class Talk:
         """Leave the terminal to a prompt."""
         return self._stage.lent()
 
+    @contextlib.contextmanager
+    def terminal_lent(self) -> Generator[None]:
+        """Leave the terminal to a prompt while no turn runs."""
+        held = self._keys.held
+        self._keys.release()
+        try:
+            yield
+        finally:
+            if held:
+                self._keys.hold()
+
+    @contextlib.contextmanager
+    def terminal_given(self) -> Generator[None]:
+        """Leave the terminal to another program, and Ctrl-C too."""
+        self._keys.given = True
+        try:
+            with self.terminal_lent():
+                yield
+        finally:
+            self._keys.given = False
+
     # ---- turns ---------------------------------------------------------------------------
 
-    async def turn(self, content: Sequence[str | Part]) -> TurnResult[Any]:
+    async def turn(self, content: Content) -> TurnResult[Any]:
         """Run one turn, show it, and print the answer if that is text. Raises what ``Session.say`` raises."""
         return await self._shown(lambda show: self._watched(content, show))
 
-    async def resume(self) -> TurnResult[Any]:
-        """Continue the paused turn as ``turn`` does. Raises what ``Session.resume`` raises."""
-        return await self._shown(self._resumed)
+    async def resume(self, answers: Answers | None = None) -> TurnResult[Any]:
+        """Continue the paused turn with *answers* as ``turn`` does. Raises what ``Session.resume`` raises."""
+        return await self._shown(lambda show: self._resumed(answers, show))
 
     async def _shown(self, work: Callable[[Show], Awaitable[TurnResult[Any]]]) -> TurnResult[Any]:
         console, session, options = self.console, self.session, self.options
@@ -131,15 +155,15 @@ class Talk:
                     answer.add(text)
         return result
 
-    async def _watched(self, content: Sequence[str | Part], show: Show) -> TurnResult[Any]:
+    async def _watched(self, content: Content, show: Show) -> TurnResult[Any]:
         if self.options.no_stream:
             return await self._followed(self.session.say(content, origin="cli"), show)
         return await self._streamed(self.session.stream(content, origin="cli"), show)
 
-    async def _resumed(self, show: Show) -> TurnResult[Any]:
+    async def _resumed(self, answers: Answers | None, show: Show) -> TurnResult[Any]:
         if self.options.no_stream:
-            return await self._followed(self.session.resume(), show)
-        return await self._streamed(self.session.stream_resume(), show)
+            return await self._followed(self.session.resume(answers), show)
+        return await self._streamed(self.session.stream_resume(answers), show)
 
     @property
     def _live(self) -> bool:

@@ -44,6 +44,8 @@ class Keys:
     """
 
     def __init__(self, *, marking_pastes: bool = False) -> None:
+        self.given = False
+        """Whether another program has the terminal for the moment."""
         self._marking = marking_pastes
         self._before: list[int | list[bytes | int]] | None = None
 
