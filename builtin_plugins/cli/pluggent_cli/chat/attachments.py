@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
-from pluggent_hookspecs.attachments import audio, file, image
-from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Audio, File, Image, Part, Text
 from pluggent_host.common.escape import escape_all
 
@@ -47,14 +47,9 @@ def shown_bytes(count: int) -> str:
     return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"  # noqa: PLR2004 (a megabyte)
 
 
-def attach(name: str) -> Attached:
-    """Return what is at the path or URL *name*: an image, a sound or a document. Blocks. Raises ConfigError."""
-    if "://" in name:
-        return Attached(image(name), name)
-    for read in (image, audio):
-        try:
-            return Attached(read(name), name)
-        except ConfigError as error:
-            if "whatever its name says" not in str(error):
-                raise
-    return Attached(file(name), name)
+def attach(name: str, say: Callable[[str], None]) -> Attached:
+    """Return what is at the path or URL *name*; *say* tells what takes long. Blocks. Raises ConfigError."""
+    # Here and not above: most chats attach nothing.
+    from pluggent_cli.inputs.attachments import attach as part_at
+
+    return Attached(part_at(f"./{name}" if name == "-" else name, say), name)

@@ -154,7 +154,7 @@ async def _session(chat: Chat, _: str) -> None:
 async def _model(chat: Chat, argument: str) -> None:
     session = chat.talk.session
     if argument:
-        await session.use(model=argument)
+        await session.use(model=chat.talk.setup.model_named(argument))
         chat.models = list(dict.fromkeys([session.model, *chat.models]))
     chat.console.line(f"model {chat.console.ink('bold', escape_all(session.model))}")
 
@@ -266,7 +266,7 @@ def _is_digest(typed: str, digest: str) -> bool:
 
 async def _attach(chat: Chat, argument: str) -> None:
     if argument:
-        chat.attached.append(await asyncio.to_thread(attach, _path(argument)))
+        chat.attached.append(await asyncio.to_thread(attach, _path(argument), chat.console.note))
     _say_attached(chat)
 
 
