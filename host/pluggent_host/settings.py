@@ -4,15 +4,13 @@ Named tuples of the standard library: `pluggent plugins` and `--version` read se
 third-party package.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
 
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.settings import NOTHING, Selection
+from pluggent_plugin_loader.suggestions import did_you_mean
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-Mode = Literal["all", "allow", "safe"]
 OnAsk = Literal["console", "pause", "deny"]
 
 
@@ -61,31 +59,6 @@ class Timeouts(NamedTuple):
     close_s: float = 5.0
     source_s: float = 30.0
     model_s: float = 600.0
-
-
-class Selection(NamedTuple):
-    """The installed plugins that may run. Names are plugin ids, or ids with ``==version``."""
-
-    mode: Mode = "all"
-    allow: tuple[str, ...] = ()
-    block: tuple[str, ...] = ()
-    any_version: bool = False
-
-
-class SystemList(tuple[str, ...]):  # noqa: SLOT001 (a tuple cannot have slots that hold something)
-    """An allow list of the system's settings, which holds in safe mode too.
-
-    ``whole`` is that list before other settings narrowed it: plugins outside of it are left out on purpose.
-    """
-
-    whole: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, names: Iterable[str], whole: tuple[str, ...]) -> "SystemList":
-        """Return *names*, narrowed from *whole*."""
-        made = cls(names)
-        made.whole = whole
-        return made
 
 
 class _OfFirstParty(tuple[str, ...]):
@@ -211,14 +184,6 @@ class HostSettings(NamedTuple):
     aliases: Mapping[str, str] = NOTHING
     effects: Mapping[str, tuple[str, ...]] = NOTHING
     plugins: Mapping[str, Mapping[str, Any]] = NOTHING
-
-
-class Section(dict[str, Any]):
-    """The settings of one plugin; ``folders`` maps keys to the folder of their file, the base of relative paths."""
-
-    def __init__(self, values: Mapping[str, Any], folders: Mapping[str, str]) -> None:
-        super().__init__(values)
-        self.folders = folders
 
 
 class LimitChanges(TypedDict, total=False):

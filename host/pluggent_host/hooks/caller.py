@@ -17,9 +17,9 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeVar, cast
 
 import attrs
+from pluggent_plugin_loader.names import APP
+from pluggent_plugin_loader.plugin_errors import is_interrupt
 
-from pluggent_host.common.names import APP
-from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.hooks.chains import Impl
 

@@ -33,9 +33,9 @@ from pluggent_hookspecs.observations import (
     TurnEnded,
     TurnStarted,
 )
+from pluggent_plugin_loader.plugin_errors import is_interrupt
 
 from pluggent_host.common.event_queue import EventQueue
-from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import said
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain, Chains, Impl

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar, cast
 
 import attrs
 from pluggent_hookspecs import Value, errors
+from pluggent_plugin_loader.plugin_errors import is_interrupt
 
-from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import being_cancelled, said, to_its_end
 from pluggent_host.hooks.caller import LATE, Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError

@@ -29,9 +29,9 @@ from pluggent_hookspecs.models import (
     TextDelta,
 )
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
+from pluggent_plugin_loader.plugin_errors import is_interrupt
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.plugin_errors import is_interrupt
 from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.common.sanitize import clean_message
 from pluggent_host.hooks.ledgers import Cost

@@ -12,9 +12,10 @@ from pluggent_hookspecs import Json, Value, freeze, thaw
 from pluggent_hookspecs.events import QuestionEvent, Scope
 from pluggent_hookspecs.observations import HookFailed, Observation
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
+from pluggent_plugin_loader.names import APP
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.names import APP, framed
+from pluggent_host.common.names import framed
 from pluggent_host.common.sanitize import clean, clean_json
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain

@@ -21,9 +21,9 @@ from pluggent_hookspecs.events import ReserveEvent, Scope, ToolCallEvent, ToolRe
 from pluggent_hookspecs.messages import Usage
 from pluggent_hookspecs.observations import Change, ToolFinished
 from pluggent_hookspecs.tools import CallPreview, ToolContext, ToolOutput, UndoCall
+from pluggent_plugin_loader.plugin_errors import is_interrupt, raised_at
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.plugin_errors import is_interrupt, raised_at
 from pluggent_host.common.running import Threads, being_cancelled, said
 from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late

@@ -29,10 +29,10 @@ from pluggent_hookspecs.models import ModelParameters, ModelRequest, ModelRespon
 from pluggent_hookspecs.observations import LOG_LEVELS, QuestionAnswered, ToolLogged, ToolProgressed, ToolStarted
 from pluggent_hookspecs.questions import Accepted, Elicited
 from pluggent_hookspecs.tools import ToolOutput
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.sanitize import clean, clean_json, clean_message, finite
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.hooks.caller import Deadline
 from pluggent_host.operations.model_call import ModelCallOperation, message_digest
 from pluggent_host.operations.operation import (

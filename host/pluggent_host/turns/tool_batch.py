@@ -20,11 +20,11 @@ from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
 from pluggent_hookspecs.observations import ToolStarted
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_host.approvals.pending import Outcome, Pending
 from pluggent_host.approvals.standing import limits, narrowest
 from pluggent_host.common.sanitize import clean, clean_message
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.operations.operation import (
     Answered,
     Decided,

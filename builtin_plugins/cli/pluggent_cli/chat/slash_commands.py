@@ -13,9 +13,9 @@ from pluggent_hookspecs.attachments import image
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Image, Message, Usage
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.names import plugin_of
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.transcript.rebuild import Exchange
+from pluggent_plugin_loader.names import plugin_of
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli.chat.completer import Completion, paths
 from pluggent_cli.chat.loop import Talk

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # both are imported by what returns them
     from pathlib import Path
 
     # as above
-    from pluggent_host.plugins.discovery import Distribution
+    from pluggent_plugin_loader.discovery import Distribution
 
 Options = Mapping[str, Sequence[str]]
 """For each option the placeholder of its value (empty: it takes none), and its help."""
