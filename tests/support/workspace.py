@@ -24,9 +24,9 @@ HOST_LIBRARIES = {"pluggent-plugin-loader"}
 """The libraries that the host is built on; no plugin is."""
 HOST_PARTS = {"pluggent-host", *HOST_LIBRARIES}
 BUILT_ON = {
-    "pluggent-host": HOST_LIBRARIES,
+    "pluggent-host": HOST_LIBRARIES | {"pluggent-function-tools"},
     "pluggent-cli": HOST_PARTS | {"pluggent-state-files"},
-    "pluggent-testing": HOST_PARTS | {"pluggent-cli"},
+    "pluggent-testing": HOST_PARTS | {"pluggent-cli", "pluggent-function-tools"},
 }
 """What of the workspace the host and its front ends may import besides the contract."""
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 
 import attrs
 import msgspec
+from pluggent_function_tools.function_tool import definition_digest
 from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
@@ -39,7 +40,6 @@ from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operatio
 from pluggent_host.operations.reply_checks import checked_response, impossible_usage
 from pluggent_host.operations.token_estimate import input_tokens, used_so_far
 from pluggent_host.plugins.lookup import Model
-from pluggent_host.tools.function_tool import definition_digest
 from pluggent_host.tools.toolset import Toolset
 
 HOOKS = Hooks(

@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 import attrs
+from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, parse
 from pluggent_hookspecs import Json, Value, freeze, thaw
 from pluggent_hookspecs.events import QuestionEvent, Scope
 from pluggent_hookspecs.observations import HookFailed, Observation
@@ -22,7 +23,6 @@ from pluggent_host.hooks.chains import Chain
 from pluggent_host.operations.forms import Field, FieldProblems, fields_of
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by
 from pluggent_host.settings import HostSettings
-from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse
 
 HOOK = "answer_question"
 MOST_BYTES: Final = 16_384

@@ -14,6 +14,8 @@ from typing import Any, Protocol, cast
 
 import attrs
 import msgspec
+from pluggent_function_tools.arguments import ArgumentProblems, canonical
+from pluggent_function_tools.function_tool import FunctionTool
 from pluggent_hookspecs import Json, errors
 from pluggent_hookspecs.decisions import REACHES, Allow, Ask, Decision, Deny, Reach
 from pluggent_hookspecs.errors import ToolErrorKind
@@ -29,8 +31,6 @@ from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
-from pluggent_host.tools.arguments import ArgumentProblems, canonical
-from pluggent_host.tools.function_tool import FunctionTool
 from pluggent_host.tools.results import as_output
 from pluggent_host.tools.toolset import BoundTool
 from pluggent_host.tools.workspace_guard import Protected, why_outside

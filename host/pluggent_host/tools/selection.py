@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
+from pluggent_function_tools.arguments import ArgumentProblems, Checker
+from pluggent_function_tools.function_tool import FunctionTool, definition_digest, function_tool
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
 from pluggent_hookspecs.tools import Tool, ToolSource
@@ -24,8 +26,6 @@ from pluggent_host.common.running import being_cancelled, said
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.plugins.registry import Offer, PluginSet, named
 from pluggent_host.settings import HostSettings
-from pluggent_host.tools.arguments import ArgumentProblems, Checker
-from pluggent_host.tools.function_tool import FunctionTool, definition_digest, function_tool
 from pluggent_host.tools.toolset import BoundTool, Toolset, bind, kept_names
 
 T = TypeVar("T")

@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import attrs
+from pluggent_function_tools.arguments import ArgumentProblems, canonical
 from pluggent_hookspecs import Json, Value, errors, freeze, thaw
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.errors import LimitReached, ToolError, ToolErrorKind
@@ -45,7 +46,6 @@ from pluggent_host.operations.operation import (
     Unanswered,
 )
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
-from pluggent_host.tools.arguments import ArgumentProblems, canonical
 from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import Toolset
 from pluggent_host.transcript.entries import Dispatched, Settled
