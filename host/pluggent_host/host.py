@@ -27,12 +27,11 @@ from pluggent_hookspecs.sessions import SessionStore
 from pluggent_plugin_loader.catalog import PluginRecord
 from pluggent_plugin_loader.discovery import Discovery
 from pluggent_plugin_loader.loader import registered_name
-from pluggent_plugin_loader.plugin_errors import is_interrupt
 
 from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
 from pluggent_host.common import process_marker
-from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.common.sanitize import check_history, clean_history
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.chains import Chains
@@ -455,7 +454,7 @@ async def _asked(name: str, provider: Provider | PluggentError, caller: Caller, 
     except Late:
         return ProviderError(ProviderErrorKind.TIMEOUT, f"gave no list within {limit_s:g} s", provider=name)
     except BaseException as error:
-        if is_interrupt(error) or (isinstance(error, asyncio.CancelledError) and being_cancelled()):
+        if comes_from_outside(error):
             raise
         return _broken(name, f"failed in list_models: {said(error)}")
     items = tuple(cast("Sequence[object]", found)) if isinstance(found, Sequence) else (found,)

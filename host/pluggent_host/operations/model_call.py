@@ -30,10 +30,9 @@ from pluggent_hookspecs.models import (
     TextDelta,
 )
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
-from pluggent_plugin_loader.plugin_errors import is_interrupt
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.common.sanitize import clean_message
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
@@ -262,12 +261,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
                 raise self._broken(error) from error
             problem = f"no whole reply within {most:g} s ([timeouts] model_s)"
             raise self._error(ProviderErrorKind.TIMEOUT, problem) from error
-        except asyncio.CancelledError as error:
-            if being_cancelled():
-                raise
-            raise self._broken(error) from error
         except BaseException as error:
-            if is_interrupt(error):
+            if comes_from_outside(error):
                 raise
             raise self._broken(error) from error
 
