@@ -26,8 +26,7 @@ from pluggent_host.common.running import Threads
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import build
 from pluggent_host.hooks.event_bus import EventBus
-from pluggent_host.operations.cursors import Cursors
-from pluggent_host.operations.memory import Memory
+from pluggent_host.operations.memory import Cursors, Memory
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.plugins.lookup import Capabilities
 from pluggent_host.plugins.registry import PluginSet
