@@ -61,34 +61,29 @@ class Timeouts(NamedTuple):
     model_s: float = 600.0
 
 
-class _OfFirstParty(tuple[str, ...]):
-    """A grant that is not set: it goes to the first-party plugins of that role.
+class OfFirstParty(tuple[str, ...]):
+    """A grant to the first-party plugins of that role, changed by each name here in turn; see ``granted``.
 
-    Empty, so that it grants nothing until it is filled in, and unequal to any that is set.
+    It grants nothing until it is filled in, and is unequal to any tuple that stands for itself.
     """
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OfFirstParty)
+        return isinstance(other, OfFirstParty) and tuple(self) == tuple(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(_OfFirstParty)
+        return super().__hash__()
 
     def __repr__(self) -> str:
-        return "OF_FIRST_PARTY"
+        return super().__repr__() if self else "OF_FIRST_PARTY"
 
 
-OF_FIRST_PARTY: tuple[str, ...] = _OfFirstParty()
-
-
-class AddedToFirstParty(tuple[str, ...]):
-    """A grant to the first-party plugins of that role, changed by each name here in turn; see ``granted``."""
-
-    __slots__ = ()
+OF_FIRST_PARTY: tuple[str, ...] = OfFirstParty()
+"""A grant that is not set."""
 
 
 def granted(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
@@ -101,8 +96,8 @@ def granted(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     """
     if not new:
         return ()
-    if isinstance(old, _OfFirstParty | AddedToFirstParty):
-        return AddedToFirstParty((*old, *new))
+    if isinstance(old, OfFirstParty):
+        return OfFirstParty((*old, *new))
     names = list(old)
     for name in new:
         if name.startswith("!") and name[1:] in names:
@@ -143,7 +138,7 @@ class Grants(NamedTuple):
         """
         roles: dict[str, tuple[str, ...]] = {}
         for name, names in self._asdict().items():
-            if isinstance(names, _OfFirstParty | AddedToFirstParty):
+            if isinstance(names, OfFirstParty):
                 of_role = tuple(id for id, role in first_party.items() if role == name)
                 roles[name] = granted(of_role, names) if names else of_role
         return self._replace(**roles)
