@@ -13,7 +13,7 @@ from pluggent_host.turns.step import Why
 
 from pluggent_cli.chat.attachments import Attached
 from pluggent_cli.chat.cost import used_since
-from pluggent_cli.chat.loop import Talk
+from pluggent_cli.chat.loop import Answers, Talk
 from pluggent_cli.terminal.console import Console
 
 _UNHEARD = (Why.DENIED, Why.FAILED)
@@ -54,7 +54,7 @@ class Chat:
         self.attached.clear()
         return Message.user((Text(text), *parts))
 
-    def marked(self, text: str) -> str:
+    def privately(self, text: str) -> str:
         """Return *text*, which repeats the last message, with the space of a private one."""
         return f" {text}" if self.private else text
 
@@ -77,7 +77,7 @@ class Chat:
             await self._give_back(message, count)
         return result
 
-    async def resume(self, answers: Any = None) -> TurnResult[Any]:
+    async def resume(self, answers: Answers | None = None) -> TurnResult[Any]:
         """Continue the paused turn with *answers*."""
         session, before = self.talk.session, self.talk.session.usage
         try:
@@ -95,7 +95,7 @@ class Chat:
             await session.undo()
         self.unsaid = message
         said = "\n".join(part.text for part in message.content[:1] if isinstance(part, Text))
-        self.draft = self.marked(said)
+        self.draft = self.privately(said)
         self.attached = [Attached(part) for part in message.content[1:]]
 
 

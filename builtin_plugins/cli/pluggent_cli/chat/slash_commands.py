@@ -214,7 +214,7 @@ async def _edit(chat: Chat, argument: str) -> None:
     with chat.talk.terminal_given():
         text = await asyncio.to_thread(edited, text)
     if text.strip():
-        chat.draft = text if argument else chat.marked(text)
+        chat.draft = text if argument else chat.privately(text)
     else:
         chat.console.line("the text is empty, so there is nothing to send")
 
