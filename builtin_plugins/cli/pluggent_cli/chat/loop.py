@@ -24,7 +24,6 @@ from pluggent_state_files.listing import SESSION_ID
 
 from pluggent_cli import exits
 from pluggent_cli.host_access import Setup, folder_record, open_host, workspace_option
-from pluggent_cli.inputs.parameters import read_model_parameters
 from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.live import Answer, Stage, answer_for
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
@@ -296,10 +295,11 @@ def _unsaved(setup: Setup) -> Setup:
 
 
 async def _session(host: Host, options: argparse.Namespace, console: Console, id: str, model: str) -> Session:
-    given: dict[str, Any] = {
-        "model": model, "system": options.system, "origin": "cli", "metadata": folder_record(),
-        "parameters": read_model_parameters(options.option),
-    }  # fmt: skip
+    given: dict[str, Any] = {"model": model, "system": options.system, "origin": "cli", "metadata": folder_record()}
+    if options.option:
+        from pluggent_cli.inputs.parameters import read_model_parameters  # here and not above: most turns have none
+
+        given["parameters"] = read_model_parameters(options.option)
     try:
         return await host.session(id, **given)
     except SessionOwnerError as error:

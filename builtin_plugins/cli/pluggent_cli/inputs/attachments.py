@@ -9,11 +9,8 @@ from pluggent_hookspecs.attachments import LIMIT_BYTES, attachment, image
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import File, Part, Text
 
-from pluggent_cli.inputs.reading import STANDARD_INPUT, Say, read_file, read_standard_input
-from pluggent_cli.inputs.texts import decoded, framed, read_text
-
-ATTACH = "To send an image, a PDF or a sound, attach it: -a {}"
-FROM_STANDARD_INPUT = "-"
+from pluggent_cli.inputs.reading import FROM_STANDARD_INPUT, STANDARD_INPUT, Say, read_file, read_standard_input
+from pluggent_cli.inputs.texts import ATTACH, decoded, framed, read_text
 
 
 def attached(names: Iterable[str], images: Iterable[str], say: Say, files: Iterable[str] = ()) -> tuple[Part, ...]:

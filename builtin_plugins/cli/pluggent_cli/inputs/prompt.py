@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Part, Text
 
-from pluggent_cli.inputs.attachments import ATTACH, FROM_STANDARD_INPUT, attached
-from pluggent_cli.inputs.reading import STANDARD_INPUT, Say, is_piped, is_typed, read_standard_input
-from pluggent_cli.inputs.templates import PromptTemplate
-from pluggent_cli.inputs.texts import framed, read_text
+from pluggent_cli.inputs.reading import (
+    FROM_STANDARD_INPUT,
+    STANDARD_INPUT,
+    Say,
+    is_piped,
+    is_typed,
+    read_standard_input,
+)
+from pluggent_cli.inputs.texts import ATTACH, framed, read_text
+
+if TYPE_CHECKING:  # for those who use one
+    from pluggent_cli.inputs.templates import PromptTemplate
 
 _NOTHING = 'say something: pluggent run "weather city=Beijing", or pipe it in'
 
@@ -45,7 +54,7 @@ def read_prompt(given: Given, say: Say) -> tuple[str | Part, ...]:
     typed = _typed(given.words, say)
     if alone:
         typed = _whole_input(say)
-    parts = attached(given.attachments, given.images, say, given.files)
+    parts = _attached(given, say)
     data = [part.text for part in parts if isinstance(part, Text)]
     if not (spliced or attaches or alone) and is_piped():
         piped = _standard_input(say)
@@ -55,6 +64,14 @@ def read_prompt(given: Given, say: Say) -> tuple[str | Part, ...]:
     others = tuple(part for part in parts if not isinstance(part, Text))
     _check(text, others)
     return (text, *others)
+
+
+def _attached(given: Given, say: Say) -> tuple[Part, ...]:
+    if not (given.files or given.attachments or given.images):
+        return ()
+    from pluggent_cli.inputs.attachments import attached  # here and not above: most turns have none
+
+    return attached(given.attachments, given.images, say, given.files)
 
 
 def _typed(words: Sequence[str], say: Say) -> str:
