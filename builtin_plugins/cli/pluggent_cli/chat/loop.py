@@ -12,14 +12,13 @@ from typing import Any, TypeAlias
 import attrs
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
-from pluggent_hookspecs.messages import Part
+from pluggent_hookspecs.messages import Message, Part
 from pluggent_hookspecs.observations import Observation
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.process_marker import is_inside
 from pluggent_host.host import Host
 from pluggent_host.session import Session
-from pluggent_host.turns.options import Content
 from pluggent_host.turns.result import TurnResult, TurnStream
 from pluggent_host.turns.step import Why
 from pluggent_state_files.listing import SESSION_ID
@@ -34,6 +33,7 @@ from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, last_asked
 from pluggent_cli.terminal.tty import Keys
 
 Show: TypeAlias = Callable[[Observation], None]
+Content: TypeAlias = Sequence[str | Part] | Message
 Answers: TypeAlias = Mapping[str, bool | Approval]
 
 CODES = {

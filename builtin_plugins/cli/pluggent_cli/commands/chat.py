@@ -95,7 +95,7 @@ class Lines(Protocol):
 
     @property
     def draft(self) -> str:
-        """What is typed of a line that ``read`` was cancelled in."""
+        """What was typed of a line when the terminal or the process was ended."""
         ...
 
 
@@ -135,12 +135,10 @@ class _Chatting:
                 if came is None:
                     break
                 code = code or came
-        except asyncio.CancelledError:
-            if not self._options.no_save:
-                keep_draft(self._setup.state_dir, lines.draft)
-            raise
         finally:
             self._lines = None  # from here on Ctrl-C ends everything
+            if not self._options.no_save:
+                keep_draft(self._setup.state_dir, lines.draft)
             self._keys.release()
             if self._said:
                 chat.talk.say_where(_GO_ON)
