@@ -246,6 +246,7 @@ def add_talking_options(made: Parser) -> None:
                       " unless that is your home folder)")  # fmt: skip
     made.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
     made.add_argument("--plain", action="store_true", help="print the answer as it was written, also on a terminal")
+    made.set_defaults(parameters=None)
     add_limits(made)
 
 

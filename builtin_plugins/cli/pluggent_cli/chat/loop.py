@@ -278,8 +278,16 @@ async def open_talk(
         yield talk
 
 
-def choose_session(setup: Setup, options: argparse.Namespace) -> None:
-    """Set the session of *options* to the last one of this folder if they say so. Raises ConfigError for none."""
+def complete(setup: Setup, options: argparse.Namespace) -> None:
+    """Put into *options* what they stand for: a model's full name, its parameters, the last session of this folder.
+
+    Before anything is read or opened. Raises ConfigError for what is not there, or wrong.
+    """
+    options.model = setup.model_named(options.model)
+    if options.option:
+        from pluggent_cli.inputs.parameters import read_model_parameters  # here and not above: most turns have none
+
+        options.parameters = read_model_parameters(options.option)
     if options.continues:
         # Here and not above, with everything behind it: most turns begin a session, or name one.
         from pluggent_cli.sessions.latest import latest_here
@@ -320,11 +328,10 @@ def _unsaved(setup: Setup) -> Setup:
 
 
 async def _session(host: Host, options: argparse.Namespace, console: Console, id: str, model: str) -> Session:
-    given: dict[str, Any] = {"model": model, "system": options.system, "origin": "cli", "metadata": folder_record()}
-    if options.option:
-        from pluggent_cli.inputs.parameters import read_model_parameters  # here and not above: most turns have none
-
-        given["parameters"] = read_model_parameters(options.option)
+    given: dict[str, Any] = {
+        "model": model, "system": options.system, "origin": "cli", "metadata": folder_record(),
+        "parameters": options.parameters,
+    }  # fmt: skip
     try:
         return await host.session(id, **given)
     except SessionOwnerError as error:

@@ -9,13 +9,17 @@ from pluggent_host.settings import NOTHING
 
 
 class ModelNames(NamedTuple):
-    """``aliases`` are a person's own names of models, each of one as ``provider/model``."""
+    """What models may be called."""
 
     aliases: Mapping[str, str] = NOTHING
+    """Your own names of models, as in fast = "openai/gpt-5-mini": then -m fast, or model = "fast"."""
 
 
 class CommandSettings(NamedTuple):
-    """``models``: see ModelNames. ``templates`` are prompts by name, each the fields of a PromptTemplate."""
+    """All settings of the command that a host does not have."""
 
     models: ModelNames = ModelNames()
+
     templates: Mapping[str, Mapping[str, Any]] = NOTHING
+    """Prompts for run -t NAME, as in short = "In one sentence: $input", or as a table of prompt, system, model and
+    defaults. $input is what is said and piped in, -p gives other names a value, and $$ is a dollar."""
