@@ -117,7 +117,7 @@ class Talk:
 
     # ---- turns ---------------------------------------------------------------------------
 
-    async def turn(self, content: Content) -> TurnResult[Any]:
+    async def turn(self, content: Message | Sequence[str | Part]) -> TurnResult[Any]:
         """Run one turn, show it, and print the answer if that is text. Raises what ``Session.say`` raises."""
         return await self._shown(lambda show: self._watched(content, None, show))
 
@@ -168,7 +168,9 @@ class Talk:
                     answer.add(text)
         return result
 
-    async def _watched(self, content: Content, output: Mapping[str, Any] | None, show: Show) -> TurnResult[Any]:
+    async def _watched(
+        self, content: Message | Sequence[str | Part], output: Mapping[str, Any] | None, show: Show
+    ) -> TurnResult[Any]:
         if self.options.no_stream:
             return await self._followed(self.session.say(content, output=output, origin="cli"), show)
         return await self._streamed(self.session.stream(content, output=output, origin="cli"), show)

@@ -40,9 +40,9 @@ class Given:
 def read_prompt(given: Given, say: Say) -> tuple[str | Part, ...]:
     """Return the content of the message: its text, then the parts that are no text.
 
-    ``-`` among the words is standard input, as if it had been typed there; so is standard input where there are no
-    words, files and template. Otherwise what is piped in follows the words as data. Raises ConfigError for what is
-    empty, cannot be read, or is not text.
+    ``-`` among the words is standard input, as if it had been typed there; so is what is piped in where there are
+    neither words nor a template. Otherwise it follows the words as data. Raises ConfigError for what is empty, cannot
+    be read, or is not text.
     """
     if given.template is not None:
         given.template.check(given.parameters)
@@ -50,10 +50,9 @@ def read_prompt(given: Given, say: Say) -> tuple[str | Part, ...]:
     attaches = FROM_STANDARD_INPUT in given.attachments
     if [*given.words, *given.attachments].count(FROM_STANDARD_INPUT) > 1:
         raise ConfigError(STANDARD_INPUT, ["is named more than once by -; it can be read once"])
-    alone = not (given.words or given.files or given.attachments or given.images or given.template)
-    typed = _typed(given.words, say)
-    if alone:
-        typed = _whole_input(say)
+    nothing_else = not (given.files or given.attachments or given.images)
+    alone = not (given.words or given.template or attaches) and (nothing_else or is_piped())
+    typed = _whole_input(say) if alone else _typed(given.words, say)
     parts = _attached(given, say)
     data = [part.text for part in parts if isinstance(part, Text)]
     if not (spliced or attaches or alone) and is_piped():
