@@ -291,12 +291,10 @@ def complete(setup: Setup, options: argparse.Namespace) -> None:
 
         options.parameters = read_model_parameters(options.option)
     if options.continues:
-        # Here and not above, with everything behind it: most turns begin a session, or name one.
-        from pluggent_cli.sessions.latest import latest_here
-        from pluggent_cli.sessions.store import open_sessions  # the same
+        # Here and not above: most turns begin a session, or name one.
+        from pluggent_cli.inputs.last_session import last_session
 
-        with open_sessions(setup) as sessions:
-            options.session = latest_here(sessions, setup)
+        options.session = last_session(setup, "--continue")
 
 
 def read_attachments(options: argparse.Namespace, console: Console) -> tuple[Part, ...]:

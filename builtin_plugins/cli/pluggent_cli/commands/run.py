@@ -152,6 +152,7 @@ def _check_withdrawing(talk: Talk, options: argparse.Namespace) -> None:
 def _print(talk: Talk, options: argparse.Namespace, console: Console, result: TurnResult[Any]) -> int:
     """Print what ``Talk.turn`` has not: a document, JSON of the schema, a code block. Return the exit code."""
     code = CODES[result.why]
+    block: str | None = None
     more: dict[str, Any] = {}
     if options.schema:
         more = {"output": result.value}
@@ -159,15 +160,16 @@ def _print(talk: Talk, options: argparse.Namespace, console: Console, result: Tu
         # Here and not above: most answers are printed whole.
         from pluggent_cli.terminal.code_blocks import last_code_block
 
-        more = {"code": last_code_block(result.text)}
-        code = exits.FAILED if more["code"] is None else code
+        block = last_code_block(result.text)
+        more = {"code": block}
+        code = exits.FAILED if block is None else code
     if console.json:
         console.document({**talk.document(result), **more, "exit_code": code})
     elif options.schema and result.has_output:
         console.document(result.output)
-    elif options.extract and more.get("code") is not None:
+    elif block is not None:
         answer = PlainAnswer(console)
-        answer.add(more["code"])
+        answer.add(block)
         answer.end()
     elif options.extract and "code" in more:
         console.error(f"{console.err_ink('red', 'error:')} the answer has no code block; to read it: pluggent last")

@@ -109,8 +109,7 @@ def test_what_is_piped_in_is_the_prompt_where_none_is_typed_also_with_attachment
 
 
 def test_a_url_needs_a_package_that_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pluggent_checked_http", None)
-    monkeypatch.delitem(sys.modules, "pluggent_cli.inputs.url_fetch", raising=False)
+    monkeypatch.setitem(sys.modules, "pluggent_cli.inputs.url_fetch", None)
 
     with pytest.raises(ConfigError, match=r"pip install 'pluggent-cli\[urls\]'"):
         attach("https://example.com/cat.png", print)

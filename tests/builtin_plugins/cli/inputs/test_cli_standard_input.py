@@ -87,7 +87,9 @@ def test_data_cannot_contain_its_own_end():
     first, second = framed("x", "standard input"), framed(framed("x", "standard input"), "standard input")
 
     assert first.splitlines()[0] != framed("x", "standard input").splitlines()[0]
-    assert MARKED.fullmatch(second)["text"] != "x"
+    found = MARKED.fullmatch(second)
+    assert found is not None
+    assert found["text"] != "x"
 
 
 @each_of("shell", ['"$@" </dev/null', '"$@" <&-', ': | "$@"', '"$@" </dev/zero'])
