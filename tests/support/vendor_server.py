@@ -38,14 +38,17 @@ class Vendor(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Vendor
+    @property
+    def _vendor(self) -> Vendor:
+        assert isinstance(self.server, Vendor)
+        return self.server
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *_: object) -> None:
         """Log nothing."""
 
     def do_GET(self) -> None:
         key = self._key()
-        if not self.server.keyless and key not in (GOOD, POOR):
+        if not self._vendor.keyless and key not in (GOOD, POOR):
             self._refuse(403 if key == NARROW else 401)
             return
         listed = [{"id": name, "object": "model", "created": number} for number, name in enumerate(MODELS)]
@@ -54,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         key = self._key()
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if not self.server.keyless and key not in (GOOD, NARROW):
+        if not self._vendor.keyless and key not in (GOOD, NARROW):
             self._refuse(429 if key == POOR else 401)
         elif asked["model"].startswith("embed"):
             self._refuse(404)
@@ -63,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _key(self) -> str:
         key = self.headers.get("authorization", "").removeprefix("Bearer ")
-        self.server.requests.append((self.requestline, key))
+        self._vendor.requests.append((self.requestline, key))
         return key
 
     def _refuse(self, status: int) -> None:

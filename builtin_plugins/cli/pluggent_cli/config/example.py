@@ -55,7 +55,8 @@ def _of_host(setup: Setup) -> Iterator[str]:
         value = getattr(owner, name or section)
         if section == "grants":
             value = tuple(each for each in value if each in installed)
-        docs = field_docs(type(owner)).get(name or section, "")
+        kind: type[Any] = type(owner)
+        docs = field_docs(kind).get(name or section, "")
         yield from _prose(f"{docs} {_UNSET.get(path, '')}")
         if isinstance(value, Mapping):
             yield from (f"#[{path}]", "")

@@ -9,6 +9,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,7 +86,7 @@ def file_place(name: str, state_dir: Path, project: Path) -> Place:
         problem = f"{file.parent} lies in the folder that you work in, where a key would be copied and committed"
         raise ConfigError(WHERE, [f"{problem}; go to another folder"])
     words = f"the file {shown_path(file)}, which only you can read"
-    return Place(f"file:{shown_path(file)}", words, lambda key: _save(file, key))
+    return Place(f"file:{shown_path(file)}", words, partial(_save, file))
 
 
 def _is_within(file: Path, project: Path) -> bool:

@@ -78,8 +78,8 @@ class Talk:
         """Go from the provider to the written settings. Raises PluggentError where that cannot be."""
         say = self._dialog.say
         say("Nothing is written before you have seen it and agreed. Ctrl-C ends setup.", "dim")
-        say()
         if offer is None:
+            say()
             for problem in problems:
                 say(f"left out: {problem}", "yellow")
             offer = self._offer(found)
@@ -198,7 +198,7 @@ class Talk:
 
     def _mended(self, settings: Answered, error: PluggentError) -> Answered:
         """Say what is wrong; return settings to try next. Raises *error* if the person gives up."""
-        self._dialog.say(trial.sentence(error, settings.name), "red")
+        self._dialog.say(trial.sentence(error, settings.name, own=settings.offer.is_server), "red")
         fields = () if settings.offer.settings is None else asked(settings.offer.settings, optional=True)
         secrets = [field for field in fields if field.is_secret]
         if trial.is_about_key(error) and secrets:
@@ -207,7 +207,7 @@ class Talk:
                 self._ask_key(settings.offer, settings.name, field, dict(settings.values), keys, anew=True)
             return settings._replace(keys=keys)
         if not self._dialog.agrees("Try again?", default=True):
-            raise error
+            raise _given_up(settings) from error
         return settings
 
     # ---- model ---------------------------------------------------------------------------
@@ -222,14 +222,14 @@ class Talk:
             try:
                 answer = process.run(trial.answer_of(settings.within(self._setup), model))
             except PluggentError as error:
-                self._dialog.say(trial.sentence(error, settings.name), "red")
+                self._dialog.say(trial.sentence(error, settings.name, own=settings.offer.is_server), "red")
                 if trial.is_about_credit(error):
                     question = "Write the settings all the same?"
                     if self._dialog.agrees(question, default=False):
                         return model
-                    raise
+                    raise _given_up(settings) from error
                 if trial.is_about_key(error) or not self._dialog.agrees("Try another model?", default=True):
-                    raise
+                    raise _given_up(settings) from error
                 default = ""
                 continue
             text = " ".join(answer.text.split()) or "(an empty answer)"
@@ -242,7 +242,7 @@ class Talk:
     def _model(self, models: tuple[ModelInfo, ...], default: str) -> str:
         known = [model.id for model in models]
         if not known:
-            self._dialog.say("It lists no models; its documentation names them.")
+            self._dialog.say("It lists no models; type the name of one.")
         else:
             self._dialog.say(f"{len(known):,} model{'' if len(known) == 1 else 's'}", "bold")
         shown = self._show(models, known)
@@ -330,12 +330,15 @@ class Talk:
                 raise
 
 
+def _given_up(settings: Answered) -> PluggentError:
+    return PluggentError(f"{settings.name} was not set up, and nothing was written")
+
+
 def _in_force(setup: Setup, offer: Offer, name: str) -> Mapping[str, Any]:
     """Return the settings of provider *name* that are in force."""
     section: Any = setup.settings.plugins.get(offer.record.id, {})
-    if offer.is_server:
-        servers = section.get(SERVERS, {})
-        section = servers.get(name, {}) if isinstance(servers, Mapping) else {}
+    for table in (SERVERS, name) if offer.is_server else ():
+        section = cast("Mapping[str, Any]", section).get(table) if isinstance(section, Mapping) else None
     return cast("Mapping[str, Any]", section) if isinstance(section, Mapping) else {}
 
 

@@ -5,6 +5,7 @@ import os
 import tomllib
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_support import Cli, Done
@@ -36,11 +37,11 @@ class Setup:
         home.mkdir()
         self.settings = home / ".config" / "pluggent" / "pluggent.toml"
         self.key = cli.state / "keys" / "openai"
-        self.environ = {
+        self.environ: dict[str, Any] = {
             "HOME": str(home), "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "", "NO_COLOR": "1", "XDG_CONFIG_HOME": "",
         }  # fmt: skip
 
-    def __call__(self, *keys: str, arguments: tuple[str, ...] = (), **more: str) -> Done:
+    def __call__(self, *keys: str, arguments: tuple[str, ...] = (), **more: Any) -> Done:
         """Wait for the first of *keys*, type the second, and so on."""
         with self.cli.at_terminal("setup", *arguments, **self.environ, **more) as terminal:
             terminal.exchange("", *keys)
@@ -126,6 +127,7 @@ def test_no_network_has_a_sentence_and_another_try(setup):
     done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", "Try again? [Y/n] ", "y\n", "Try again? [Y/n] ", "n\n")
 
     assert (done.code, setup.left) == (1, [])
+    assert done.out.endswith("error: openai was not set up, and nothing was written\n")
     assert "openai cannot be reached. Check the network and, if you need a proxy, HTTPS_PROXY" in done.out
     assert "Traceback" not in done.out
 
@@ -134,7 +136,7 @@ def test_a_key_that_may_not_list_models_can_be_used(setup):
     done = setup(PROVIDER, "openai\n", KEY, f"{NARROW}\n", "Model: ", "chat-small\n", WRITE, "y\n")
 
     assert done.code == 0
-    assert "It lists no models; its documentation names them." in done.out
+    assert "It lists no models; type the name of one." in done.out
 
 
 def test_a_model_that_does_not_answer_is_replaced_by_another(setup):
