@@ -9,13 +9,15 @@ from pluggent_host.settings import NOTHING
 
 
 class ModelNames(NamedTuple):
-    """``aliases`` are a person's own names of models, each of one as ``provider/model``."""
+    """How a person calls models."""
 
     aliases: Mapping[str, str] = NOTHING
+    """Your own names of models: name = "provider/model"."""
 
 
 class CommandSettings(NamedTuple):
-    """``models``: see ModelNames. ``templates`` are prompts by name, each the fields of a PromptTemplate."""
+    """What the settings say to the command alone; ``templates`` has the fields of each PromptTemplate by its name."""
 
     models: ModelNames = ModelNames()
     templates: Mapping[str, Mapping[str, Any]] = NOTHING
+    """Prompts by name: name = "Translate into French: $input"; or a table of prompt, system, model and defaults."""

@@ -14,8 +14,10 @@ from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.loader import settings_class
 from pluggent_host.settings import HostSettings
 
+from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import KEYS
 from pluggent_cli.config.settings_class import Field, field_docs, fields_of
+from pluggent_cli.config.sources import value_at
 from pluggent_cli.config.toml import toml_key, toml_value
 from pluggent_cli.host_access import Setup
 from pluggent_cli.process import loading_plugins
@@ -51,18 +53,21 @@ def _of_host(setup: Setup) -> Iterator[str]:
     for path, (section, name) in _paths():
         if name and path == next(each for each, (other, _) in _paths() if other == section):
             yield from (f"#[{section}]", "")
-        owner: Any = getattr(defaults, section) if name else defaults
-        value = getattr(owner, name or section)
+        value = value_at(path, defaults, CommandSettings())
         if section == "grants":
             value = tuple(each for each in value if each in installed)
-        kind: type[Any] = type(owner)
-        docs = field_docs(kind).get(name or section, "")
+        owner: type[Any] = type(value_at(section, defaults, CommandSettings())) if name else _owner(section)
+        docs = field_docs(owner).get(name or section, "")
         yield from _prose(f"{docs} {_UNSET.get(path, '')}")
         if isinstance(value, Mapping):
             yield from (f"#[{path}]", "")
         else:
             given = '"none"' if value is None else toml_value(_INSTEAD.get(path, value))
             yield from (f"#{name or section} = {given}", "")
+
+
+def _owner(setting: str) -> type:
+    return CommandSettings if setting in CommandSettings._fields else HostSettings
 
 
 def _paths() -> list[tuple[str, tuple[str, str]]]:
