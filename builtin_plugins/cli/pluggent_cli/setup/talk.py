@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -320,14 +321,16 @@ class Talk:
 
     def _save(self, places: Mapping[str, Place], keys: Mapping[str, str], text: str) -> None:
         undo: list[Undo] = []
-        with uninterrupted():
-            try:
-                undo += [place.save(keys[field]) for field, place in places.items()]
+        try:
+            for field, place in places.items():
+                with nullcontext() if place.may_ask else uninterrupted():
+                    undo.append(place.save(keys[field]))
+            with uninterrupted():
                 settings_file.write(self._path, text, self._before)
-            except BaseException:
-                for each in reversed(undo):
-                    each()
-                raise
+        except BaseException:
+            for each in reversed(undo):
+                each()
+            raise
 
 
 def _given_up(settings: Answered) -> PluggentError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import Cli, Done
+from cli_support import EVIL, STEERING, Cli, Done
 from each_of import each_of
 from vendor_server import GOOD, HELLO, NARROW, POOR, Vendor, vendor
 
@@ -178,6 +178,16 @@ def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
     written = tomllib.loads(setup.settings.read_text())["plugins"]["pluggent-openai"]["servers"]["lab"]
     assert written == {"base_url": server.url, "api_key": f"file:{setup.key.parent / 'lab'}"}
     assert setup.run("run", "--model", "lab/chat-small", "hi").code == 0
+
+
+def test_what_a_server_says_cannot_steer_the_terminal(setup):
+    with vendor(keyless=True, models=(f"evil{EVIL}", "\u5927" * 30, "x" * 300)) as local:
+        done = setup(
+            "/v1]: ", f"{local.url}\n", MODEL, "evil\n", MODEL, "1\n", WRITE, "y\n", arguments=("ollama",)
+        )  # fmt: skip
+
+    assert (done.code, STEERING & set(done.out)) == (0, set())
+    assert tomllib.loads(setup.settings.read_text())["model"] == f"ollama/evil{EVIL}"
 
 
 def test_what_is_not_a_url_is_asked_for_again(setup, server):
@@ -380,6 +390,16 @@ def test_a_keyring_that_is_locked_is_replaced_by_a_file(setup):
 
     assert (done.code, setup.key.exists(), GOOD in done.out) == (0, True, False)
     assert "the key could not be stored: RuntimeError; it goes into a file" in done.out
+
+
+def test_ctrl_c_while_the_keyring_asks_for_its_own_password_leaves_nothing_behind(setup):
+    kept = keyring(setup, fails="print('password?', flush=True); import signal; FILE.write_text('{}'); signal.pause()")
+
+    done = setup(
+        PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", "[Y/n] ", "\n", WRITE, "\n", "password?", CTRL_C
+    )  # fmt: skip
+
+    assert (done.code, setup.left, GOOD in kept.read_text()) == (130, [], False)
 
 
 def test_a_keyring_that_cannot_be_read_later_is_an_error_that_says_so(setup):
