@@ -50,6 +50,7 @@ def _of_host(setup: Setup) -> Iterator[str]:
     defaults = HostSettings(principal=setup.settings.principal)
     defaults = defaults._replace(grants=defaults.grants.filled_in(setup.discovery.first_party))
     installed = {record.id for record in setup.catalog().records}
+    docs: dict[type, Mapping[str, str]] = {}
     for path, (section, name) in _paths():
         if name and path == next(each for each, (other, _) in _paths() if other == section):
             yield from (f"#[{section}]", "")
@@ -57,8 +58,9 @@ def _of_host(setup: Setup) -> Iterator[str]:
         if section == "grants":
             value = tuple(each for each in value if each in installed)
         owner: type[Any] = type(value_at(section, defaults, CommandSettings())) if name else _owner(section)
-        docs = field_docs(owner).get(name or section, "")
-        yield from _prose(f"{docs} {_UNSET.get(path, '')}")
+        if owner not in docs:
+            docs[owner] = field_docs(owner)
+        yield from _prose(f"{docs[owner].get(name or section, '')} {_UNSET.get(path, '')}")
         if isinstance(value, Mapping):
             yield from (f"#[{path}]", "")
         else:
