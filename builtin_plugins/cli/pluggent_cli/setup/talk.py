@@ -108,9 +108,9 @@ class Talk:
         name = offer.name or self._server_name()
         self._dialog.say()
         for _ in range(_TRIES):
-            values: dict[str, Any] = {}
+            values: dict[str, Any] = dict(offer.given)
             keys: dict[str, str] = {}
-            optional = offer.is_server and not offer.name
+            optional = offer.is_server and not offer.keyless
             for field in () if offer.settings is None else asked(offer.settings, optional=optional):
                 if field.is_secret:
                     self._ask_key(offer, name, field, values, keys, anew=False)

@@ -168,6 +168,16 @@ def test_a_local_server_needs_no_key(setup):
     assert not setup.key.parent.exists()
 
 
+def test_what_is_known_of_a_local_server_is_written_too(setup):
+    with vendor(keyless=True) as local:
+        done = setup("/v1]: ", f"{local.url}\n", MODEL, "chat-small\n", WRITE, "y\n", arguments=("llamacpp",))
+
+    assert done.code == 0, done.out
+    assert tomllib.loads(setup.settings.read_text())["plugins"]["pluggent-openai"]["servers"]["llamacpp"] == {
+        "base_url": local.url, "compat": {"like": "llama.cpp"},
+    }  # fmt: skip
+
+
 def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
     done = setup(
         PROVIDER, "7\n", "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
@@ -178,6 +188,22 @@ def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
     written = tomllib.loads(setup.settings.read_text())["plugins"]["pluggent-openai"]["servers"]["lab"]
     assert written == {"base_url": server.url, "api_key": f"file:{setup.key.parent / 'lab'}"}
     assert setup.run("run", "--model", "lab/chat-small", "hi").code == 0
+
+
+def test_a_server_of_the_settings_is_set_up_again_by_its_name(setup, server):
+    setup.settings.parent.mkdir(parents=True)
+    table = f'[plugins.pluggent-openai.servers.lab]\nbase_url = "{server.url}"\n'
+    setup.settings.write_text(table)
+    refused = setup.run("run", "--model", "lab/chat-small", "hi")
+    assert "  To store a key that works: pluggent setup lab\n" in refused.err
+
+    done = setup(
+        "base_url [", "\n", "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n", arguments=("lab",)
+    )  # fmt: skip
+
+    assert done.code == 0, done.out
+    servers = tomllib.loads(setup.settings.read_text())["plugins"]["pluggent-openai"]["servers"]
+    assert servers == {"lab": {"base_url": server.url, "api_key": f"file:{setup.key.parent / 'lab'}"}}
 
 
 def test_what_a_server_says_cannot_steer_the_terminal(setup):
@@ -434,8 +460,8 @@ def test_without_a_terminal_the_lines_to_write_are_printed(setup):
 
     assert (code, err) == (2, "error: pluggent setup: there is no terminal to ask at, so do it by hand\n")
     assert out == (
-        "Write into ~/.config/pluggent/pluggent.toml the lines of one provider:\n\n"
-        'model = "openai/MODEL"  # which there are: pluggent models openai\n\n'
+        "Write into ~/.config/pluggent/pluggent.toml the lines of one provider:\n\n# openai\n"
+        'model = "openai/MODEL"  # all of them: pluggent models openai\n\n'
         "[plugins.pluggent-openai]\n"
         'api_key = "env:OPENAI_API_KEY"  # the key, read from that variable; this is the default\n'
         f'# or from a file of mode 0600 with nothing else in it: api_key = "file:{setup.key}"\n'
