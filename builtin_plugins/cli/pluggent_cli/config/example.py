@@ -57,7 +57,8 @@ def _of_host(setup: Setup) -> Iterator[str]:
         value = value_at(path, defaults, CommandSettings())
         if section == "grants":
             value = tuple(each for each in value if each in installed)
-        owner: type[Any] = type(value_at(section, defaults, CommandSettings())) if name else _owner(section)
+        whole: object = value_at(section, defaults, CommandSettings())
+        owner = type(whole) if name else _owner(section)
         if owner not in docs:
             docs[owner] = field_docs(owner)
         yield from _prose(f"{docs[owner].get(name or section, '')} {_UNSET.get(path, '')}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
 from pluggent_host.common.suggestions import did_you_mean
@@ -70,12 +70,14 @@ def _on_this_machine(example: Example, record: PluginRecord, inner: type) -> Off
 
 def _of_settings(setup: Setup, record: PluginRecord, inner: type) -> Iterator[Offer]:
     """Yield the servers of one's own that the settings name already."""
-    servers: Any = setup.settings.plugins.get(record.id, {}).get(SERVERS, {})
-    for name, values in servers.items() if isinstance(servers, Mapping) else ():
-        if isinstance(values, Mapping) and isinstance(url := values.get("base_url"), str):
-            yield Offer(
-                name, f"{record.id}, your server at {url}", record, inner, is_server=True, given={"base_url": url}
-            )
+    section: Any = setup.settings.plugins.get(record.id, {})
+    servers: Any = section.get(SERVERS)
+    for name in cast("Mapping[str, Any]", servers) if isinstance(servers, Mapping) else ():
+        values: Any = servers[name]
+        url: Any = values.get("base_url") if isinstance(values, Mapping) else None
+        if isinstance(url, str):
+            about = f"{record.id}, your server at {url}"
+            yield Offer(name, about, record, inner, is_server=True, given={"base_url": url})
 
 
 def chosen(answer: str, found: tuple[Offer, ...]) -> Offer:
