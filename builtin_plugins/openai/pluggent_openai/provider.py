@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 import attrs
 from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
-from pluggent_provider_http.provider import Asked, HttpProvider, headers_kept
+from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.chunks import Chunks
@@ -51,10 +51,9 @@ class ChatCompletions(HttpProvider[Server]):
         headers, faults = self._headers(request.model, _COMPLETIONS)
         async with self.http().post(path, body, headers, faults) as answer:
             await answer.check()
-            data = await answer.read()
-        reply = read_reply(data, request, self.dialect, faults)
-        kept = headers_kept(answer.headers, faults)
-        return attrs.evolve(reply, extra={**reply.extra, **kept}) if kept else reply
+            reply = read_reply(await answer.read(), request, self.dialect, faults)
+            meta = answer.meta()
+        return attrs.evolve(reply, meta=with_answer(reply.meta, meta))
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""

@@ -20,6 +20,7 @@ from pluggent_hookspecs import (
     Part,
     Reasoning,
     Refusal,
+    ReplyMeta,
     Role,
     Text,
     ToolCall,
@@ -52,7 +53,7 @@ _REASONS: Mapping[str, FinishReason] = {
 _NO_REASON = ("", "null")
 """What servers write in place of null while a reply is under way (Snowflake Cortex; DashScope)."""
 NAMELESS = "a tool call names no function"
-ANSWER = frozenset({"id", "object", "model", "choices", "usage", "obfuscation"})
+ANSWER = frozenset({"id", "object", "model", "choices", "usage", "obfuscation", "service_tier"})
 """Fields of an answer, and of a piece of a streamed one, that have a place of their own or mean nothing."""
 CHOICE = frozenset({"index", "message", "delta", "finish_reason"})
 MESSAGE = frozenset(
@@ -99,7 +100,8 @@ def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: F
     usage, counters = read_usage(answer.get("usage"), dialect)
     reason = finish_reason(said, calls=bool(message.tool_calls))
     extra |= unknown_reason(said, reason) | some(usage=counters, choices=others)
-    return ModelResponse(message, reason, usage, as_text(answer.get("model")), as_text(answer.get("id")), extra)
+    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")))
+    return ModelResponse(message, reason, usage, as_text(answer.get("model")), as_text(answer.get("id")), extra, meta)
 
 
 def _message(message: Object, request: ModelRequest, dialect: Dialect, extra: dict[str, Json]) -> Message:

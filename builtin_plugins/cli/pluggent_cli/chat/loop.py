@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
 from pluggent_hookspecs.messages import Image, Part
-from pluggent_hookspecs.observations import Observation
+from pluggent_hookspecs.observations import ModelCalled, Observation
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.process_marker import is_inside
@@ -27,7 +27,7 @@ from pluggent_cli.host_access import Setup, open_host, workspace_option
 from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.live import Answer, Stage, answer_for
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
-from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, Waiting, last_asked
+from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, Waiting, last_asked, model_call_document
 from pluggent_cli.terminal.tty import Keys
 
 Show = Callable[[Observation], None]
@@ -57,6 +57,7 @@ class Talk:
         self._keys = keys
         self._stage = Stage(console, keys=keys)
         self._screen = Screen(console, self.calls, answer=None)
+        self._model_calls: list[ModelCalled] = []
         self._opened: tuple[Host, Session] | None = None
 
     @property
@@ -102,6 +103,7 @@ class Talk:
     async def _shown(self, work: Callable[[Show], Awaitable[TurnResult[Any]]]) -> TurnResult[Any]:
         console, session, options = self.console, self.session, self.options
         calls = self.calls = Calls(lambda call_id: last_asked(session.history, call_id))
+        called = self._model_calls = []
         live = self._live
         answer = answer_for(console, plain=options.plain)
         waiting = Waiting(session.model)
@@ -110,6 +112,8 @@ class Talk:
         self._stage = Stage(console, answer=answer, status=waiting, keys=self._keys)
 
         def show(event: Observation) -> None:
+            if isinstance(event, ModelCalled):
+                called.append(event)
             waiting.read(event)
             unwritten.read(event)
             self._screen.show(event)
@@ -175,6 +179,7 @@ class Talk:
             "finish_reason": result.finish_reason and str(result.finish_reason),
             "limit": result.limit,
             "usage": attrs.asdict(result.usage),
+            "model_calls": [model_call_document(called) for called in self._model_calls],
             "tool_calls": [call.document() for call in self.calls.all],
             "pending": _pending_document(result.pending),
             "exit_code": CODES[result.why],

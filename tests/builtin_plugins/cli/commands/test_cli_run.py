@@ -78,6 +78,17 @@ def test_the_document_holds_the_answer_and_every_call_with_its_decision(cli):
     assert [vote["plugin"] for vote in second["votes"]] == ["pluggent-guard", "host"]
 
 
+def test_the_document_says_what_each_model_call_used(cli):
+    document = cli.document("run", "weather city=Oslo")
+
+    first, second = document["model_calls"]
+    assert (first["model"], first["finish_reason"], second["finish_reason"]) == ("offline/demo", "tool_calls", "stop")
+    assert first["error"] == ""
+    assert first["meta"] == {
+        "request_id": "", "limits": [], "first_byte_s": None, "service_tier": "", "notes": [],
+    }  # fmt: skip
+
+
 @each_of(
     ("words", "shown"),
     [
