@@ -123,7 +123,10 @@ class FinishReason(StrEnum):
 
 @attrs.frozen(repr=False)
 class ModelResponse(Value):
-    """A whole reply. ``model`` is the name the vendor reports, ``extra`` what else it said, ``meta`` what of its answer."""
+    """A whole reply. ``model`` is the name the vendor reports, ``extra`` what else it said.
+
+    ``meta`` is what is known of the answer that brought it.
+    """
 
     message: Message
     finish_reason: FinishReason = FinishReason.STOP
@@ -410,6 +413,6 @@ def deltas(response: ModelResponse) -> tuple[Delta, ...]:
             response.extra,
             response.message.extra,
             response.meta,
-        )  # fmt: skip
+        )
     )
     return tuple(out)
