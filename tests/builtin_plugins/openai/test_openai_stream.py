@@ -21,7 +21,7 @@ from pluggent_hookspecs import (
     UsageDelta,
     VendorPart,
 )
-from pluggent_openai.fragments import Grown
+from pluggent_openai.chat.fragments import Grown
 
 TEXT = (
     event(chunk({"role": "assistant", "content": ""}))

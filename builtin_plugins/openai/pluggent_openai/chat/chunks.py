@@ -27,11 +27,10 @@ from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
 from pluggent_provider_http.server_errors import Faults
 
-from pluggent_openai.call_assembly import CallAssembly
-from pluggent_openai.content import VENDOR
-from pluggent_openai.dialects import Dialect
-from pluggent_openai.fragments import Grown, Sound
-from pluggent_openai.reply import (
+from pluggent_openai.chat.call_assembly import CallAssembly
+from pluggent_openai.chat.content import VENDOR
+from pluggent_openai.chat.fragments import Grown, Sound
+from pluggent_openai.chat.reply import (
     ANSWER,
     CHOICE,
     MESSAGE,
@@ -53,6 +52,7 @@ from pluggent_openai.reply import (
     unknown,
     unknown_reason,
 )
+from pluggent_openai.dialects import Dialect
 
 
 class _Function(msgspec.Struct, forbid_unknown_fields=True, gc=False):

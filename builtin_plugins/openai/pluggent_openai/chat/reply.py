@@ -32,9 +32,9 @@ from pluggent_provider_http.payload import MalformedError, Object, as_object, as
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import as_tokens, as_usd, plausible
 
-from pluggent_openai.content import NEVER_SENT, SIGNED, VENDOR, call_extra, custom_arguments
+from pluggent_openai.chat.content import NEVER_SENT, SIGNED, VENDOR, call_extra, custom_arguments
+from pluggent_openai.chat.fragments import NOTHING
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.fragments import NOTHING
 
 _STOPS = ("stop", "end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed")
 _LENGTHS = ("length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded")
