@@ -219,13 +219,11 @@ def _checked(item: Object, role: Role, part: Part) -> Object:
 
 
 def _image(part: Image) -> Object:
-    item: Object = {"type": "input_image"}
+    item: Object = {"type": "input_image", "detail": part.detail or "auto"}
     if part.file_id is not None:
         item["file_id"] = part.file_id
     else:
         item["image_url"] = part.url if part.url is not None else _data_url(part)
-    if part.detail is not None:
-        item["detail"] = part.detail
     return item
 
 

@@ -111,7 +111,11 @@ class _Said:
             "".join(part.get("text") or "" for part in content if part["type"] == "output_text"),
             "".join(part.get("refusal") or "" for part in content if part["type"] == "refusal"),
             "".join(thoughts),
-            tuple(item["encrypted_content"] for item in items if item.get("encrypted_content")),
+            tuple(
+                item["encrypted_content"]
+                for item in items
+                if item["type"] == "reasoning" and item.get("encrypted_content")
+            ),
             tuple(dict(part) for part in _others(items)),
         )
 
@@ -156,6 +160,15 @@ def restored(message: Message, extra: Mapping[str, Json], calls: Sequence[Object
     return items
 
 
+_TAKEN: Mapping[str, tuple[str, ...]] = {"image_generation_call": ("type", "id", "status", "result")}
+"""Items of which the vendor takes back only some fields."""
+
+
+def _taken_back(item: Object) -> Object:
+    fields = _TAKEN.get(item["type"])
+    return item if fields is None else {name: item[name] for name in fields if name in item}
+
+
 class _Walk:
     def __init__(self, said: _Said, calls: Sequence[Object], *, thinking: bool) -> None:
         self._said = said
@@ -178,11 +191,11 @@ class _Walk:
         elif kind in CALLS:
             yield {**entry, **next(self._calls)}
         else:
-            yield next(self._others)
+            yield _taken_back(next(self._others))
 
     def _content(self, part: Object) -> Object:
         if part["type"] == "output_text":
-            return {"annotations": [], **part, "text": self._words("texts", part["text"])}
+            return {"annotations": [], "logprobs": [], **part, "text": self._words("texts", part["text"])}
         if part["type"] == "refusal":
             return {**part, "refusal": self._words("refusals", part["refusal"])}
         return next(self._others)
