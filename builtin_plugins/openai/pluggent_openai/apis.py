@@ -43,11 +43,11 @@ class Apis:
         >>> Apis("http://127.0.0.1:8000/v1", "auto", {"qwen*": "responses"}).chosen(ModelRequest("qwen3", ()))
         'responses'
         """
-        said = [api for pattern, api in self.by_model.items() if fnmatchcase(request.model, pattern)]
-        api: Api = said[0] if said else "auto"
-        api = self.default if api == "auto" else api
-        if api != "auto":
-            return api
+        fits = [api for pattern, api in self.by_model.items() if fnmatchcase(request.model, pattern)]
+        choices: list[Api] = [*fits[:1], self.default]
+        for api in choices:
+            if api != "auto":
+                return api
         parts = urlsplit(self.base_url)
         if parts.hostname not in _HOSTS or any(fnmatchcase(request.model, pattern) for pattern in _CHAT_MODELS):
             return "chat"

@@ -88,11 +88,13 @@ class OpenAIProvider(HttpProvider[Server]):
         return wire
 
     def _chat(self) -> Wire:
+        # Here and not above: a server is mostly asked through one API.
         from pluggent_openai.chat.wire import ChatWire
 
         return ChatWire(self.dialect)
 
     def _responses(self) -> Wire:
+        # Here and not above, as for chat completions.
         from pluggent_openai.responses.wire import ResponsesWire
 
         return ResponsesWire(self.dialect, self.target, replay_thinking=self.server.replay_thinking)

@@ -27,7 +27,7 @@ from pluggent_provider_http.unsendable import UnsendableError
 from pluggent_openai.chat.content import custom_input
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import plain
-from pluggent_openai.responses.layout import OWN, VENDOR, Object, fits, restored
+from pluggent_openai.responses.layout import OWN, VENDOR, Object, restored
 
 _encode = msgspec.json.Encoder().encode
 _MOST_ID_CHARS = 64
@@ -70,16 +70,19 @@ class Conversation:
         pieces = [message.memo(key, make) for message in messages]
         items: list[bytes] = []
         waiting: dict[str, bytes] = {}
-        for message, piece in zip(messages, pieces, strict=True):
+        dropped = 0
+        for place, piece in enumerate(pieces):
             if piece.answers:
-                items.append(_result(message, piece, waiting.pop(piece.answers, None)))
+                start = waiting.pop(piece.answers, None)
+                items.append(piece.items if start is _RESULT else _result(messages[place], piece, start))
                 continue
             if piece.calls:
-                items += _missing(waiting)
+                items += _missing(waiting) if waiting else ()
                 waiting = dict(piece.calls)
             if piece.items:
                 items.append(piece.items)
-        return b",".join([*items, *_missing(waiting)]), sum([piece.dropped for piece in pieces])
+            dropped += piece.dropped
+        return b",".join([*items, *_missing(waiting)]), dropped
 
     def _piece(self, message: Message) -> _Piece:
         own = _own(message.extra, f"a message of role {message.role}")
@@ -102,12 +105,10 @@ class Conversation:
         calls = tuple((item["call_id"], _RESULTS[item["type"]]) for item in sent)
         more = {name: plain(value, name) for name, value in own.items() if name not in OWN}
         thought = any(isinstance(part, Reasoning) and part.signature for part in message.content) and "seal" in own
-        dropped = thought
-        if fits(message, own):
-            thinking = self._thinking and own.get("server") == self._server
-            items = restored(message, own, sent, thinking=thinking)
-            dropped = thought and not thinking
-        else:
+        thinking = self._thinking and own.get("server") == self._server
+        items = restored(message, own, sent, thinking=thinking)
+        dropped = thought and (items is None or not thinking)
+        if items is None:
             items = [*(item for part in message.content if (item := _said(part)) is not None), *sent]
         if more and items:
             items[-1] = {**items[-1], **more}
@@ -145,7 +146,7 @@ def _result(message: Message, piece: _Piece, start: bytes | None) -> bytes:
         said = f"Returned by a tool call ({message.name or piece.answers}) that is not in this conversation:"
         label: Object = {"type": "input_text", "text": said}
         return _encode({"role": "user", "content": [label, *_parts(message)]})
-    return piece.items if start is _RESULT else start + piece.items.removeprefix(_RESULT)
+    return start + piece.items.removeprefix(_RESULT)
 
 
 def _missing(waiting: Mapping[str, bytes]) -> list[bytes]:

@@ -95,7 +95,9 @@ def _usage(said: object) -> tuple[Usage, dict[str, Json]]:
     usage, wrong = plausible(Usage(**found))
     if rest.get("total_tokens") == usage.total:
         del rest["total_tokens"]
-    return usage, rest | ({"impossible": wrong} if wrong else {})
+    if wrong:
+        rest["impossible"] = wrong
+    return usage, rest
 
 
 def _counted(counts: Object, known: Mapping[str, str], found: dict[str, Any]) -> dict[str, Json]:

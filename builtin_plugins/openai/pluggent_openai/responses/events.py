@@ -5,8 +5,10 @@ What an event of an unknown type says is in the whole item that follows it, so i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import msgspec
 from pluggent_hookspecs import (
     ModelRequest,
@@ -23,11 +25,10 @@ from pluggent_provider_http.payload import MalformedError, Object, as_count, as_
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.responses.ending import UNFINISHED, check_end, finished, response_of, usage_of
-from pluggent_openai.responses.items import Items, Slot
+from pluggent_openai.responses.items import Items
 
-_TEXT = "response.output_text.delta"
 _PIECES = {
-    _TEXT: ("message", "text", "content_index"),
+    "response.output_text.delta": ("message", "text", "content_index"),
     "response.refusal.delta": ("message", "refusal", "content_index"),
     "response.reasoning_summary_text.delta": ("reasoning", "summary", "summary_index"),
     "response.reasoning_text.delta": ("reasoning", "content", "content_index"),
@@ -55,6 +56,28 @@ class _Piece(msgspec.Struct, gc=False):
     logprobs: tuple[()] | None = None
 
 
+def _index_of(piece: _Piece) -> int:
+    return piece.summary_index or piece.content_index  # a piece has one of them
+
+
+@attrs.define
+class _Before:
+    """The last piece: of which event, item and text, where the next belongs, and what the reader is given of it."""
+
+    event: str
+    place: int
+    index: int
+    pieces: list[str]
+    kind: type[TextDelta | ReasoningDelta] | None
+
+
+_SHOWN: Mapping[str, type[TextDelta | ReasoningDelta] | None] = {
+    "text": TextDelta,
+    "summary": ReasoningDelta,
+    "content": ReasoningDelta,
+    "arguments": None,
+}
+"""What pieces of a text are to the reader; None is a call's arguments. Those of other texts are read in full."""
 _decode_piece = msgspec.json.Decoder(_Piece).decode
 
 
@@ -74,6 +97,7 @@ class Events:
         self._counted = self._gap = self._seen = False
         self._last = b""
         self._chances: list[Any] = []
+        self._before: _Before | None = None
 
     @property
     def complete(self) -> bool:
@@ -93,24 +117,23 @@ class Events:
 
     def _take_plain(self, payload: bytes, batch: Batch) -> bool:
         """Take a piece that is sure to follow the last one; False if it has to be read in full."""
+        before = self._before
+        if before is None:
+            return False
         try:
             piece = _decode_piece(payload)
         except (ValueError, RecursionError):  # no JSON of this shape, or no UTF-8
             return False
-        known = _PIECES.get(piece.type)
         number = piece.sequence_number
-        if known is None or (number != self._number + 1 and number != -1):
+        if number != self._number + 1 and number != -1:
             return False
-        kind, field, _ = known
-        slot: Slot = (field, piece.summary_index if field == "summary" else piece.content_index)
-        pieces = self._items.pieces_at(piece.output_index, slot)
-        if pieces is None or field in ("input", "refusal"):
+        if piece.type != before.event or piece.output_index != before.place or _index_of(piece) != before.index:
             return False
-        pieces.append(piece.delta)
-        if kind == "function_call":
+        before.pieces.append(piece.delta)
+        if before.kind is None:
             batch.add(ToolCallDelta(self._items.live_call, arguments=piece.delta))
         else:
-            batch.grow(TextDelta if kind == "message" else ReasoningDelta, piece.delta)
+            batch.grow(before.kind, piece.delta)
         self._number, self._last = number, payload
         return True
 
@@ -156,7 +179,7 @@ class Events:
             raise self._faults.from_payload(event)
         if not kind:
             raise MalformedError("an event has no type")
-        self._seen = True
+        self._seen, self._before = True, None
         if kind in _PIECES:
             self._take_piece(event, *_PIECES[kind], batch)
         elif kind in ("response.created", "response.queued", "response.in_progress"):
@@ -175,7 +198,11 @@ class Events:
             raise MalformedError("the piece of an item is not a text")
         if isinstance(chances := event.get("logprobs"), list):
             self._chances += chances
-        batch.add_all(self._items.more(_place(event), kind, (field, number), text))
+        place, slot = _place(event), (field, number)
+        batch.add_all(self._items.more(place, kind, slot, text))
+        pieces = self._items.pieces_at(place, slot)
+        if pieces is not None and field in _SHOWN:
+            self._before = _Before(str(event["type"]), place, number, pieces, _SHOWN[field])
 
     def _take_end(self, answer: Object, status: str, batch: Batch) -> None:
         said = as_text(answer.get("status"))

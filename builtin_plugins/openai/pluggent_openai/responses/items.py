@@ -1,6 +1,6 @@
 """The items of one reply as deltas, whole or in pieces, and the list of them that is kept with the message.
 
-Items are shown one after another; where a server works on several at once, the later ones wait for the first.
+Items with words are shown one after another; where a server works on several at once, the later ones wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pluggent_hookspecs import (
 from pluggent_provider_http.call_ids import CallIds
 from pluggent_provider_http.payload import MalformedError, Object, as_list, as_object, as_text
 
-from pluggent_openai.responses.layout import CALLS, SEPARATOR, THOUGHTS, VENDOR, WORDS, call_fields, described
+from pluggent_openai.responses.layout import CALLS, SEPARATOR, THOUGHTS, VENDOR, WORDED, WORDS, call_fields, described
 
 MOST_ITEMS = 4096
 """No reply has as many; a server that sends them is broken."""
@@ -46,6 +46,11 @@ class _Item:
     pieces: dict[Slot, list[str]] = attrs.field(factory=dict[Slot, "list[str]"])
     final: Object | None = None
     call: int = -1
+
+    @property
+    def can_be_shown(self) -> bool:
+        """Whether it has words, or is whole: what has none is shown at once, and keeps nothing waiting until then."""
+        return self.final is not None or self.kind in WORDED
 
     def words(self) -> dict[Slot, str]:
         """Return what came of each text, in order."""
@@ -148,7 +153,7 @@ class Items:
 
     def message_extra(self) -> dict[str, Json]:
         """Return Message.extra of the reply."""
-        return {VENDOR: described(tuple(self._done.values()), self._calls, self._server)} if self._done else {}
+        return {VENDOR: described(self._done, self._calls, self._server)} if self._done else {}
 
     # ---- one after another ---------------------------------------------------------------
 
@@ -165,7 +170,9 @@ class Items:
         out: list[Delta] = []
         while True:
             if self._live is None:
-                waiting = [place for place in self._items if place not in self._done]
+                waiting = [
+                    place for place, item in self._items.items() if place not in self._done and item.can_be_shown
+                ]
                 if not waiting:
                     return out
                 self._live, self._slot = self._items[min(waiting)], None

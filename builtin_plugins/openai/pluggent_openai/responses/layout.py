@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeAlias, cast
 
 import attrs
@@ -24,6 +25,8 @@ SEPARATOR = "\n\n"
 """Between two pieces of one item's thinking, where a person reads it."""
 CALLS: Mapping[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
 """The items that are calls of our tools, and their fields that hold what the model wrote."""
+WORDED = frozenset({"message", "reasoning", *CALLS})
+"""The items that become texts, thinking and calls; all others become parts of the vendor's own."""
 THOUGHTS = ("summary", "content")
 """The fields of thinking that hold texts, in their order."""
 OWN = frozenset({"items", "seal", "server"})
@@ -40,15 +43,30 @@ def call_fields(item: Mapping[str, Any]) -> dict[str, Json]:
     return own if item["type"] == "function_call" else {"type": "custom", **own}
 
 
-def described(items: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall], server: str) -> dict[str, Json]:
-    """Return what Message.extra has of *items*, which *server* has sent, and whose calls are *calls*."""
-    return {"items": [_entry(item) for item in items], "seal": _seal(_Said.by(items), calls), "server": server}
+def described(shown: Mapping[int, Mapping[str, Any]], calls: Sequence[ToolCall], server: str) -> dict[str, Json]:
+    """Return what Message.extra has of the items that *server* has sent.
+
+    *shown* are the items by their places in the reply, in the order in which their parts were shown; *calls* are
+    those of the message.
+    """
+    items = tuple(shown.values())
+    numbers = count()
+    entries = {place: _entry(item, numbers) for place, item in shown.items()}
+    worded = [place for place, item in shown.items() if item["type"] in WORDED]
+    # Words are cut out of the message in the order in which they were shown, whatever their places.
+    places = sorted(entries) if worded == sorted(worded) else list(entries)
+    return {
+        "items": [entries[place] for place in places],
+        "seal": _seal(_Said.by(items), calls),
+        "server": server,
+    }
 
 
-def _entry(item: Mapping[str, Any]) -> Json:
+def _entry(item: Mapping[str, Any], numbers: Iterator[int]) -> Json:
+    """Return what is kept of *item*; of those without words, their number among the parts of the message."""
     kind = item["type"]
     if kind == "message":
-        content = [_content(part) for part in item.get("content") or []]
+        content = [_content(part, numbers) for part in _content_of(item)]
         return {**_without(item, "content"), "content": content}
     if kind == "reasoning":
         lengths = {field: [_text(part) for part in item[field]] for field in THOUGHTS if item.get(field)}
@@ -56,17 +74,22 @@ def _entry(item: Mapping[str, Any]) -> Json:
         return {**_without(item, "encrypted_content", *THOUGHTS), **lengths, **signed}
     if kind in CALLS:
         return {name: item[name] for name in ("type", "id", "status") if item.get(name) is not None}
-    return {"type": "part"}
+    return {"type": "part", "number": next(numbers)}
+
+
+def _content_of(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    content: Any = message.get("content")
+    return content or ()
 
 
 def _without(item: Mapping[str, Any], *names: str) -> dict[str, Json]:
     return {name: value for name, value in item.items() if name not in names and value is not None}
 
 
-def _content(part: Mapping[str, Any]) -> Json:
+def _content(part: Mapping[str, Any], numbers: Iterator[int]) -> Json:
     field = WORDS.get(part.get("type", ""))
     if field is None:
-        return {"type": "part"}
+        return {"type": "part", "number": next(numbers)}
     return {**_without(part, field, "logprobs"), field: len(part.get(field) or "")}
 
 
@@ -101,7 +124,7 @@ class _Said:
     @classmethod
     def by(cls, items: Sequence[Mapping[str, Any]]) -> _Said:
         """Return what *items* say."""
-        content = [part for item in items if item["type"] == "message" for part in item.get("content") or ()]
+        content = [part for item in items if item["type"] == "message" for part in _content_of(item)]
         thoughts = [
             SEPARATOR.join(part.get("text") or "" for field in THOUGHTS for part in item.get(field) or ())
             for item in items
@@ -123,7 +146,7 @@ class _Said:
 def _others(items: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for item in items:
         if item["type"] == "message":
-            yield from (part for part in item.get("content") or () if part["type"] not in WORDS)
+            yield from (part for part in _content_of(item) if part["type"] not in WORDS)
         elif item["type"] not in ("reasoning", *CALLS):
             yield item
 
@@ -141,23 +164,25 @@ def _seal(said: _Said, calls: Sequence[ToolCall]) -> str:
     return hashlib.sha256(_encode(words)).hexdigest()[:32]
 
 
-def fits(message: Message, extra: Mapping[str, Json]) -> bool:
-    """Whether *extra* has the items of *message*, whose words are still those that the model wrote."""
-    items = extra.get("items")
-    return isinstance(items, list | tuple) and extra.get("seal") == _seal(_Said.of(message.content), message.tool_calls)
+def restored(
+    message: Message, extra: Mapping[str, Json], calls: Sequence[Object], *, thinking: bool
+) -> list[Object] | None:
+    """Return the items of *message* as they came, with *calls* as they are sent; None if *extra* does not fit it.
 
-
-def restored(message: Message, extra: Mapping[str, Json], calls: Sequence[Object], *, thinking: bool) -> list[Object]:
-    """Return the items of *message* as they came, with *calls* as they are sent.
-
-    Without *thinking* the items have no ids either: the vendor refuses one without the thinking that led to it.
+    Without *thinking* the items have no ids either: the vendor refuses one without the thinking that led to it,
+    and takes a message without an id as a text alone.
     """
+    items = extra.get("items")
+    if not isinstance(items, list | tuple) or extra.get("seal") != _seal(_Said.of(message.content), message.tool_calls):
+        return None
     walk = _Walk(_Said.of(message.content), calls, thinking=thinking)
-    entries = cast("Sequence[Mapping[str, Any]]", extra["items"])
-    items = [item for entry in entries for item in walk.take(cast("Object", thaw(entry)))]
-    while items and items[-1]["type"] == "reasoning":
-        items.pop()  # the vendor refuses thinking that led to nothing
-    return items
+    try:
+        found = [item for entry in items for item in walk.take(cast("Object", thaw(entry)))]
+    except (LookupError, TypeError, AttributeError, RuntimeError):  # another program has written it
+        return None
+    while found and found[-1].get("type") == "reasoning":
+        found.pop()  # the vendor refuses thinking that led to nothing
+    return found
 
 
 _TAKEN: Mapping[str, tuple[str, ...]] = {"image_generation_call": ("type", "id", "status", "result")}
@@ -174,15 +199,16 @@ class _Walk:
         self._said = said
         self._calls = iter(calls)
         self._thinking = thinking
-        self._at = dict.fromkeys(("texts", "refusals", "thoughts"), 0)
-        self._others = iter(said.others)
+        self._at: dict[str, int] = {}
         self._signatures = iter(said.signatures)
 
     def take(self, entry: Object) -> Iterator[Object]:
         kind = entry["type"]
         if not self._thinking:
             entry.pop("id", None)
-        if kind == "message":
+        if kind == "message" and not self._thinking:
+            yield self._spoken(entry)
+        elif kind == "message":
             yield {**entry, "content": [self._content(part) for part in entry["content"]]}
         elif kind == "reasoning":
             item = self._thought(entry)
@@ -191,14 +217,23 @@ class _Walk:
         elif kind in CALLS:
             yield {**entry, **next(self._calls)}
         else:
-            yield _taken_back(next(self._others))
+            yield _taken_back(self._other(entry))
+
+    def _spoken(self, entry: Object) -> Object:
+        content = [self._content(part) for part in entry["content"]]
+        words = "".join(part.get("text") or part.get("refusal") or "" for part in content)
+        return {"role": "assistant", "content": words, **({"phase": entry["phase"]} if "phase" in entry else {})}
 
     def _content(self, part: Object) -> Object:
         if part["type"] == "output_text":
             return {"annotations": [], "logprobs": [], **part, "text": self._words("texts", part["text"])}
         if part["type"] == "refusal":
             return {**part, "refusal": self._words("refusals", part["refusal"])}
-        return next(self._others)
+        return self._other(part)
+
+    def _other(self, entry: Object) -> Object:
+        number: int = entry["number"]
+        return self._said.others[number]
 
     def _thought(self, entry: Object) -> Object:
         item: Object = {**entry, "summary": []}
@@ -216,6 +251,6 @@ class _Walk:
         return item
 
     def _words(self, kind: str, length: int) -> str:
-        start = self._at[kind]
+        start = self._at.get(kind, 0)
         self._at[kind] = start + length
         return str(getattr(self._said, kind)[start : start + length])

@@ -87,7 +87,7 @@ def _add_tool_fields(found: dict[str, Any], request: ModelRequest, dialect: Dial
 
 
 def _flat_choice(choice: Any) -> Any:
-    if not isinstance(choice, dict):
+    if isinstance(choice, str):
         return choice
     flat = _flat(choice, "function", "custom", "allowed_tools")
     if "tools" in flat:
@@ -113,11 +113,12 @@ def _add_extra(found: dict[str, Any], extra: Mapping[str, Json]) -> None:
         where = f"parameters.extra[{name!r}]"
         if name in _OWNED:
             raise UnsendableError(f"{where}: {_OWNED[name]}")
-        value, known = plain(given, where), found.get(name)
-        if isinstance(known, dict) and isinstance(value, dict) and known.keys().isdisjoint(value):
-            found[name] = {**known, **value}
-        elif name == "include" and isinstance(known, list) and isinstance(value, list):
-            found[name] = [*known, *(each for each in value if each not in known)]
+        value: Any = plain(given, where)
+        both: Any = (found.get(name), value)
+        if all(isinstance(each, dict) for each in both) and not set(both[0]) & set(value):
+            found[name] = {**both[0], **value}
+        elif name == "include" and all(isinstance(each, list) for each in both):
+            found[name] = list(dict.fromkeys([*both[0], *map(str, value)]))
         elif name in found:
             raise UnsendableError(f"{where}: '{name}' is already set by the provider; leave it out")
         else:

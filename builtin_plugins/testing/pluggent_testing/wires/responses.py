@@ -74,7 +74,13 @@ class ResponsesWire(OpenAIWire):
 
     def events(self, reply: ModelResponse) -> list[bytes]:
         items = list(_items(reply))
-        begun = {**_frame(reply), "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
+        begun: dict[str, Json] = {
+            **_frame(reply),
+            "status": "in_progress",
+            "incomplete_details": None,
+            "output": [],
+            "usage": None,
+        }
         told: list[dict[str, Json]] = [
             {"type": "response.created", "response": begun},
             {"type": "response.in_progress", "response": begun},
