@@ -36,40 +36,65 @@ class Limits(NamedTuple):
     """
 
     model_calls: int = 50
+    """Calls of the model in one turn."""
     tool_rounds: int = 10
+    """Replies with tool calls in one turn."""
     tool_timeout_s: float = 60.0
+    """Seconds that one tool call may take."""
     result_bytes: int = 65_536
+    """Bytes of one tool result; what is longer is cut, with a note."""
     wall_s: float | None = None
+    """Seconds that a turn may take; the time in which a person thinks does not count."""
     tokens: int | None = None
+    """Tokens of a turn, input and output together."""
     cost_usd: float | None = None
+    """US dollars of a turn, where the provider knows its prices."""
     repeats: int = 3
+    """The same round of calls this often in a row ends the turn."""
     asks: int = 5
+    """Calls in one turn that a person may be asked about; one more ends it."""
     denials: int = 10
+    """Calls in one turn that may be denied; one more ends it."""
     delegation_depth: int = 8
+    """How deep agents may delegate to agents."""
     repairs: int = 1
+    """How often a reply of the wrong form is sent back to the model."""
     per_tool: Mapping[str, ToolLimits] = NO_TOOL_LIMITS
+    """Limits of single tools: name = { calls = 3, timeout_s = 10, result_bytes = 4096 }."""
 
 
 class Timeouts(NamedTuple):
     """Time limits for plugins, in seconds."""
 
     provide_s: float = 2.0
+    """Seconds in which a plugin says what it provides."""
     hook_s: float = 5.0
+    """Seconds of one hook; a policy that is late denies."""
     observe_s: float = 0.5
+    """Seconds of one observer."""
     approver_s: float = 60.0
+    """Seconds in which an approver that is a plugin or a client answers."""
     open_s: float = 10.0
+    """Seconds in which a plugin opens."""
     close_s: float = 5.0
+    """Seconds in which a plugin closes."""
     source_s: float = 30.0
+    """Seconds in which a source of tools or a list of models answers."""
     model_s: float = 600.0
+    """Seconds of one model call."""
 
 
 class Selection(NamedTuple):
     """The installed plugins that may run. Names are plugin ids, or ids with ``==version``."""
 
     mode: Mode = "all"
+    """Which installed plugins run: "all"; "allow", those in the list; "safe", built-in ones only."""
     allow: tuple[str, ...] = ()
+    """The list for mode = "allow": names, or name==version."""
     block: tuple[str, ...] = ()
+    """Plugins that never run."""
     any_version: bool = False
+    """Run plugins made for another version of the contract, too."""
 
 
 class SystemList(tuple[str, ...]):  # noqa: SLOT001 (a tuple cannot have slots that hold something)
@@ -149,13 +174,21 @@ class Grants(NamedTuple):
     """
 
     security: tuple[str, ...] = OF_FIRST_PARTY
+    """Plugins whose transforms run last, such as redaction."""
     may_allow: tuple[str, ...] = ()
+    """Plugins whose Allow lifts a question that the defaults ask."""
     may_respond: tuple[str, ...] = ()
+    """Plugins that may answer in place of a tool or a model."""
     approvers: tuple[str, ...] = ()
+    """Plugins that may answer approvals."""
     retriers: tuple[str, ...] = OF_FIRST_PARTY
+    """Plugins that may repeat a model call."""
     optional: tuple[str, ...] = ()
+    """Plugins with hooks without which the host opens all the same."""
     handled: tuple[str, ...] = ()
+    """Tools that may serve the person directly, past the model."""
     sessions: tuple[str, ...] = ()
+    """Principals that may open the sessions of others."""
 
     @property
     def of_plugins(self) -> Mapping[str, tuple[str, ...]]:
@@ -193,24 +226,39 @@ class HostSettings(NamedTuple):
     """
 
     model: str = ""
+    """The model that answers, as provider/model."""
     system: str = ""
+    """The system prompt."""
     strict: bool = False
+    """Tools of the application that declare no effects ask, as those of plugins do."""
     on_ask: OnAsk = "deny"
+    """What an ask leads to: a question at the terminal, a pause, or a denial."""
     stream: Literal["held", "provisional"] = "held"
+    """Whether text is held until output policies have decided, or shown as "provisional"."""
     fsync: Literal["off", "effects"] = "effects"
+    """Whether an intended effect is on the disk before it happens."""
     stops_batch: tuple[str, ...] = ()
+    """Tools after whose failure the later calls of a reply do not run; "*" for all."""
     sessions: str = ""
+    """The installed store of sessions, in place of files in the state folder."""
     principal: str = ""
+    """Who asks, where nothing else says so."""
     selection: Selection = Selection()
     grants: Grants = Grants()
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     approvers: Mapping[str, str] = NOTHING
+    """Approvers with a key of their own: name = "sha256:" and the digest of the key."""
     required: Mapping[str, tuple[str, ...]] = NOTHING
+    """Plugins that have to run: name = [hooks that they have to have]."""
     order: tuple[str, ...] = ()
+    """Plugins whose hooks run in this order."""
     aliases: Mapping[str, str] = NOTHING
+    """Which plugin a name means where two offer it: "kind/name" = "plugin"."""
     effects: Mapping[str, tuple[str, ...]] = NOTHING
+    """What tools do, in your word, which counts above their own: "plugin:tool/name" = [effects]."""
     plugins: Mapping[str, Mapping[str, Any]] = NOTHING
+    """A table of settings for each plugin, see below."""
 
 
 class Section(dict[str, Any]):

@@ -16,11 +16,13 @@ class BuiltIn(NamedTuple):
 COMMANDS = (
     BuiltIn("run", "pluggent_cli.commands.run", "run one turn: a prompt in, the answer out"),
     BuiltIn("chat", "pluggent_cli.commands.chat", "talk to a model: a conversation with a line editor"),
+    BuiltIn("setup", "pluggent_cli.setup.command", "choose a provider and a model, store the key, try them"),
     BuiltIn("plugins", "pluggent_cli.commands.plugins", "what is installed, its state, and how to mend it"),
     BuiltIn("tools", "pluggent_cli.commands.tools", "list tools, show a schema, call one under the policies"),
     BuiltIn("models", "pluggent_cli.commands.models", "which models the providers have"),
     BuiltIn("hooks", "pluggent_cli.commands.hooks", "every hook chain, in its order, and why"),
     BuiltIn("sessions", "pluggent_cli.commands.sessions", "list, show, search, export and delete saved conversations"),
+    BuiltIn("last", "pluggent_cli.sessions.last", "print the last reply once more, or its last code block"),
     BuiltIn("approvals", "pluggent_cli.commands.approvals", "what waits for a person: list, show, approve, deny"),
     BuiltIn("resume", "pluggent_cli.commands.resume", "continue a turn that waited for an approval"),
     BuiltIn(

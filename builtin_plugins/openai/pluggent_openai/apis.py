@@ -43,15 +43,19 @@ class Apis:
         >>> Apis("http://127.0.0.1:8000/v1", "auto", {"qwen*": "responses"}).chosen(ModelRequest("qwen3", ()))
         'responses'
         """
-        fits = [api for pattern, api in self.by_model.items() if fnmatchcase(request.model, pattern)]
-        choices: list[Api] = [*fits[:1], self.default]
-        for api in choices:
-            if api != "auto":
-                return api
+        api = self._said_of(request.model)
+        if api != "auto":
+            return api
         parts = urlsplit(self.base_url)
         if parts.hostname not in _HOSTS or any(fnmatchcase(request.model, pattern) for pattern in _CHAT_MODELS):
             return "chat"
         return "chat" if _needs_chat(request) else "responses"
+
+    def _said_of(self, model: str) -> Api:
+        for pattern, api in self.by_model.items():
+            if fnmatchcase(model, pattern):
+                return self.default if api == "auto" else api
+        return self.default
 
 
 def _needs_chat(request: ModelRequest) -> bool:
