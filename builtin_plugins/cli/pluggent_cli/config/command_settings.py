@@ -9,13 +9,15 @@ from pluggent_host.settings import NOTHING
 
 
 class ModelNames(NamedTuple):
-    """``aliases`` are a person's own names of models, each of one as ``provider/model``."""
+    """Names of models."""
 
     aliases: Mapping[str, str] = NOTHING
+    """Your own names of models, each of one as provider/model."""
 
 
 class CommandSettings(NamedTuple):
-    """``models``: see ModelNames. ``templates`` are prompts by name, each the fields of a PromptTemplate."""
+    """What the command has for a person: names and prompts."""
 
     models: ModelNames = ModelNames()
     templates: Mapping[str, Mapping[str, Any]] = NOTHING
+    """Your own prompts by name, each a table with prompt, system, model and defaults."""
