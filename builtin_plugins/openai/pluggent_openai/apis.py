@@ -34,6 +34,13 @@ class Apis:
     default: Api
     by_model: Mapping[str, Api]
 
+    @property
+    def usual(self) -> Literal["chat", "responses"]:
+        """The API for most requests."""
+        if self.default != "auto":
+            return self.default
+        return "responses" if urlsplit(self.base_url).hostname in _HOSTS else "chat"
+
     def chosen(self, request: ModelRequest) -> Literal["chat", "responses"]:
         """Return the API for *request*.
 
@@ -46,8 +53,7 @@ class Apis:
         api = self._said_of(request.model)
         if api != "auto":
             return api
-        parts = urlsplit(self.base_url)
-        if parts.hostname not in _HOSTS or any(fnmatchcase(request.model, pattern) for pattern in _CHAT_MODELS):
+        if self.usual == "chat" or any(fnmatchcase(request.model, pattern) for pattern in _CHAT_MODELS):
             return "chat"
         return "chat" if _needs_chat(request) else "responses"
 

@@ -12,7 +12,7 @@ from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
 
-from pluggent_openai.apis import Apis
+from pluggent_openai.apis import Api, Apis
 from pluggent_openai.dialects import dialect_for
 from pluggent_openai.model_list import read_models
 from pluggent_openai.settings import MODEL, Server
@@ -42,7 +42,8 @@ class OpenAIProvider(HttpProvider[Server]):
         super().__init__(name, server, client, transport, base_url=before)
         self.dialect = dialect_for(server.base_url, server.compat)
         self._apis = Apis(server.base_url, server.api, server.apis)
-        self._wires: dict[str, Wire] = {}
+        self._wires: dict[Api, Wire] = {}
+        self._wire_of(self._apis.usual)  # it takes long to import, which is no part of a request's time
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Return the whole reply, asked for whole."""
@@ -80,8 +81,9 @@ class OpenAIProvider(HttpProvider[Server]):
         return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
 
     def _wire(self, request: ModelRequest) -> Wire:
-        """Return the API for *request*. Its modules are imported when it is first asked: most servers have one."""
-        api = self._apis.chosen(request)
+        return self._wire_of(self._apis.chosen(request))
+
+    def _wire_of(self, api: Api) -> Wire:
         wire = self._wires.get(api)
         if wire is None:
             wire = self._wires[api] = self._chat() if api == "chat" else self._responses()
