@@ -66,11 +66,8 @@ class _Item:
         found: dict[str, list[Any]] = {}
         for (field, _), text in self.words().items():
             name = "content" if self.kind == "message" else field
-            found.setdefault(name, []).append({"type": _PARTS[field], _FIELDS.get(field, "text"): text})
+            found.setdefault(name, []).append({"type": _PARTS[field], WORDS.get(_PARTS[field], "text"): text})
         return made | {name: parts for name, parts in found.items() if not made.get(name)}
-
-
-_FIELDS = {"refusal": "refusal"}
 
 
 class Items:
@@ -92,11 +89,6 @@ class Items:
     def calls(self) -> bool:
         """Whether there is a call of our tools."""
         return bool(self._calls)
-
-    @property
-    def any(self) -> bool:
-        """Whether there is an item."""
-        return bool(self._items)
 
     @property
     def live_call(self) -> int:
