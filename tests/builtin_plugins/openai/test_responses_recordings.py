@@ -24,11 +24,19 @@ def test_every_recorded_stream_is_read_and_goes_back():
         assert failure is None, (name, failure)
         check_deltas(deltas)
         reply = check_reply(reply_of(body))
-        back, _ = sent([Message.user("hi"), reply.message])
+        back, body_sent = sent([Message.user("hi"), reply.message])
         items = [item for item in back["input"][1:] if item.get("output") != "(no result was recorded)"]
+        if any(item["type"] == "reasoning" and not is_whole(item) for item in output):
+            assert "not encrypted" in body_sent.notes[0], name
+            continue
         assert [plainly(item) for item in items] == [plainly(item) for item in output], name
         read += 1
     assert read > 20
+
+
+def is_whole(item: dict[str, Any]) -> bool:
+    """Whether thinking can go back: what was stored at the server is not found in a stateless request."""
+    return bool(item.get("encrypted_content") or item.get("content"))
 
 
 def plainly(item: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def plainly(item: dict[str, Any]) -> dict[str, Any]:
         [thought(), HELLO],
         [thought("one", "two", ""), HELLO],
         [thought("hm", content=[{"type": "reasoning_text", "text": "I think"}]), HELLO],
-        [thought("a", signature=None), thought("b", signature=None, id="rs_2"), HELLO],
+        [thought("hm", signature=None, content=[{"type": "reasoning_text", "text": "I think"}]), HELLO],
         [thought("hm"), message(text("Let me see."), phase="commentary"), thought(id="rs_2", signature="more"), HELLO],
         [thought("hm"), call(), call("call_2", namespace="math")],
         [thought(), custom_call(words='say "hi"')],
@@ -111,6 +111,15 @@ def test_thinking_goes_back_to_its_own_server_alone_and_only_if_wanted(changed):
     assert "2 earlier replies" in written.notes[0]
 
 
+def test_thinking_that_is_only_a_name_stays_here():
+    body, written = sent([USER, whole(thought("hm", signature=None), call()).message, Message.tool(CALL, "1")])
+
+    assert problems(body) == []
+    assert [item.get("type") for item in body["input"]] == [None, "function_call", "function_call_output"]
+    assert "id" not in body["input"][1]
+    assert "not encrypted" in written.notes[0]
+
+
 @pytest.mark.parametrize(
     "entries",
     [[7], [{}], [{"type": "function_call"}], [{"type": "part", "number": 9}], [{"type": "message"}], 7],
@@ -127,9 +136,10 @@ def test_a_list_of_items_that_cannot_be_is_none(entries):
 def test_thinking_that_led_to_nothing_is_left_out():
     cut = whole(thought("hm"), status="incomplete", incomplete_details={"reason": "max_output_tokens"})
 
-    assert items(USER, cut.message, Message.user("again")) == [
-        {"role": "user", "content": "hi"}, {"role": "user", "content": "again"},
-    ]  # fmt: skip
+    body, written = sent([USER, cut.message, Message.user("again")])
+
+    assert body["input"] == [{"role": "user", "content": "hi"}, {"role": "user", "content": "again"}]
+    assert "cut off" in written.notes[0]
 
 
 def test_what_other_vendors_think_and_keep_is_left_out():
@@ -257,6 +267,10 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "logprobs and more": (
         {"logprobs": 2, "extra": {"include": ["reasoning.encrypted_content"]}},
         {"top_logprobs": 2, "include": ["message.output_text.logprobs", "reasoning.encrypted_content"]},
+    ),
+    "encrypted thinking": (
+        {"logprobs": 0, "dialect": dialect_for("https://api.x.ai/v1", {"like": "azure"})},
+        {"top_logprobs": 0, "include": ["message.output_text.logprobs", "reasoning.encrypted_content"]},
     ),
     "user": ({"user": "u-1"}, {"safety_identifier": "u-1"}),
     "tier": ({"service_tier": "flex"}, {"service_tier": "flex"}),

@@ -27,7 +27,7 @@ from pluggent_provider_http.unsendable import UnsendableError
 from pluggent_openai.chat.content import custom_input
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import plain
-from pluggent_openai.responses.layout import OWN, VENDOR, Object, restored
+from pluggent_openai.responses.layout import OWN, VENDOR, Object, restored, thoughts_of
 
 _encode = msgspec.json.Encoder().encode
 _MOST_ID_CHARS = 64
@@ -104,12 +104,11 @@ class Conversation:
         sent = [self._call(call) for call in message.tool_calls]
         calls = tuple((item["call_id"], _RESULTS[item["type"]]) for item in sent)
         more = {name: plain(value, name) for name, value in own.items() if name not in OWN}
-        thought = any(isinstance(part, Reasoning) and part.signature for part in message.content) and "seal" in own
         thinking = self._thinking and own.get("server") == self._server
         items = restored(message, own, sent, thinking=thinking)
-        dropped = thought and (items is None or not thinking)
         if items is None:
             items = [*(item for part in message.content if (item := _said(part)) is not None), *sent]
+        dropped = bool(thoughts_of(own)) and not any(item.get("type") == "reasoning" for item in items)
         if more and items:
             items[-1] = {**items[-1], **more}
         return _Piece(_encode(items)[1:-1], calls, dropped=dropped)

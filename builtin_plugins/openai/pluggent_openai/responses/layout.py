@@ -164,6 +164,13 @@ def _seal(said: _Said, calls: Sequence[ToolCall]) -> str:
     return hashlib.sha256(_encode(words)).hexdigest()[:32]
 
 
+def thoughts_of(extra: Mapping[str, Json]) -> list[Mapping[str, Any]]:
+    """Return what *extra* has of thinking."""
+    items = extra.get("items")
+    entries = [entry for entry in items if isinstance(entry, Mapping)] if isinstance(items, list | tuple) else []
+    return [entry for entry in entries if entry.get("type") == "reasoning"]
+
+
 def restored(
     message: Message, extra: Mapping[str, Json], calls: Sequence[Object], *, thinking: bool
 ) -> list[Object] | None:
@@ -175,6 +182,8 @@ def restored(
     items = extra.get("items")
     if not isinstance(items, list | tuple) or extra.get("seal") != _seal(_Said.of(message.content), message.tool_calls):
         return None
+    # Without a secret or words of its own, thinking is only a name that the server looks up, and it has stored nothing.
+    thinking = thinking and all(entry.get("encrypted_content") or entry.get("content") for entry in thoughts_of(extra))
     walk = _Walk(_Said.of(message.content), calls, thinking=thinking)
     try:
         found = [item for entry in items for item in walk.take(cast("Object", thaw(entry)))]

@@ -28,6 +28,7 @@ _OWNED: Mapping[str, str] = {
 }
 """Fields that ModelParameters.extra may not hold, and what to do instead."""
 _CHANCES = "message.output_text.logprobs"
+_ENCRYPTED = "reasoning.encrypted_content"
 
 
 def fields_of(request: ModelRequest, tools: tuple[ToolSpec, ...], dialect: Dialect, *, stream: bool) -> dict[str, Any]:
@@ -44,7 +45,9 @@ def fields_of(request: ModelRequest, tools: tuple[ToolSpec, ...], dialect: Diale
         found["text"] = {"format": _flat(response_format(parameters.output_schema, dialect), "json_schema")}
     if parameters.logprobs is not None:
         found["top_logprobs"] = checked_logprobs(parameters)
-        found["include"] = [_CHANCES]
+    asked = [_CHANCES] if parameters.logprobs is not None else []
+    if asked or dialect.ask_encrypted:
+        found["include"] = [*asked, *([_ENCRYPTED] if dialect.ask_encrypted else [])]
     if tools:
         _add_tool_fields(found, request, dialect)
     _add_extra(found, parameters.extra)

@@ -97,4 +97,5 @@ def _notes(dropped: int) -> tuple[str, ...]:
     if not dropped:
         return ()
     which = "one earlier reply" if dropped == 1 else f"{dropped} earlier replies"
-    return (f"the thinking of {which} was left out: changed since, of another server, or replay_thinking = false",)
+    why = "changed since, cut off, of another server, not encrypted, or replay_thinking = false"
+    return (f"the thinking of {which} was left out: {why}",)
