@@ -127,7 +127,7 @@ def _facts(error: BaseException) -> dict[str, Any]:
     if not isinstance(error, PluggentError):
         return {}
     facts = {name: fact for name, fact in vars(error).items() if name != "message" and not name.startswith("_")}
-    found = {name: fact for name, fact in facts.items() if isinstance(fact, _PLAIN)}
+    found: dict[str, Any] = {name: fact for name, fact in facts.items() if isinstance(fact, _PLAIN)}
     if facts.get("meta") is not None:
         import attrs  # here and not above: only errors of a model's server have one
 
