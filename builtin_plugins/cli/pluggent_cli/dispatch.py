@@ -132,11 +132,13 @@ def _tried(write: Callable[[], None]) -> None:
 def _facts(error: BaseException) -> dict[str, Any]:
     if not isinstance(error, PluggentError):
         return {}
-    return {
-        name: fact
-        for name, fact in vars(error).items()
-        if name != "message" and not name.startswith("_") and isinstance(fact, _PLAIN)
-    }
+    facts = {name: fact for name, fact in vars(error).items() if name != "message" and not name.startswith("_")}
+    found: dict[str, Any] = {name: fact for name, fact in facts.items() if isinstance(fact, _PLAIN)}
+    if facts.get("meta") is not None:
+        import attrs  # here and not above: only errors of a model's server have one
+
+        found["meta"] = attrs.asdict(facts["meta"])
+    return found
 
 
 _PLAIN = (str, int, float, bool, tuple)  # what JSON has a form for
