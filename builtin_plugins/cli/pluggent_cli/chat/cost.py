@@ -38,7 +38,7 @@ def status(session: Session, attached: int) -> str:
     facts = [escape_all(session.model)]
     if used.total:
         facts.append(f"{used.total:,} tokens")
-    if used.cost_usd is not None:
+    if used.cost_usd:
         facts.append(f"${used.cost_usd:.4f}")
     if attached:
         facts.append("1 attachment" if attached == 1 else f"{attached} attachments")

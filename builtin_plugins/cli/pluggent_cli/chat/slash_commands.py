@@ -12,9 +12,9 @@ from typing import NamedTuple
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Message, Role, Usage
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.names import plugin_of
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.transcript.rebuild import Exchange
+from pluggent_plugin_loader.names import plugin_of
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli.chat.attachments import attach
 from pluggent_cli.chat.completer import Completion, paths
@@ -212,9 +212,10 @@ async def _edit(chat: Chat, argument: str) -> None:
     before = next((one.text for one in reversed(history) if one.role is Role.USER), "")
     text = argument or (chat.unsaid.text if chat.unsaid is not None else "") or before
     with chat.talk.terminal_given():
-        chat.draft = await asyncio.to_thread(edited, text)
-    if not chat.draft.strip():
-        chat.draft = ""
+        text = await asyncio.to_thread(edited, text)
+    if text.strip():
+        chat.draft = text if argument else chat.privately(text)
+    else:
         chat.console.line("the text is empty, so there is nothing to send")
 
 
@@ -308,7 +309,7 @@ async def _new(chat: Chat, _: str) -> None:
     before = talk.session.id
     await talk.open(talk.host, model=talk.session.model)
     chat.attached.clear()
-    chat.unsaid, chat.undone, chat.last = None, None, Usage()
+    chat.unsaid, chat.undone, chat.last, chat.private = None, None, Usage(), False
     kept = "is gone" if talk.options.no_save else f"is kept: --session {before}"
     _print(chat, f"a new conversation, {talk.session.id}; the one before {kept}")
 

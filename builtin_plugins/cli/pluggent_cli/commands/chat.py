@@ -175,6 +175,7 @@ class _Chatting:
             if line is None or not line.strip():
                 return None if line is None else exits.OK
             if self._console.json or not is_command(line):
+                chat.private = line.startswith((" ", "\t"))
                 return await self._interruptible(self._say(chat, line.strip()))
             return await self._interruptible(self._obey(chat, line))
         except OSError:

@@ -79,6 +79,15 @@ def test_what_is_private_is_kept_nowhere(cli, typed, arguments):
     assert not (cli.state / "chat-draft").exists()
 
 
+def test_a_private_message_stays_private_when_its_turn_fails(cli):
+    keys = (" fail secretly\r", "out of order", "", "> \x1b[0m fail secretly", CTRL_C, "", "/retry\r", "out of order",
+            "", "fail secretly", CTRL_C, "", "seen\r", "x heard: seen", CTRL_D)  # fmt: skip
+    chatted(cli, *keys)
+
+    kept = (cli.state / "chat-history").read_text()
+    assert ("secretly" in kept, "+seen" in kept) == (False, True)
+
+
 @pytest.mark.parametrize("place", ["link", "pipe", "folder"])
 def test_a_draft_that_is_no_file_is_left_alone(cli, place):
     cli.state.mkdir(mode=0o700)
