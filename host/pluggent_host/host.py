@@ -67,13 +67,14 @@ class _Defaults:
     tools: tuple[ToolChoice, ...]
     state_dir: Path | None
     workspace: Path | None
+    private: tuple[str, ...] = ()
 
     def protected(self) -> Protected:
         """Return the folders of the host: private ones, and code that this process imports."""
         below = str(self.workspace or "")
         code = tuple(entry for entry in sys.path if below and os.path.realpath(entry) != below and entry)
         private = () if self.state_dir is None else tuple(str(self.state_dir / name) for name in PRIVATE)
-        return Protected(private, code)
+        return Protected((*private, *self.private), code)
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -117,6 +118,7 @@ class Host:
         state_dir: str | os.PathLike[str] | None = None,
         sessions: str | SessionStore = "",
         workspace: str | os.PathLike[str] | None = None,
+        private: Iterable[str | os.PathLike[str]] = (),
     ) -> AsyncGenerator[Host]:
         """Open a host from these options alone; no settings file is read.
 
@@ -134,7 +136,8 @@ class Host:
         - *state_dir*: keeps sessions in its folder ``sessions``, by the plugin pluggent-state-files. *sessions*:
           another store, or the name of an installed one (default: ``config.sessions``). Without both, sessions last
           as long as they are open.
-        - *workspace*: the folder that tools work in.
+        - *workspace*: the folder that tools work in. *private*: your files and folders that are for no tool, besides
+          those of the host in *state_dir*.
 
         Raises ConfigError and PluginError, before anything has run.
         """
@@ -150,7 +153,8 @@ class Host:
         found = look_around(merged, installed=installed, acknowledged=acknowledged)
         merged = merged._replace(grants=merged.grants.filled_in(found.first_party))
         in_code = [*plugins, *policies, *people(approver, answerer)]
-        defaults = _Defaults(tuple(tools), _path(state_dir), _path(workspace))
+        own = tuple(os.path.abspath(each) for each in private)  # noqa: PTH100 (any path; links are followed later)
+        defaults = _Defaults(tuple(tools), _path(state_dir), _path(workspace), own)
         chosen = sessions or merged.sessions
         with process_marker.marked():
             files = None if defaults.state_dir is None or chosen else session_files(defaults.state_dir, found)

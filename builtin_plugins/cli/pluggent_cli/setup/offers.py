@@ -70,7 +70,8 @@ def _on_this_machine(example: Example, record: PluginRecord, inner: type) -> Off
 
 def _of_settings(setup: Setup, record: PluginRecord, inner: type) -> Iterator[Offer]:
     """Yield the servers of one's own that the settings name already."""
-    for name, values in _tables(setup.settings.plugins.get(record.id, {}).get(SERVERS)).items():
+    section: Mapping[str, object] = setup.settings.plugins.get(record.id, {})
+    for name, values in _tables(section.get(SERVERS)).items():
         url = _tables(values).get("base_url")
         if isinstance(url, str):
             about = f"{record.id}, your server at {url}"

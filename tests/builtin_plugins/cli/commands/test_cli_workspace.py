@@ -14,6 +14,11 @@ def where(context: ToolContext) -> str:
     '''Say where tools work.'''
     return str(context.workspace)
 
+@tool(effects=["filesystem_read"])
+def peek(path: Place) -> str:
+    '''Read a file.'''
+    return pathlib.Path(path).read_text()
+
 @tool(effects=["filesystem_write"])
 def note(path: Place, text: str, context: ToolContext) -> ToolOutput:
     '''Write a note.'''
@@ -25,7 +30,7 @@ def note(path: Place, text: str, context: ToolContext) -> ToolOutput:
 class Plugin:
     @hookimpl
     def provide_tools(self, event):
-        return [where, note]
+        return [where, peek, note]
 """
 
 
@@ -55,6 +60,19 @@ def test_a_home_folder_that_is_named_is_a_workspace(cli):
     options = {"HOME": str(cli.work)}
 
     assert cli("tools", "call", "where", "--workspace", ".", **options).out.strip() == str(cli.work)
+
+
+@pytest.mark.parametrize("option", [(), ("--no-save",)])
+def test_keys_are_for_no_tool_whether_or_not_the_session_is_saved(cli, option):
+    key = cli.state / "keys" / "openai"
+    key.parent.mkdir(parents=True, mode=0o700)
+    cli.state.chmod(0o700)
+    key.write_text("sk-secret")
+
+    done = cli("run", *option, f"peek path={key}", HOME=str(cli.work))
+
+    assert "sk-secret" not in done.out + done.err
+    assert "DENIED by host" in done.err
 
 
 def test_what_tools_changed_is_put_back_after_undo(cli):
