@@ -153,7 +153,7 @@ class Host:
         found = look_around(merged, installed=installed, acknowledged=acknowledged)
         merged = merged._replace(grants=merged.grants.filled_in(found.first_party))
         in_code = [*plugins, *policies, *people(approver, answerer)]
-        own = tuple(os.path.abspath(each) for each in private)  # noqa: PTH100 (any path; links are followed later)
+        own = tuple(str(_path(each)) for each in private)
         defaults = _Defaults(tuple(tools), _path(state_dir), _path(workspace), own)
         chosen = sessions or merged.sessions
         with process_marker.marked():
