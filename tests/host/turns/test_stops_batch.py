@@ -10,11 +10,11 @@ from fake_plugins import about, plugin
 from places import BATCH, SKIPPED, BatchTools, Log
 from pluggent_cli.config.sources import load_settings
 from pluggent_cli.sessions.explain import as_document, explain
+from pluggent_function_tools.function_tool import definition_digest, function_tool
 from pluggent_hookspecs import ApprovalEvent, Ask, Deny, Respond, ToolCall, ToolErrorKind, ToolOutput, tool
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits, Why
 from pluggent_host.settings import Timeouts, ToolLimits
-from pluggent_host.tools.function_tool import definition_digest, function_tool
 from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_testing.fakes import call
 from saved import read_session
@@ -237,9 +237,9 @@ def test_every_file_can_add_tools_that_stop_and_none_can_take_them_away(tmp_path
         file.write_text(f'stops_batch = ["{name}"]\n')
     environ = {"HOME": str(tmp_path), "PLUGGENT_STOPS_BATCH": "test, lint"}
 
-    settings, _, notes = load_settings(environ=environ, cwd=project.parent)  # the project's file is not trusted
+    loaded = load_settings(environ=environ, cwd=project.parent)  # the project's file is not trusted
 
-    assert (set(settings.stops_batch), notes) == ({"deploy", "migrate", "test", "lint"}, ())
+    assert (set(loaded.settings.stops_batch), loaded.notes) == ({"deploy", "migrate", "test", "lint"}, ())
 
 
 # ---- a pause
