@@ -20,8 +20,11 @@ class ToolLimits(NamedTuple):
     """Limits of one tool: calls in a turn, seconds of a call, bytes of a result; None is the host's."""
 
     calls: int | None = None
+    """Calls of the tool in one turn. A call above it is refused, and the turn continues."""
     timeout_s: float | None = None
+    """Seconds that one call may take."""
     result_bytes: int | None = None
+    """Bytes of a result that the model reads; the rest is cut, and says so."""
 
 
 NO_TOOL_LIMITS: Mapping[str, ToolLimits] = MappingProxyType({})
@@ -36,40 +39,65 @@ class Limits(NamedTuple):
     """
 
     model_calls: int = 50
+    """Requests to the model."""
     tool_rounds: int = 10
+    """Replies with tool calls."""
     tool_timeout_s: float = 60.0
+    """Seconds that one tool call may take."""
     result_bytes: int = 65_536
+    """Bytes of a tool's result that the model reads; the rest is cut, and says so."""
     wall_s: float | None = None
+    """Seconds of the whole turn. The time in which a person decides does not count."""
     tokens: int | None = None
+    """Tokens, sent and received."""
     cost_usd: float | None = None
+    """US dollars, where the provider or a ledger knows prices."""
     repeats: int = 3
+    """Repetitions of the same call, or of two in turn, without progress."""
     asks: int = 5
+    """Questions for approval that a person is asked."""
     denials: int = 10
+    """Denied calls."""
     delegation_depth: int = 8
+    """Levels of tools that call tools or models."""
     repairs: int = 1
+    """How often a reply of the wrong form is sent back to the model."""
     per_tool: Mapping[str, ToolLimits] = NO_TOOL_LIMITS
+    """Limits of single tools, by capability id or by the name that the model sees."""
 
 
 class Timeouts(NamedTuple):
     """Time limits for plugins, in seconds."""
 
     provide_s: float = 2.0
+    """A plugin says what it offers."""
     hook_s: float = 5.0
+    """All implementations of one hook together. A policy that is later denies."""
     observe_s: float = 0.5
+    """An observer handles one event; it never delays a turn."""
     approver_s: float = 60.0
+    """An approver that is a program answers. A person at a terminal has no deadline."""
     open_s: float = 10.0
+    """A plugin opens."""
     close_s: float = 5.0
+    """A plugin closes."""
     source_s: float = 30.0
+    """A source of tools, such as an MCP server, connects."""
     model_s: float = 600.0
+    """One attempt at a request to a model, with its whole reply."""
 
 
 class Selection(NamedTuple):
     """The installed plugins that may run. Names are plugin ids, or ids with ``==version``."""
 
     mode: Mode = "all"
+    """``all`` that is installed, ``allow``: only the plugins listed there, ``safe``: built-in and required ones."""
     allow: tuple[str, ...] = ()
+    """The plugins that may run with ``mode = "allow"``."""
     block: tuple[str, ...] = ()
+    """Plugins that do not run, in every mode."""
     any_version: bool = False
+    """Also load plugins made for another version of the contract: for their developers."""
 
 
 class SystemList(tuple[str, ...]):  # noqa: SLOT001 (a tuple cannot have slots that hold something)
@@ -149,13 +177,21 @@ class Grants(NamedTuple):
     """
 
     security: tuple[str, ...] = OF_FIRST_PARTY
+    """Plugins whose transforms run last before the freeze, as redaction has to."""
     may_allow: tuple[str, ...] = ()
+    """Plugins whose ``Allow`` counts as an operator's: it lifts the question that the effects of a tool ask."""
     may_respond: tuple[str, ...] = ()
+    """Plugins that may answer in place of a model, or of a tool of another plugin."""
     approvers: tuple[str, ...] = ()
+    """Plugins that may approve."""
     retriers: tuple[str, ...] = OF_FIRST_PARTY
+    """Plugins that may repeat a call."""
     optional: tuple[str, ...] = ()
+    """Plugins with hooks without which the host opens all the same."""
     handled: tuple[str, ...] = ()
+    """Tools, by capability id, that may serve the person directly and so end the turn."""
     sessions: tuple[str, ...] = ()
+    """Principals that may open the stored sessions of others."""
 
     @property
     def of_plugins(self) -> Mapping[str, tuple[str, ...]]:
@@ -193,24 +229,44 @@ class HostSettings(NamedTuple):
     """
 
     model: str = ""
+    """The model that is asked, as ``provider/model``. Empty: the offline model answers."""
     system: str = ""
+    """The system prompt."""
     strict: bool = False
+    """Tools given in code that declare no effects ask before they run, as those of plugins do."""
     on_ask: OnAsk = "deny"
+    """What happens to a question that nobody present can answer: ``pause``, ``deny``; ``console`` asks at the
+    terminal."""
     stream: Literal["held", "provisional"] = "held"
+    """``held``: text is shown once the policies on replies have passed it. ``provisional``: at once, and taken back."""
     fsync: Literal["off", "effects"] = "effects"
+    """``effects``: what is recorded before an effect is on the disk. ``off``: it is with the operating system."""
     stops_batch: tuple[str, ...] = ()
+    """Tools whose failure stops the later calls of the same reply; ``*`` is all."""
     sessions: str = ""
+    """The installed store of sessions to use, instead of files in the state folder."""
     principal: str = ""
+    """Who asks, where nothing else says so. The file of a working directory cannot set it."""
     selection: Selection = Selection()
+    """The plugins that may run."""
     grants: Grants = Grants()
+    """What plugins may do beyond the ordinary."""
     limits: Limits = Limits()
+    """Limits of a turn."""
     timeouts: Timeouts = Timeouts()
+    """Time limits of plugins."""
     approvers: Mapping[str, str] = NOTHING
+    """Keys that approve without a terminal: a name, and the digest that ``pluggent approvals new-key`` prints."""
     required: Mapping[str, tuple[str, ...]] = NOTHING
+    """Plugins without which no turn runs, each with the hooks that it must implement."""
     order: tuple[str, ...] = ()
+    """Plugin ids in the order in which hooks of the same band are called."""
     aliases: Mapping[str, str] = NOTHING
+    """Short names that two plugins claim, each with the capability id that it means."""
     effects: Mapping[str, tuple[str, ...]] = NOTHING
+    """What a tool does, by capability id: the operator's word, above the tool's own."""
     plugins: Mapping[str, Mapping[str, Any]] = NOTHING
+    """The settings of each plugin: see its README."""
 
 
 class Section(dict[str, Any]):

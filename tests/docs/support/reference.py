@@ -1,0 +1,317 @@
+"""Writes the reference pages below host/docs from the code: settings, hooks, commands, errors, plugins.
+
+Called by cog, whose blocks stand in those pages. After a change of what they show:
+python -m cogapp -r README.md hookspecs/README.md host/docs/*.md
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import pluggent_host.settings as host_settings
+from pluggent_cli import exits
+from pluggent_cli.config.keys import KEYS, LIMIT_KINDS, TOOL_LIMIT_KINDS, Kind
+from pluggent_cli.parsing import Parser, root_parser
+from pluggent_cli.table import COMMANDS
+from pluggent_hookspecs import HOOKS, ProvideEvent, errors, events, markers
+from workspace import Member, members
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+_CLASSES = {
+    "limits": host_settings.Limits, "timeouts": host_settings.Timeouts, "selection": host_settings.Selection,
+    "grants": host_settings.Grants,
+}  # fmt: skip
+
+
+def as_markdown(text: str) -> str:
+    r"""Return *text* of a docstring as Markdown of a table's cell: one line, single backticks.
+
+    >>> as_markdown("``a | b``: two\n lines, *both* of them")
+    '`a \\| b`: two lines, *both* of them'
+    """
+    return " ".join(text.replace("``", "`").replace("|", "\\|").split())
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table."""
+    head = tuple(head)
+    lines = (head, ("---",) * len(head), *rows)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+# ---- settings ---------------------------------------------------------------------------
+
+
+def settings() -> str:
+    """Return every setting of a host: by table, with kind, default, and what later sources may do to it."""
+    tables = ["", *_CLASSES, "tables"]
+    return "".join(f"### {_title(name)}\n\n{_explained(name)}{_table_of(name)}\n" for name in tables)
+
+
+def _title(name: str) -> str:
+    return {"": "Top level", "tables": "Tables with names of your own"}.get(name, f"`[{name}]`")
+
+
+def _explained(name: str) -> str:
+    said = {
+        "limits": "Of one turn. A turn that reaches a limit ends, and its result says which one.",
+        "timeouts": "Of plugins, in seconds.",
+        "selection": "Names are those of distributions, or `NAME==VERSION`.",
+        "grants": "Lists of plugins, unless said otherwise. A list adds to what the files before it grant;"
+        ' `"!name"` removes one, `[]` all.',
+    }
+    return said[name] + "\n\n" if name in said else ""
+
+
+def _table_of(name: str) -> str:
+    found = [path for path in KEYS if _section(path) == name]
+    return table(("key", "what it is", "value", "default"), (_setting(path) for path in found))
+
+
+def _section(path: str) -> str:
+    top, _, below = path.partition(".")
+    return "tables" if KEYS[path].kind.expected == "a table" else top if below else ""
+
+
+def _setting(path: str) -> tuple[str, str, str, str]:
+    top, _, name = path.rpartition(".")
+    owner: Any = _CLASSES.get(top, host_settings.HostSettings)
+    said = attribute_docstrings(owner)[name]
+    default = owner._field_defaults[name]
+    kind = KEYS[path].kind
+    shown = f"[{path}]" if kind.expected == "a table" else name
+    return f"`{shown}`", as_markdown(said), _expected(kind), _default(top, default, kind)
+
+
+def _expected(kind: Kind) -> str:
+    inner = f" of {kind.entry.expected}" if kind.entry and kind.entry.expected != "a table" else ""
+    return as_markdown(kind.expected + inner)
+
+
+def _default(top: str, value: Any, kind: Kind) -> str:
+    if value is None:
+        return "none"
+    if top == "grants" and type(value) is not tuple:
+        return "ours"
+    if isinstance(value, tuple | Mapping) or value == "":
+        return "–"
+    return f"`{json.dumps(value)}`" if isinstance(value, bool | str) else f"`{value:g}`" if value < 1e6 else str(value)
+
+
+def tool_limits() -> str:
+    """Return the limits of a single tool."""
+    said = attribute_docstrings(host_settings.ToolLimits)
+    rows = ((f"`{name}`", as_markdown(said[name]), kind.expected) for name, kind in TOOL_LIMIT_KINDS.items())
+    return table(("key", "what it is", "value"), rows)
+
+
+def attribute_docstrings(owner: type) -> Mapping[str, str]:
+    """Return the text below each attribute of a class: `name: type = default`, then a string."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found: dict[str, str] = {}
+    for before, after in zip(tree.body, tree.body[1:], strict=False):
+        target = before.target if isinstance(before, ast.AnnAssign) else None
+        if isinstance(before, ast.Assign):
+            target = before.targets[0]
+        if isinstance(target, ast.Name) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            found[target.id] = str(after.value.value)
+    return found
+
+
+# ---- plugins ----------------------------------------------------------------------------
+
+
+def plugins() -> str:
+    """Return the plugins of this repository: what each is, its settings, and where it is explained."""
+    rows = (
+        (f"[{one.distribution}](../../{one.folder}/README.md)", one.project["description"], ", ".join(_keys(one)) or "–")
+        for one in members()
+        if one.is_plugin
+    )
+    return table(("plugin", "what it is", "settings"), rows)
+
+
+def _keys(member: Member) -> Iterator[str]:
+    seen: set[str] = set()
+    for group in member.project["entry-points"].values():
+        for target in group.values():
+            module, _, name = target.partition(":")
+            made = getattr(getattr(import_module(module), name), "Settings", None)
+            for field in attrs.fields(made) if made is not None and attrs.has(made) else ():
+                if field.init and field.name not in seen:
+                    seen.add(field.name)
+                    yield f"`{field.alias or field.name}`"
+
+
+# ---- hooks ------------------------------------------------------------------------------
+
+
+def hooks() -> str:
+    """Return every hook with its promise, its event and its example, by kind."""
+    parts: list[str] = []
+    kinds = attribute_docstrings(markers.HookKind)
+    for kind in markers.HookKind:
+        parts.append(f"## {kind.value.capitalize()}\n\n{as_markdown(kinds[kind.name])}\n")
+        parts += [_hook(info) for info in HOOKS.values() if info.kind is kind]
+    return "\n".join(parts)
+
+
+def _hook(info: Any) -> str:
+    signature = inspect.signature(info.function)
+    event = signature.parameters["event"].annotation.removeprefix("e.")
+    answer = signature.return_annotation
+    text, _, example = inspect.cleandoc(info.function.__doc__).partition(">>>")
+    code = "\n".join(line[4:] for line in (">>>" + example).splitlines()) if example else ""
+    shown = f"\n```python\n{code}\n```\n" if code else ""
+    return (
+        f"### {info.name}\n\n{text.replace('``', '`').strip()}\n\n"
+        f"Takes [{event}](#{event.lower()}), returns `{answer}`.\n{shown}"
+    )
+
+
+def hook_events() -> str:
+    """Return the event of every hook, with the types of its fields."""
+    used = {inspect.signature(info.function).parameters["event"].annotation for info in HOOKS.values()}
+    names = [name for name in events.__all__ if name == "Scope" or f"e.{name}" in used]
+    return "\n".join(_event(name) for name in names)
+
+
+def _event(name: str) -> str:
+    owner = getattr(events, name)
+    fields = "".join(f"- `{field.name}: {_type(field)}`\n" for field in attrs.fields(owner))
+    return f"### {name}\n\n{inspect.cleandoc(owner.__doc__).replace('``', '`')}\n\n{fields}"
+
+
+def _type(field: Any) -> str:
+    default = "" if field.default is attrs.NOTHING or isinstance(field.default, attrs.Factory) else _plain(field.default)  # type: ignore[arg-type]
+    return f"{field.type}{default}"
+
+
+def _plain(value: object) -> str:
+    return f" = {value!r}" if isinstance(value, str | int | float | bool | None) else ""
+
+
+# ---- commands ---------------------------------------------------------------------------
+
+
+def commands() -> str:
+    """Return every command with its options: the built-in ones, then those of plugins."""
+    parts = [_command(import_module(one.module).parser()) for one in COMMANDS]
+    parts += [_command(parser) for parser in plugin_parsers().values()]
+    return "\n".join(parts)
+
+
+def common_options() -> str:
+    """Return the options that every built-in command has."""
+    return table(("option", "what it does"), _options(root_parser(())))
+
+
+def exit_codes() -> str:
+    """Return the exit codes."""
+    return table(("code", "meaning"), ((str(code), as_markdown(meaning)) for code, meaning in exits.MEANINGS))
+
+
+def plugin_parsers() -> Mapping[str, Parser]:
+    """Return the parser of each command that a plugin of this repository adds."""
+    found: dict[str, Parser] = {}
+    for member in members():
+        for target in member.project.get("entry-points", {}).get("pluggent.commands", {}).values():
+            module, _, name = target.partition(":")
+            for command in getattr(import_module(module), name)().provide_commands(ProvideEvent()):
+                found[command.name] = Parser.bare(command.name, command.help)
+                if command.configure is not None:
+                    command.configure(found[command.name])
+    return found
+
+
+def _command(parser: Parser) -> str:
+    # The usage as argparse prints it for a wide terminal, which is the same on every Python.
+    usage = parser.usage or _usage(parser)
+    about = _paragraph(parser.description or "")
+    common = {option for action in root_parser(())._actions for option in action.option_strings}  # noqa: SLF001 (argparse lists them nowhere else)
+    rows = tuple(_options(parser, common if parser.usage else frozenset({"--help"})))
+    shown = f"\n{table(('option', 'what it does'), rows)}" if rows else ""
+    epilog = f"\n```text\n{parser.epilog.strip()}\n```\n" if parser.epilog else ""
+    below = "".join(f"\n{_subcommand(one)}" for one in _subparsers(parser))
+    return f"## {parser.prog}\n\n```text\n{usage}\n```\n\n{about}\n{shown}{epilog}{below}"
+
+
+def _subcommand(parser: Any) -> str:
+    rows = tuple(_options(parser, frozenset({"--help"})))
+    shown = f"\n{table(('option', 'what it does'), rows)}" if rows else ""
+    return f"### {parser.prog}\n\n```text\n{_usage(parser)}\n```\n\n{_paragraph(parser.description or '')}\n{shown}"
+
+
+def _subparsers(parser: Any) -> Iterator[Any]:
+    for action in parser._actions:  # noqa: SLF001 (argparse lists them nowhere else)
+        if isinstance(action.choices, Mapping):
+            yield from action.choices.values()
+
+
+def _usage(parser: Any) -> str:
+    words = [parser.prog]
+    for action in parser._actions:  # noqa: SLF001 (argparse lists them nowhere else)
+        if isinstance(action.choices, Mapping):
+            words.append(f"{{{','.join(action.choices)}}} …")
+        elif not action.option_strings:
+            name = action.metavar or action.dest
+            words.append({"*": f"[{name} …]", "+": f"{name} …", "?": f"[{name}]"}.get(str(action.nargs), str(name)))
+    if any(action.option_strings for action in parser._actions):  # noqa: SLF001 (as above)
+        words.insert(1, "[OPTIONS]")
+    return " ".join(map(str, words))
+
+
+def _paragraph(text: str) -> str:
+    return re.sub(r"(?<=\S)\n(?=\S)", " ", text.strip()).replace("<", "&lt;")
+
+
+def _options(parser: Any, common: Iterable[str] = frozenset()) -> Iterator[tuple[str, str]]:
+    left_out = set(common)
+    for action in parser._actions:  # noqa: SLF001 (argparse lists them nowhere else)
+        if left_out.intersection(action.option_strings) or isinstance(action.choices, Mapping):
+            continue
+        value = "" if action.nargs == 0 or not action.option_strings else f" {action.metavar or action.dest.upper()}"
+        name = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+        yield f"`{name}{value}`", as_markdown(action.help or "").replace("<", "&lt;")
+
+
+# ---- errors -----------------------------------------------------------------------------
+
+
+def error_tree() -> str:
+    """Return the tree of errors as its module opens with it."""
+    tree = (errors.__doc__ or "").partition("\n\n")[2].rstrip()
+    return f"```text\n{tree}\n```\n"
+
+
+def error_list() -> str:
+    """Return every error with its attributes and the exit code that the command ends with."""
+    found = [getattr(errors, name) for name in errors.__all__]
+    raised = sorted((one for one in found if issubclass(one, errors.PluggentError)), key=lambda one: len(one.__mro__))
+    rows = ((f"`{one.__name__}`", as_markdown((one.__doc__ or "").partition("\n\n")[0]), str(_code(one))) for one in raised)
+    return table(("error", "what it says", "exit code"), rows)
+
+
+def _code(error: type[BaseException]) -> int:
+    return exits.code_of(error.__new__(error))
+
+
+def error_kinds(name: str) -> str:
+    """Return the kinds of one sort of error, as attributes and JSON have them."""
+    owner = getattr(errors, name)
+    said = attribute_docstrings(owner)
+    rows = [(f"`{kind.value}`", as_markdown(said[kind.name])) for kind in owner]
+    return table(("kind", "what happened"), rows)
+
+
+assert set(LIMIT_KINDS) <= set(host_settings.Limits._fields)
