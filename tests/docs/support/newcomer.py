@@ -104,7 +104,6 @@ class Newcomer:
             "PATH": f"{self._programs}{os.pathsep}{os.defpath}",
             "HOME": str(self.home),
             "LC_ALL": "C.UTF-8",
-            "PYTHONWARNINGS": "error",
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the option's value: there is no isolation

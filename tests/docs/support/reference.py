@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
@@ -93,8 +92,10 @@ def _setting(path: str) -> tuple[str, str, str, str]:
 
 
 def _expected(kind: Kind) -> str:
-    inner = f" of {kind.entry.expected}" if kind.entry and kind.entry.expected != "a table" else ""
-    return as_markdown(kind.expected + inner)
+    if kind.entry is None or kind.entry.expected == "a table":
+        return as_markdown(kind.expected)
+    # What the limits of one tool may be has a table of its own.
+    return "tables" if kind.entry.expected.startswith("a table") else as_markdown(f"each {kind.entry.expected}")
 
 
 def _default(top: str, value: Any, kind: Kind) -> str:
@@ -235,21 +236,22 @@ def plugin_parsers() -> Mapping[str, Parser]:
 
 
 def _command(parser: Parser) -> str:
-    # The usage as argparse prints it for a wide terminal, which is the same on every Python.
-    usage = parser.usage or _usage(parser)
-    about = _paragraph(parser.description or "")
     common = {option for action in root_parser(())._actions for option in action.option_strings}  # noqa: SLF001 (argparse lists them nowhere else)
     rows = tuple(_options(parser, common if parser.usage else frozenset({"--help"})))
-    shown = f"\n{table(('option', 'what it does'), rows)}" if rows else ""
+    help_text = "\n\n".join(filter(None, (parser.usage or _usage(parser), (parser.description or "").strip())))
     epilog = f"\n```text\n{parser.epilog.strip()}\n```\n" if parser.epilog else ""
     below = "".join(f"\n{_subcommand(one)}" for one in _subparsers(parser))
-    return f"## {parser.prog}\n\n```text\n{usage}\n```\n\n{about}\n{shown}{epilog}{below}"
+    return f"## {parser.prog}\n\n```text\n{help_text}\n```\n{_option_table(rows)}{epilog}{below}"
 
 
 def _subcommand(parser: Any) -> str:
     rows = tuple(_options(parser, frozenset({"--help"})))
-    shown = f"\n{table(('option', 'what it does'), rows)}" if rows else ""
-    return f"### {parser.prog}\n\n```text\n{_usage(parser)}\n```\n\n{_paragraph(parser.description or '')}\n{shown}"
+    help_text = "\n\n".join(filter(None, (_usage(parser), (parser.description or "").strip())))
+    return f"### {parser.prog}\n\n```text\n{help_text}\n```\n{_option_table(rows)}"
+
+
+def _option_table(rows: tuple[tuple[str, str], ...]) -> str:
+    return f"\n{table(('option', 'what it does'), rows)}" if rows else ""
 
 
 def _subparsers(parser: Any) -> Iterator[Any]:
@@ -269,10 +271,6 @@ def _usage(parser: Any) -> str:
     if any(action.option_strings for action in parser._actions):  # noqa: SLF001 (as above)
         words.insert(1, "[OPTIONS]")
     return " ".join(map(str, words))
-
-
-def _paragraph(text: str) -> str:
-    return re.sub(r"(?<=\S)\n(?=\S)", " ", text.strip()).replace("<", "&lt;")
 
 
 def _options(parser: Any, common: Iterable[str] = frozenset()) -> Iterator[tuple[str, str]]:
@@ -303,7 +301,10 @@ def error_list() -> str:
 
 
 def _code(error: type[BaseException]) -> int:
-    return exits.code_of(error.__new__(error))
+    made = error.__new__(error)
+    if isinstance(made, errors.ConfigError):
+        made.path = ""  # what code_of looks at
+    return exits.code_of(made)
 
 
 def error_kinds(name: str) -> str:
