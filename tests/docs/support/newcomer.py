@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pages import Block, blocks
-from workspace import ROOT
 
 PATIENCE_S = 120.0
 MARK = "@@end-of-command"
@@ -84,20 +83,28 @@ class Newcomer:
                 done += self._type(block)
         return done
 
+    def output(self, command: str) -> str:
+        """Return what one *command* writes."""
+        return self._run(command)
+
     def _type(self, block: Block) -> list[Shown]:
         parts = re.split(r"^\$ ", re.sub(r" *\\\n\s*", " ", block.text), flags=re.MULTILINE)[1:]
         typed = [part.partition("\n")[::2] for part in parts]
         script = "".join(f'{command}\ncode=$?; echo "{MARK} $code"; (exit $code)\n' for command, _ in typed)
-        done = subprocess.run(
-            ["/bin/sh", "-c", script], cwd=self.folder, env=self._environ(), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
-        outputs = re.findall(rf"((?:.*\n)*?){MARK} (\d+)\n", done.stdout)
-        assert len(outputs) == len(typed), f"{block.place}: {done.stdout}"
+        written = self._run(script)
+        outputs = re.findall(rf"((?:.*\n)*?){MARK} (\d+)\n", written)
+        assert len(outputs) == len(typed), f"{block.place}: {written}"
         return [
             Shown(command, expected, output, int(code))
             for (command, expected), (output, code) in zip(typed, outputs, strict=True)
         ]
+
+    def _run(self, script: str) -> str:
+        done = subprocess.run(
+            ["/bin/sh", "-c", script], cwd=self.folder, env=self._environ(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        return done.stdout
 
     def _environ(self) -> dict[str, str]:
         return {
@@ -109,7 +116,6 @@ class Newcomer:
             "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the option's value: there is no isolation
             "PIP_NO_INDEX": "1",
             "PIP_ROOT_USER_ACTION": "ignore",
-            "CLONE": str(ROOT),
             "PLUGGENT_BLOCK": "pluggent-mcp",  # what it finds takes a second to import
         }
 

@@ -12,19 +12,18 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from types import MappingProxyType
 from typing import Any
 
 import attrs
 import pluggent_host.settings as host_settings
 from pluggent_cli import exits
-from pluggent_cli.config.keys import KEYS, LIMIT_KINDS, TOOL_LIMIT_KINDS, Kind
+from pluggent_cli.config.keys import KEYS, TOOL_LIMIT_KINDS, Kind
 from pluggent_cli.parsing import Parser, root_parser
 from pluggent_cli.table import COMMANDS
-from pluggent_hookspecs import HOOKS, ProvideEvent, errors, events, markers
+from pluggent_hookspecs import HOOKS, ProvideEvent, errors, events, markers, observations
 from workspace import Member, members
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
+NONE = "none"
 _CLASSES = {
     "limits": host_settings.Limits, "timeouts": host_settings.Timeouts, "selection": host_settings.Selection,
     "grants": host_settings.Grants,
@@ -100,11 +99,11 @@ def _expected(kind: Kind) -> str:
 
 def _default(top: str, value: Any, kind: Kind) -> str:
     if value is None:
-        return "none"
+        return NONE
     if top == "grants" and type(value) is not tuple:
         return "ours"
     if isinstance(value, tuple | Mapping) or value == "":
-        return "–"
+        return NONE
     return f"`{json.dumps(value)}`" if isinstance(value, bool | str) else f"`{value:g}`" if value < 1e6 else str(value)
 
 
@@ -135,7 +134,11 @@ def attribute_docstrings(owner: type) -> Mapping[str, str]:
 def plugins() -> str:
     """Return the plugins of this repository: what each is, its settings, and where it is explained."""
     rows = (
-        (f"[{one.distribution}](../../{one.folder}/README.md)", one.project["description"], ", ".join(_keys(one)) or "–")
+        (
+            f"[{one.distribution}](../../{one.folder}/README.md)",
+            one.project["description"],
+            ", ".join(_keys(one)) or NONE,
+        )
         for one in members()
         if one.is_plugin
     )
@@ -184,7 +187,22 @@ def hook_events() -> str:
     """Return the event of every hook, with the types of its fields."""
     used = {inspect.signature(info.function).parameters["event"].annotation for info in HOOKS.values()}
     names = [name for name in events.__all__ if name == "Scope" or f"e.{name}" in used]
-    return "\n".join(_event(name) for name in names)
+    return "\n".join(_event(name) for name in names) + "\n" + _observations()
+
+
+def _observations() -> str:
+    found = [getattr(observations, name) for name in observations.__all__]
+    rows = (
+        (
+            f"`{one.__name__}`",
+            as_markdown((one.__doc__ or "").partition("\n\n")[0]),
+            ", ".join(f"`{f.name}`" for f in attrs.fields(one)),
+        )
+        for one in found
+        if isinstance(one, type) and attrs.has(one)
+    )
+    shown = table(("event", "what happened", "fields"), rows)
+    return f"### Observation\n\nOne of these; observers and sinks choose with `events=`.\n\n{shown}"
 
 
 def _event(name: str) -> str:
@@ -194,7 +212,9 @@ def _event(name: str) -> str:
 
 
 def _type(field: Any) -> str:
-    default = "" if field.default is attrs.NOTHING or isinstance(field.default, attrs.Factory) else _plain(field.default)  # type: ignore[arg-type]
+    default = (
+        "" if field.default is attrs.NOTHING or isinstance(field.default, attrs.Factory) else _plain(field.default)
+    )  # type: ignore[arg-type]
     return f"{field.type}{default}"
 
 
@@ -296,7 +316,9 @@ def error_list() -> str:
     """Return every error with its attributes and the exit code that the command ends with."""
     found = [getattr(errors, name) for name in errors.__all__]
     raised = sorted((one for one in found if issubclass(one, errors.PluggentError)), key=lambda one: len(one.__mro__))
-    rows = ((f"`{one.__name__}`", as_markdown((one.__doc__ or "").partition("\n\n")[0]), str(_code(one))) for one in raised)
+    rows = (
+        (f"`{one.__name__}`", as_markdown((one.__doc__ or "").partition("\n\n")[0]), str(_code(one))) for one in raised
+    )
     return table(("error", "what it says", "exit code"), rows)
 
 
@@ -313,6 +335,3 @@ def error_kinds(name: str) -> str:
     said = attribute_docstrings(owner)
     rows = [(f"`{kind.value}`", as_markdown(said[kind.name])) for kind in owner]
     return table(("kind", "what happened"), rows)
-
-
-assert set(LIMIT_KINDS) <= set(host_settings.Limits._fields)
