@@ -20,11 +20,11 @@ class ToolLimits(NamedTuple):
     """Limits of one tool: calls in a turn, seconds of a call, bytes of a result; None is the host's."""
 
     calls: int | None = None
-    """Calls of the tool in one turn. A call above it is refused, and the turn continues."""
+    """Calls in one turn; one above it is refused, and the turn continues."""
     timeout_s: float | None = None
     """Seconds that one call may take."""
     result_bytes: int | None = None
-    """Bytes of a result that the model reads; the rest is cut, and says so."""
+    """Bytes of one result; what is longer is cut, with a note."""
 
 
 NO_TOOL_LIMITS: Mapping[str, ToolLimits] = MappingProxyType({})
@@ -39,65 +39,65 @@ class Limits(NamedTuple):
     """
 
     model_calls: int = 50
-    """Requests to the model."""
+    """Calls of the model in one turn."""
     tool_rounds: int = 10
-    """Replies with tool calls."""
+    """Replies with tool calls in one turn."""
     tool_timeout_s: float = 60.0
     """Seconds that one tool call may take."""
     result_bytes: int = 65_536
-    """Bytes of a tool's result that the model reads; the rest is cut, and says so."""
+    """Bytes of one tool result; what is longer is cut, with a note."""
     wall_s: float | None = None
-    """Seconds of the whole turn. The time in which a person decides does not count."""
+    """Seconds that a turn may take; the time in which a person thinks does not count."""
     tokens: int | None = None
-    """Tokens, sent and received."""
+    """Tokens of a turn, input and output together."""
     cost_usd: float | None = None
-    """US dollars, where the provider or a ledger knows prices."""
+    """US dollars of a turn, where the provider knows its prices."""
     repeats: int = 3
-    """Repetitions of the same call, or of two in turn, without progress."""
+    """Identical calls after which the next one is refused."""
     asks: int = 5
-    """Questions for approval that a person is asked."""
+    """Calls in one turn that a person is asked about."""
     denials: int = 10
-    """Denied calls."""
+    """Denied calls that end a turn."""
     delegation_depth: int = 8
-    """Levels of tools that call tools or models."""
+    """How deep agents may delegate to agents."""
     repairs: int = 1
     """How often a reply of the wrong form is sent back to the model."""
     per_tool: Mapping[str, ToolLimits] = NO_TOOL_LIMITS
-    """Limits of single tools, by capability id or by the name that the model sees."""
+    """Limits of single tools: name = { calls = 3, timeout_s = 10, result_bytes = 4096 }."""
 
 
 class Timeouts(NamedTuple):
     """Time limits for plugins, in seconds."""
 
     provide_s: float = 2.0
-    """A plugin says what it offers."""
+    """Seconds in which a plugin says what it provides."""
     hook_s: float = 5.0
-    """All implementations of one hook together. A policy that is later denies."""
+    """Seconds of one hook; a policy that is late denies."""
     observe_s: float = 0.5
-    """An observer handles one event; it never delays a turn."""
+    """Seconds of one observer."""
     approver_s: float = 60.0
-    """An approver that is a program answers. A person at a terminal has no deadline."""
+    """Seconds in which an approver that is a plugin or a client answers."""
     open_s: float = 10.0
-    """A plugin opens."""
+    """Seconds in which a plugin opens."""
     close_s: float = 5.0
-    """A plugin closes."""
+    """Seconds in which a plugin closes."""
     source_s: float = 30.0
-    """A source of tools, such as an MCP server, connects."""
+    """Seconds in which a source of tools or a list of models answers."""
     model_s: float = 600.0
-    """One attempt at a request to a model, with its whole reply."""
+    """Seconds of one model call."""
 
 
 class Selection(NamedTuple):
     """The installed plugins that may run. Names are plugin ids, or ids with ``==version``."""
 
     mode: Mode = "all"
-    """``all`` that is installed, ``allow``: only the plugins listed there, ``safe``: built-in and required ones."""
+    """Which installed plugins run: "all"; "allow", those in the list; "safe", built-in ones only."""
     allow: tuple[str, ...] = ()
-    """The plugins that may run with ``mode = "allow"``."""
+    """The list for mode = "allow": names, or name==version."""
     block: tuple[str, ...] = ()
-    """Plugins that do not run, in every mode."""
+    """Plugins that never run."""
     any_version: bool = False
-    """Also load plugins made for another version of the contract: for their developers."""
+    """Run plugins made for another version of the contract, too."""
 
 
 class SystemList(tuple[str, ...]):  # noqa: SLOT001 (a tuple cannot have slots that hold something)
@@ -177,21 +177,21 @@ class Grants(NamedTuple):
     """
 
     security: tuple[str, ...] = OF_FIRST_PARTY
-    """Plugins whose transforms run last before the freeze, as redaction has to."""
+    """Plugins whose transforms run last, such as redaction."""
     may_allow: tuple[str, ...] = ()
-    """Plugins whose ``Allow`` counts as an operator's: it lifts the question that the effects of a tool ask."""
+    """Plugins whose Allow lifts a question that the defaults ask."""
     may_respond: tuple[str, ...] = ()
-    """Plugins that may answer in place of a model, or of a tool of another plugin."""
+    """Plugins that may answer in place of a tool or a model."""
     approvers: tuple[str, ...] = ()
-    """Plugins that may approve."""
+    """Plugins that may answer approvals."""
     retriers: tuple[str, ...] = OF_FIRST_PARTY
-    """Plugins that may repeat a call."""
+    """Plugins that may repeat a model call."""
     optional: tuple[str, ...] = ()
     """Plugins with hooks without which the host opens all the same."""
     handled: tuple[str, ...] = ()
-    """Tools, by capability id, that may serve the person directly and so end the turn."""
+    """Tools that may serve the person directly, past the model."""
     sessions: tuple[str, ...] = ()
-    """Principals that may open the stored sessions of others."""
+    """Principals that may open the sessions of others."""
 
     @property
     def of_plugins(self) -> Mapping[str, tuple[str, ...]]:
@@ -229,44 +229,39 @@ class HostSettings(NamedTuple):
     """
 
     model: str = ""
-    """The model that is asked, as ``provider/model``. Empty: the offline model answers."""
+    """The model that answers, as provider/model."""
     system: str = ""
     """The system prompt."""
     strict: bool = False
-    """Tools given in code that declare no effects ask before they run, as those of plugins do."""
+    """Tools of the application that declare no effects ask, as those of plugins do."""
     on_ask: OnAsk = "deny"
-    """What happens to a question that nobody present can answer: ``pause``, ``deny``; ``console`` asks at the
-    terminal."""
+    """What an ask leads to: a question at the terminal, a pause, or a denial."""
     stream: Literal["held", "provisional"] = "held"
-    """``held``: text is shown once the policies on replies have passed it. ``provisional``: at once, and taken back."""
+    """Whether text is held until output policies have decided, or shown as "provisional"."""
     fsync: Literal["off", "effects"] = "effects"
-    """``effects``: what is recorded before an effect is on the disk. ``off``: it is with the operating system."""
+    """Whether an intended effect is on the disk before it happens."""
     stops_batch: tuple[str, ...] = ()
-    """Tools whose failure stops the later calls of the same reply; ``*`` is all."""
+    """Tools after whose failure the later calls of a reply do not run; "*" for all."""
     sessions: str = ""
-    """The installed store of sessions to use, instead of files in the state folder."""
+    """The installed store of sessions, in place of files in the state folder."""
     principal: str = ""
-    """Who asks, where nothing else says so. The file of a working directory cannot set it."""
+    """Who asks, where nothing else says so."""
     selection: Selection = Selection()
-    """The plugins that may run."""
     grants: Grants = Grants()
-    """What plugins may do beyond the ordinary."""
     limits: Limits = Limits()
-    """Limits of a turn."""
     timeouts: Timeouts = Timeouts()
-    """Time limits of plugins."""
     approvers: Mapping[str, str] = NOTHING
-    """Keys that approve without a terminal: a name, and the digest that ``pluggent approvals new-key`` prints."""
+    """Keys of approvers: name = sha256 of the key."""
     required: Mapping[str, tuple[str, ...]] = NOTHING
-    """Plugins without which no turn runs, each with the hooks that it must implement."""
+    """Plugins that have to run: name = [hooks that they have to have]."""
     order: tuple[str, ...] = ()
-    """Plugin ids in the order in which hooks of the same band are called."""
+    """Plugins whose hooks run in this order."""
     aliases: Mapping[str, str] = NOTHING
-    """Short names that two plugins claim, each with the capability id that it means."""
+    """Which plugin a name means where two offer it: "kind/name" = "plugin"."""
     effects: Mapping[str, tuple[str, ...]] = NOTHING
-    """What a tool does, by capability id: the operator's word, above the tool's own."""
+    """What tools do, in your word, which counts above their own: tool = [effects]."""
     plugins: Mapping[str, Mapping[str, Any]] = NOTHING
-    """The settings of each plugin: see its README."""
+    """A table of settings for each plugin, see below."""
 
 
 class Section(dict[str, Any]):

@@ -11,12 +11,15 @@ import inspect
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import attrs
 import pluggent_host.settings as host_settings
 from pluggent_cli import exits
+from pluggent_cli.config.field_docs import field_docs
 from pluggent_cli.config.keys import KEYS, TOOL_LIMIT_KINDS, Kind
 from pluggent_cli.parsing import Parser, root_parser
 from pluggent_cli.table import COMMANDS
@@ -83,7 +86,7 @@ def _section(path: str) -> str:
 def _setting(path: str) -> tuple[str, str, str, str]:
     top, _, name = path.rpartition(".")
     owner: Any = _CLASSES.get(top, host_settings.HostSettings)
-    said = attribute_docstrings(owner)[name]
+    said = field_docs(owner)[name]
     default = owner._field_defaults[name]
     kind = KEYS[path].kind
     shown = f"[{path}]" if kind.expected == "a table" else name
@@ -109,23 +112,23 @@ def _default(top: str, value: Any, kind: Kind) -> str:
 
 def tool_limits() -> str:
     """Return the limits of a single tool."""
-    said = attribute_docstrings(host_settings.ToolLimits)
+    said = field_docs(host_settings.ToolLimits)
     rows = ((f"`{name}`", as_markdown(said[name]), kind.expected) for name, kind in TOOL_LIMIT_KINDS.items())
     return table(("key", "what it is", "value"), rows)
 
 
-def attribute_docstrings(owner: type) -> Mapping[str, str]:
-    """Return the text below each attribute of a class: `name: type = default`, then a string."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+def member_docs(kinds: type[Enum]) -> Mapping[str, str]:
+    """Return the text below each member of an enumeration in its source."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kinds))).body[0]
     assert isinstance(tree, ast.ClassDef)
-    found: dict[str, str] = {}
-    for before, after in zip(tree.body, tree.body[1:], strict=False):
-        target = before.target if isinstance(before, ast.AnnAssign) else None
-        if isinstance(before, ast.Assign):
-            target = before.targets[0]
-        if isinstance(target, ast.Name) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            found[target.id] = str(after.value.value)
-    return found
+    return {
+        member.targets[0].id: str(text.value.value)
+        for member, text in pairwise(tree.body)
+        if isinstance(member, ast.Assign)
+        and isinstance(member.targets[0], ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
 
 
 # ---- plugins ----------------------------------------------------------------------------
@@ -163,7 +166,7 @@ def _keys(member: Member) -> Iterator[str]:
 def hooks() -> str:
     """Return every hook with its promise, its event and its example, by kind."""
     parts: list[str] = []
-    kinds = attribute_docstrings(markers.HookKind)
+    kinds = member_docs(markers.HookKind)
     for kind in markers.HookKind:
         parts.append(f"## {kind.value.capitalize()}\n\n{as_markdown(kinds[kind.name])}\n")
         parts += [_hook(info) for info in HOOKS.values() if info.kind is kind]
@@ -332,6 +335,6 @@ def _code(error: type[BaseException]) -> int:
 def error_kinds(name: str) -> str:
     """Return the kinds of one sort of error, as attributes and JSON have them."""
     owner = getattr(errors, name)
-    said = attribute_docstrings(owner)
+    said = member_docs(owner)
     rows = [(f"`{kind.value}`", as_markdown(said[kind.name])) for kind in owner]
     return table(("kind", "what happened"), rows)
