@@ -315,22 +315,19 @@ class LoopThread:
     def call(self, make: Callable[[], Awaitable[T]]) -> T:
         """Run an awaitable in the loop and wait for it; a KeyboardInterrupt here cancels it there."""
         refuse_running_loop()
-        ended = threading.Event()
-
-        async def run() -> T:
-            try:
-                return await make()
-            finally:
-                ended.set()
-
-        running = self.start(run)
+        begun = _Begun(make)
         try:
-            return running.result()
+            return self.start(begun.run).result()
         except CancelledError:
             raise SessionError("the host was closed in the middle of this call") from None
+        except SessionError:
+            raise
         except BaseException:
-            if running.cancel():
-                ended.wait(ENDING_S)
+            # A KeyboardInterrupt comes anywhere, also before there is something to wait for.
+            if not begun.ended.is_set():
+                with contextlib.suppress(RuntimeError):  # it has closed since
+                    self._loop.call_soon_threadsafe(begun.cancel)
+                    begun.ended.wait(ENDING_S)
             raise
 
     def start(self, make: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
@@ -366,6 +363,33 @@ class LoopThread:
             stop = asyncio.Event()
             self._opened.set_result((asyncio.get_running_loop(), stop, host))
             await stop.wait()
+
+
+class _Begun(Generic[T]):
+    """An awaitable that another thread can cancel, whether or not it has begun."""
+
+    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
+        self._make = make
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
+        self.ended = threading.Event()
+
+    async def run(self) -> T:
+        try:
+            self._task = asyncio.current_task()
+            if self._cancelled:
+                raise asyncio.CancelledError
+            return await self._make()
+        finally:
+            self.ended.set()
+
+    def cancel(self) -> None:
+        """Cancel it; called in the loop."""
+        self._cancelled = True
+        if self._task is None:
+            self.ended.set()
+        else:
+            self._task.cancel()
 
 
 def _close_at_once(opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Host]]) -> None:

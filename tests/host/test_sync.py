@@ -195,6 +195,35 @@ def test_ctrl_c_cancels_the_turn_and_keeps_the_session():
         assert [message.role for message in session.history] == ["user", "assistant", "tool", "user", "assistant"]
 
 
+@pytest.mark.parametrize("when", ["at once", "when it has begun"])
+def test_ctrl_c_before_a_call_is_waited_for_cancels_it(monkeypatch, when):
+    begun = threading.Event()
+
+    @tool(effects=())
+    async def wait() -> None:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    started = asyncio.run_coroutine_threadsafe
+
+    def interrupted(coroutine: Any, loop: Any) -> Any:
+        monkeypatch.undo()
+        started(coroutine, loop)
+        if when == "when it has begun":
+            assert begun.wait(WAIT_S)
+        raise KeyboardInterrupt
+
+    replies = [call("wait"), "second"] if when == "when it has begun" else ["second"]
+    with opened(*replies, tools=[wait]) as host:
+        session = host.session()
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.say("x")
+
+        assert session.say("y").text == "second"
+
+
 def test_a_program_that_forgets_to_close_still_ends():
     program = (
         "from pluggent_host import SyncHost\n"

@@ -139,8 +139,9 @@ async def test_there_is_no_network_but_loopback(how, places):
         port = server.getsockname()[1]
         accepted: list[object] = []
 
+        server.settimeout(20)
+
         def serve() -> None:
-            server.settimeout(20)
             with suppress(OSError):
                 accepted.append(server.accept()[0].close())
 

@@ -106,7 +106,7 @@ class ResourceWatch:
             raise ToolError(f"{MOST_WATCHED} resources of this server are watched already; try again in a minute")
         watched = self._watched[uri] = _Watched()
         # No call may be waiting any more when it fails.
-        watched.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
+        watched.ready.add_done_callback(lambda ready: ready.exception())
         self._spawn(lambda: self._watch(uri, watched))
         return watched
 
@@ -119,7 +119,8 @@ class ResourceWatch:
                 problem = str(error) or "it did not confirm the subscription in time"
                 watched.ready.set_exception(error if isinstance(error, MCPError) else ToolError(problem))
         finally:
-            watched.ready.cancel()
+            if not watched.ready.done():  # a cancellation would be taken for one of the waiting call
+                watched.ready.set_exception(ToolError("the connection to its server ended"))
             self._watched.pop(uri, None)
             watched.end()
 

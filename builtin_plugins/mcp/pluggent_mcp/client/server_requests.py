@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from pathlib import Path
@@ -137,7 +137,7 @@ class ServerRequests:
                 tuple(self._conversation(params)), parameters=_parameters(params),
                 ask=f"the MCP server '{self._server}' wants to ask the model",
             )  # fmt: skip
-            reply = await _awaited_in(call.variables, asked)
+            reply = await unless_cancelled(asyncio.create_task(asked, context=call.variables))
         except (Denied, LimitReached):
             return ErrorData(code=REFUSED, message="User rejected sampling request")
         except (PluggentError, ValueError):
@@ -162,9 +162,8 @@ class ServerRequests:
             return ElicitResult(action="cancel")
         schema: dict[str, Any] = dict(params.requested_schema)
         try:
-            answer = await call.context.elicit(
-                shown(params.message, LONGEST_QUESTION), schema, source=f"MCP server '{self._server}'"
-            )
+            message, source = shown(params.message, LONGEST_QUESTION), f"MCP server '{self._server}'"
+            answer = await unless_cancelled(call.context.elicit(message, schema, source=source))
         except Denied:
             return ElicitResult(action="decline")
         except ToolError as error:
@@ -192,11 +191,29 @@ class ServerRequests:
             return ListRootsResult(roots=[])
         if call.folders is None:
             call.folders = asyncio.create_task(_folders(folder, call.variables.get(CLIENT)), context=call.variables)
-        return ListRootsResult(roots=[_root(each) for each in await asyncio.shield(call.folders)])
+        try:
+            found = await unless_cancelled(asyncio.shield(call.folders))
+        except CallEndedError:
+            found = ()
+        return ListRootsResult(roots=[_root(each) for each in found])
 
 
-async def _awaited_in(variables: Context, asked: Coroutine[Any, Any, T]) -> T:
-    return await asyncio.create_task(asked, context=variables)
+class CallEndedError(PluggentError):
+    """What was waited for was cancelled, because the call has ended."""
+
+
+async def unless_cancelled(awaited: Awaitable[T]) -> T:
+    """Return what *awaited* returns; raise CallEndedError if it was cancelled, and the current task was not.
+
+    A CancelledError in a handler would end the connection: the SDK runs all handlers in one group of tasks.
+    """
+    try:
+        return await awaited
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise CallEndedError("the call that it was asked for has ended") from None
 
 
 async def _folders(folder: Path, client: ServedClient | None) -> list[Path]:

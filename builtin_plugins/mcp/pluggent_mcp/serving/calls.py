@@ -165,12 +165,15 @@ async def _finished(call: Coroutine[Any, Any, ToolOutput]) -> ToolOutput:
     answer: asyncio.Future[ToolOutput] = asyncio.get_running_loop().create_future()
 
     async def run() -> None:
-        output = await call
-        if not answer.done():
-            answer.set_result(output)
+        # A CancelledError that is not the client's would end the connection.
+        output = ToolOutput.error("the call was cancelled in the host")
+        try:
+            output = await call
+        finally:
+            if not answer.done():
+                answer.set_result(output)
 
     task = asyncio.create_task(run(), name="pluggent-mcp-call")
-    task.add_done_callback(lambda _: answer.cancel())  # where it was cancelled; else it is done
     try:
         return await answer
     finally:

@@ -237,3 +237,36 @@ async def test_a_server_that_asks_for_roots_again_and_again_has_the_client_asked
 
     assert {len(each.roots) for each in found} == {1}
     assert client.asked == 1
+
+
+async def test_a_call_that_ends_while_its_server_asks_for_roots_does_not_end_the_connection(tmp_path):
+    class Client:
+        key = "desk"
+        samples = False
+
+        async def roots(self):
+            asked.set()
+            await asyncio.Event().wait()
+
+    asked = asyncio.Event()
+    requests = ServerRequests("one")
+    client: Any = Client()
+    known = CLIENT.set(client)
+    try:
+        with requests.for_call(cast("Any", Context(tmp_path))):
+            waiting = asyncio.create_task(requests.roots(cast("Any", None)))
+            await asked.wait()
+    finally:
+        CLIENT.reset(known)
+
+    assert (await waiting).roots == []  # a CancelledError would cancel all that the connection does
+
+
+@pytest.mark.parametrize("question", ["sample", "elicit"])
+async def test_a_question_that_the_host_cancels_does_not_end_the_connection(question):
+    async with using(one=peer()) as used:
+        cancelled = await used.call(f"one__{question}", Context(answer=cast("Any", asyncio.CancelledError())))
+        again = await used.call("one__roots", Context())
+
+    assert "code" in str(cancelled.for_model) or "cancel" in str(cancelled.for_model)
+    assert json.loads(str(again.for_model)) == {"roots": []}

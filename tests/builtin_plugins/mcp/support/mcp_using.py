@@ -71,7 +71,7 @@ class Context:
 
     def _answered(self, asked: Any) -> Any:
         self.asked.append(asked)
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
