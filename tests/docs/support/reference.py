@@ -10,11 +10,12 @@ import ast
 import inspect
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from argparse import Action, ArgumentParser
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pluggent_host.settings as host_settings
@@ -215,14 +216,8 @@ def _event(name: str) -> str:
 
 
 def _type(field: Any) -> str:
-    default = (
-        "" if field.default is attrs.NOTHING or isinstance(field.default, attrs.Factory) else _plain(field.default)
-    )  # type: ignore[arg-type]
-    return f"{field.type}{default}"
-
-
-def _plain(value: object) -> str:
-    return f" = {value!r}" if isinstance(value, str | int | float | bool | None) else ""
+    plain = isinstance(field.default, str | int | float | bool | None)
+    return f"{field.type} = {field.default!r}" if plain else str(field.type)
 
 
 # ---- commands ---------------------------------------------------------------------------
@@ -259,50 +254,57 @@ def plugin_parsers() -> Mapping[str, Parser]:
 
 
 def _command(parser: Parser) -> str:
-    common = {option for action in root_parser(())._actions for option in action.option_strings}  # noqa: SLF001 (argparse lists them nowhere else)
-    rows = tuple(_options(parser, common if parser.usage else frozenset({"--help"})))
-    help_text = "\n\n".join(filter(None, (parser.usage or _usage(parser), (parser.description or "").strip())))
+    common = {option for action in _actions(root_parser(())) for option in action.option_strings}
+    shown = _shown(parser, common if parser.usage else {"--help"})
     epilog = f"\n```text\n{parser.epilog.strip()}\n```\n" if parser.epilog else ""
-    below = "".join(f"\n{_subcommand(one)}" for one in _subparsers(parser))
-    return f"## {parser.prog}\n\n```text\n{help_text}\n```\n{_option_table(rows)}{epilog}{below}"
+    below = [
+        f"\n### {one.prog}\n\n{_shown(one, {'--help'})}" for each in _actions(parser) for one in _choices(each).values()
+    ]
+    return f"## {parser.prog}\n\n{shown}{epilog}{''.join(below)}"
 
 
-def _subcommand(parser: Any) -> str:
-    rows = tuple(_options(parser, frozenset({"--help"})))
-    help_text = "\n\n".join(filter(None, (_usage(parser), (parser.description or "").strip())))
-    return f"### {parser.prog}\n\n```text\n{help_text}\n```\n{_option_table(rows)}"
+def _shown(parser: ArgumentParser, left_out: set[str]) -> str:
+    """Return usage and description as the help has them, and the options but for those *left_out* as a table."""
+    text = "\n\n".join(filter(None, (parser.usage or _usage(parser), (parser.description or "").strip())))
+    rows = tuple(_options(parser, left_out))
+    options = f"\n{table(('option', 'what it does'), rows)}" if rows else ""
+    return f"```text\n{text}\n```\n{options}"
 
 
-def _option_table(rows: tuple[tuple[str, str], ...]) -> str:
-    return f"\n{table(('option', 'what it does'), rows)}" if rows else ""
+def _actions(parser: ArgumentParser) -> Sequence[Action]:
+    return parser._actions  # noqa: SLF001 (argparse lists them nowhere else)
 
 
-def _subparsers(parser: Any) -> Iterator[Any]:
-    for action in parser._actions:  # noqa: SLF001 (argparse lists them nowhere else)
-        if isinstance(action.choices, Mapping):
-            yield from action.choices.values()
+def _choices(action: Action) -> Mapping[str, ArgumentParser]:
+    """Return the parsers of the words that *action* chooses from, if it does."""
+    choices: Any = action.choices
+    return cast("Mapping[str, ArgumentParser]", choices) if isinstance(choices, Mapping) else {}
 
 
-def _usage(parser: Any) -> str:
+def _usage(parser: ArgumentParser) -> str:
     words = [parser.prog]
-    for action in parser._actions:  # noqa: SLF001 (argparse lists them nowhere else)
-        if isinstance(action.choices, Mapping):
-            words.append(f"{{{','.join(action.choices)}}} …")
+    for action in _actions(parser):
+        if choices := _choices(action):
+            words.append(f"{{{','.join(choices)}}} …")
         elif not action.option_strings:
-            name = action.metavar or action.dest
+            name = _name(action)
             words.append({"*": f"[{name} …]", "+": f"{name} …", "?": f"[{name}]"}.get(str(action.nargs), str(name)))
-    if any(action.option_strings for action in parser._actions):  # noqa: SLF001 (as above)
+    if any(action.option_strings for action in _actions(parser)):
         words.insert(1, "[OPTIONS]")
-    return " ".join(map(str, words))
+    return " ".join(words)
 
 
-def _options(parser: Any, common: Iterable[str] = frozenset()) -> Iterator[tuple[str, str]]:
-    left_out = set(common)
-    for action in parser._actions:  # noqa: SLF001 (argparse lists them nowhere else)
-        if left_out.intersection(action.option_strings) or isinstance(action.choices, Mapping):
+def _name(action: Action) -> str:
+    choices = f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest
+    return str(action.metavar or choices)
+
+
+def _options(parser: ArgumentParser, left_out: set[str] | frozenset[str] = frozenset()) -> Iterator[tuple[str, str]]:
+    for action in _actions(parser):
+        if left_out.intersection(action.option_strings) or _choices(action):
             continue
         value = "" if action.nargs == 0 or not action.option_strings else f" {action.metavar or action.dest.upper()}"
-        name = ", ".join(action.option_strings) or str(action.metavar or action.dest)
+        name = ", ".join(action.option_strings) or _name(action)
         yield f"`{name}{value}`", as_markdown(action.help or "").replace("<", "&lt;")
 
 
