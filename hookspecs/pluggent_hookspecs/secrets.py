@@ -90,7 +90,10 @@ def _from_keyring(name: str) -> str:
     except ImportError:
         raise ConfigError(f"keyring:{name}", ["the package 'keyring' is not installed"]) from None
     service, _, user = name.partition("/")
-    text: str | None = keyring.get_password(service, user)
+    try:
+        text: str | None = keyring.get_password(service, user)
+    except Exception as error:  # each backend raises errors of its own: locked, refused, no keyring at all
+        raise ConfigError(f"keyring:{name}", [f"the keyring cannot be read: {error.__class__.__name__}"]) from error
     if text is None:
         raise ConfigError(f"keyring:{name}", ["the keyring holds no such entry"])
     return text

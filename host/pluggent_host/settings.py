@@ -53,11 +53,11 @@ class Limits(NamedTuple):
     cost_usd: float | None = None
     """US dollars of a turn, where the provider knows its prices."""
     repeats: int = 3
-    """Identical calls after which the next one is refused."""
+    """The same round of calls this often in a row ends the turn."""
     asks: int = 5
-    """Calls in one turn that a person is asked about."""
+    """Calls in one turn that a person may be asked about; one more ends it."""
     denials: int = 10
-    """Denied calls that end a turn."""
+    """Calls in one turn that may be denied; one more ends it."""
     delegation_depth: int = 8
     """How deep agents may delegate to agents."""
     repairs: int = 1
@@ -251,7 +251,7 @@ class HostSettings(NamedTuple):
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     approvers: Mapping[str, str] = NOTHING
-    """Keys of approvers: name = sha256 of the key."""
+    """Approvers with a key of their own: name = "sha256:" and the digest of the key."""
     required: Mapping[str, tuple[str, ...]] = NOTHING
     """Plugins that have to run: name = [hooks that they have to have]."""
     order: tuple[str, ...] = ()
@@ -259,7 +259,7 @@ class HostSettings(NamedTuple):
     aliases: Mapping[str, str] = NOTHING
     """Which plugin a name means where two offer it: "kind/name" = "plugin"."""
     effects: Mapping[str, tuple[str, ...]] = NOTHING
-    """What tools do, in your word, which counts above their own: tool = [effects]."""
+    """What tools do, in your word, which counts above their own: "plugin:tool/name" = [effects]."""
     plugins: Mapping[str, Mapping[str, Any]] = NOTHING
     """A table of settings for each plugin, see below."""
 

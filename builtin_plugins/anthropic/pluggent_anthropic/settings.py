@@ -53,15 +53,25 @@ class Server(Endpoint):
     """
 
     auth: Literal["x-api-key", "bearer"] = "x-api-key"
+    """In which header the key goes: x-api-key or bearer."""
     version: str = attrs.field(default="2023-06-01", validator=check_header)
+    """The header anthropic-version."""
     betas: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_betas)
+    """Values of the header anthropic-beta."""
     max_tokens: int = attrs.field(default=0, validator=attrs.validators.ge(0))
+    """The most tokens of a reply; 0: what is known of the model."""
     models: Mapping[str, Model] = attrs.field(factory=dict[str, Model], converter=_models)
+    """What single models can, by patterns of their names; see the README of pluggent-anthropic."""
     cache: Literal["5m", "1h", "off"] = "5m"
+    """How long the vendor keeps what conversations begin with: 5m, 1h or off."""
     stream: bool = True
+    """Whether replies come as a stream; else each is asked for whole."""
     thinking_display: Literal["", "summarized", "omitted"] = ""
+    """How much of its thinking is shown: summarized or omitted; empty: as the model does by itself."""
     drop_stale_thinking: bool = True
+    """Whether thinking that does not fit a changed history is forgotten, in place of an error."""
     server_tools: tuple[Mapping[str, Any], ...] = attrs.field(default=(), converter=_tools, validator=_check_tools)
+    """Tools that run at the vendor and are part of every request."""
 
 
 def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
@@ -77,7 +87,10 @@ class Settings(Server):
     """
 
     base_url: str = attrs.field(default="", validator=check_url)
+    """Where requests go; empty: ANTHROPIC_BASE_URL, else Anthropic itself."""
     api_key: Secret | None = attrs.field(factory=lambda: Secret("env:ANTHROPIC_API_KEY"))
+    """Keys are made at https://console.anthropic.com/settings/keys."""
     servers: Mapping[str, Server] = attrs.field(
         factory=dict[str, Server], converter=_servers, validator=check_names("anthropic")
     )
+    """More servers, each a provider under a name of its own: the settings above."""

@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 
 from pluggent_hookspecs import Command, ConfigError, ProvideEvent, hookimpl
 
-from pluggent_audit.chain import Head, Line, begun, look, read_line
+from pluggent_audit.chain import FILE_BEGUN, LOG_CLOSED, LOG_OPENED, Head, Line, begun, look, read_line
 from pluggent_audit.file_access import folder_of
 from pluggent_audit.settings import AuditSettings
 from pluggent_audit.verification import Problem, Report, compare, compare_kept, in_order, raw_lines, verify
@@ -25,6 +25,12 @@ COLUMNS = ("n", "at", "event", "session", "turn", "operation", "verdict", "by", 
            "reason", "record")  # fmt: skip
 _NAMED = ("plugin", "state", "hook", "model", "name", "call_id")
 """What else tells records of other kinds apart."""
+PLUGIN_STATE = "PluginStateChanged"
+_ROUTINE = {
+    FILE_BEGUN: {"log", "file", "format"}, LOG_OPENED: {"pid"}, LOG_CLOSED: set[str](),
+    "SessionOpened": {"scope", "model", "tools", "chains"}, "SessionClosed": {"scope"},
+}  # fmt: skip
+"""Records of opening and closing, with the fields that they have if all is well."""
 _REASONS = ("reason", "error", "problem", "detail", "why")
 
 
@@ -47,8 +53,7 @@ class AuditCommand:
             return self._verify(files, options)
         lines = _chosen(files, options)
         if options.what == "show":
-            for line in list(lines)[-options.last :] if options.last else lines:
-                _write(_shown(line))
+            _show(list(lines), options)
         elif options.format == "csv":
             _as_csv(lines, sys.stdout)
         else:
@@ -98,6 +103,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--verdict", metavar="VERDICT", help="decisions of this verdict alone: allow, deny, ask, approved, refused, …")
     add("--event", metavar="NAME", help="records of this kind alone, such as DecisionMade")
     add("--last", metavar="N", type=int, default=0, help="show: the last N only")
+    add("--all", action="store_true", help="show: also what opens and closes (plugins, sessions, the log itself)")
     add("--format", choices=("json", "csv"), default="json", help="export: one JSON object a line, or CSV")
     add("--json", action="store_true", help="verify: print one JSON document")
 
@@ -183,6 +189,23 @@ def _row(line: Line) -> dict[str, Any]:
     }
     where = {"session": _scope(line, "session_id"), "turn": _scope(line, "turn_id")}
     return {"n": line.n, "at": line.at, "event": line.event, **where, **plain, "reason": reason, "record": record}
+
+
+def _show(lines: list[Line], options: argparse.Namespace) -> None:
+    kept = lines if options.all or options.event else [line for line in lines if not _is_routine(line)]
+    for line in kept[-options.last :] if options.last else kept:
+        _write(_shown(line))
+    if (left_out := len(lines) - len(kept)) and sys.stderr is not None:
+        records = "1 record" if left_out == 1 else f"{left_out:,} records"
+        sys.stderr.write(f"{records} of opening and closing left out: --all shows them\n")
+
+
+def _is_routine(line: Line) -> bool:
+    """Say whether the record says no more than that something opened or closed as it should."""
+    record = line.record
+    if line.event == PLUGIN_STATE:
+        return record.get("state") in ("active", "closed") and not record.get("reason")
+    return line.event in _ROUTINE and not set(record) - _ROUTINE[line.event]
 
 
 def _shown(line: Line) -> str:

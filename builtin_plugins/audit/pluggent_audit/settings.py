@@ -71,7 +71,9 @@ class AuditSettings:
     shared: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))
     """Whether a second process gets a log of its own (``audit-2``); otherwise it does not start."""
     fsync: Fsync = attrs.field(default=Fsync.OFF, converter=Fsync)
+    """After which records the file is forced to the disk: off, decisions or all."""
     fields: Fields = attrs.field(default=Fields.DIGESTS, converter=Fields)
+    """Whether texts and arguments are kept (all), or their sizes and SHA-256 only (digests)."""
     rotate_bytes: int = attrs.field(default=64 << 20, validator=_bytes)
     """A file that would grow beyond this is closed and the next one begun."""
     rotate_daily: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))

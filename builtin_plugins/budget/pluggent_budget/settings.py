@@ -143,6 +143,7 @@ class BudgetSettings:
     """
 
     limits: tuple[Limit, ...] = attrs.field(default=(), converter=_to_limits)
+    """The limits, each with what it is counted for; see the README of pluggent-budget."""
     path: str = ""
     """The file of the ledger, absolute or from ``~/`` on; ``:memory:`` for this host alone."""
     zone: str = "UTC"

@@ -167,7 +167,7 @@ def root_parser(plugin_commands: Iterable[tuple[str, str]]) -> Parser:
         text += "\n\n" + _listing("commands of plugins", others)
     epilog = examples(
         'pluggent run "weather city=Beijing"        needs no key: the offline model makes the calls you type',
-        'OPENAI_API_KEY=… pluggent run --model openai/gpt-5-mini "What is the weather in Beijing?"',
+        "pluggent setup                             choose a provider and a model, store its key",
         "pluggent plugins                           what is installed, and what is wrong with it",
         "pluggent run --help                        every command explains itself",
     )

@@ -16,6 +16,7 @@ class BuiltIn(NamedTuple):
 COMMANDS = (
     BuiltIn("run", "pluggent_cli.commands.run", "run one turn: a prompt in, the answer out"),
     BuiltIn("chat", "pluggent_cli.commands.chat", "talk to a model: a conversation with a line editor"),
+    BuiltIn("setup", "pluggent_cli.setup.command", "choose a provider and a model, store the key, try them"),
     BuiltIn("plugins", "pluggent_cli.commands.plugins", "what is installed, its state, and how to mend it"),
     BuiltIn("tools", "pluggent_cli.commands.tools", "list tools, show a schema, call one under the policies"),
     BuiltIn("models", "pluggent_cli.commands.models", "which models the providers have"),

@@ -200,6 +200,7 @@ class Settings:
     mcpServers: Mapping[str, Server] = attrs.field(  # noqa: N815 (the name that other hosts gave it)
         factory=dict[str, Server], converter=_servers, validator=_check_servers
     )
+    """The servers, each with a command or a url; see the README of pluggent-mcp, and pluggent mcp add."""
     file: Path | None = attrs.field(default=None, converter=attrs.converters.optional(Path))
     """A JSON file with ``mcpServers``, such as ``.mcp.json`` next to the settings that name it."""
     serve: Serving = attrs.field(factory=Serving)

@@ -23,8 +23,11 @@ class InMemorySettings:
     """
 
     policy: Policy = "none"
+    """What is forgotten by itself: none, ttl (by default_ttl_s), capacity (the oldest), value (the least)."""
     max_items: int | None = None
+    """The most items, for the policies capacity and value."""
     default_ttl_s: float | None = None
+    """Seconds after which items without a time of their own are forgotten."""
 
     def __attrs_post_init__(self) -> None:
         bounded = self.policy in ("capacity", "value")

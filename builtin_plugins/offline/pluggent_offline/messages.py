@@ -17,7 +17,7 @@ _WHO = (
     "I make the tool calls that you type and quote their results."
 )
 _HOW_TO_JOIN = "Join calls with ' & ' to run them side by side, with ' ; ' to run them one after the other."
-_REAL_MODEL = 'For a real model set OPENAI_API_KEY and name one: pluggent run --model openai/gpt-5-mini "your question"'
+_REAL_MODEL = "For a real model: pluggent setup"
 _KINDS = {
     "string": "<text>",
     "integer": "<whole number>",

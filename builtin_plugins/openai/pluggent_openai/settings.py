@@ -13,6 +13,14 @@ from pluggent_provider_http.endpoint import Endpoint, check_header, check_names,
 from pluggent_openai.dialects import dialect_for
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
+LOCAL = MappingProxyType(
+    {
+        "ollama": {"base_url": "http://127.0.0.1:11434/v1"},
+        "lmstudio": {"base_url": "http://127.0.0.1:1234/v1"},
+        "llamacpp": {"base_url": "http://127.0.0.1:8080/v1", "compat": {"like": "llama.cpp"}},
+    }
+)
+"""Servers on the same machine, at the ports that they use by default."""
 MODEL = "{model}"
 """Stands in the path of a base URL for the model that is asked."""
 
@@ -40,11 +48,15 @@ class Server(Endpoint):
     """
 
     organization: str | None = attrs.field(default=None, validator=check_header)
+    """The header OpenAI-Organization."""
     project: str | None = attrs.field(default=None, validator=check_header)
+    """The header OpenAI-Project."""
     auth: Literal["bearer", "api-key", "none"] = attrs.field(
         default="bearer", validator=attrs.validators.in_(("bearer", "api-key", "none"))
     )
+    """How the key is sent: bearer, api-key (a header of that name) or none."""
     compat: Mapping[str, Any] = attrs.field(factory=dict[str, Any], converter=_read_only, validator=_check_compat)
+    """What the server lacks or wants where its address does not tell; see the README of pluggent-openai."""
 
 
 def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
@@ -60,7 +72,13 @@ class Settings(Server):
     """
 
     base_url: str = attrs.field(default="", validator=check_url)
+    """Where requests go; empty: OPENAI_BASE_URL, else OpenAI itself."""
     api_key: Secret | None = attrs.field(factory=lambda: Secret("env:OPENAI_API_KEY"))
+    """Keys are made at https://platform.openai.com/api-keys."""
     servers: Mapping[str, Server] = attrs.field(
-        factory=dict[str, Server], converter=_servers, validator=check_names("openai")
+        factory=dict[str, Server],
+        converter=_servers,
+        validator=check_names("openai"),
+        metadata={"examples": LOCAL},
     )
+    """More servers, each a provider under a name of its own: the settings above."""

@@ -204,8 +204,11 @@ class PermissionSettings:
     """
 
     mode: str = attrs.field(default="", converter=_mode)
+    """A set of defaults: observer, assistant or autonomous; empty: the host's own."""
     defaults: Mapping[str, Any] = attrs.field(default=EMPTY, converter=_defaults)
+    """What holds for an effect, or another kind of operation, where no rule does: allow, ask or deny."""
     rules: tuple[Rule, ...] = attrs.field(default=(), converter=tuple)
+    """The rules; see the README of pluggent-permissions."""
 
     def __attrs_post_init__(self) -> None:
         twice = sorted(id for id, count in Counter(rule.id for rule in self.rules).items() if count > 1)

@@ -107,14 +107,21 @@ class Endpoint:
     """
 
     base_url: str = attrs.field(validator=check_url)
+    """Where requests go, such as http://127.0.0.1:8000/v1; a query is kept."""
     api_key: Secret | None = None
+    """The key: env:NAME, file:PATH or keyring:SERVICE/USER."""
     headers: Mapping[str, str | Secret] = attrs.field(
         factory=dict[str, "str | Secret"], converter=_headers, validator=check_headers, repr=False
     )
+    """Further headers of each request; a value such as env:NAME refers to a secret."""
     connect_s: float = attrs.field(default=10.0, validator=check_positive)
+    """Seconds until the connection stands."""
     first_byte_s: float = attrs.field(default=120.0, validator=check_positive)
+    """Seconds from the call to the first byte of the body of the answer."""
     silence_s: float = attrs.field(default=60.0, validator=check_positive)
+    """Seconds between two pieces of the answer."""
     max_response_bytes: int = attrs.field(default=_MAX_RESPONSE_BYTES, validator=check_positive)
+    """A longer answer is an error."""
 
 
 def target_of(base_url: str) -> str:

@@ -52,6 +52,8 @@ _NO_CREDIT = (
     "insufficient_balance",
     "billing_error",
 )
+_LOW_BALANCE = "credit balance is too low"
+"""Anthropic says it in words alone: its status and its code are those of any bad request."""
 _POLICY = ("content_policy_violation", "content_filter", "responsibleaipolicyviolation", "moderation_blocked")
 _WORDS = {
     "rate_limit": Kind.RATE_LIMITED,
@@ -179,7 +181,7 @@ class Faults:
         )  # fmt: skip
 
     def _words_on(self, status: int, said: _Said) -> str:
-        if said.has(_NO_CREDIT) or status == 402:  # noqa: PLR2004
+        if said.is_about_credit(status):
             return "(the account has no credit left; trying again does not help)"
         if _classified(status, said)[0] is Kind.AUTHENTICATION:
             return "(check api_key and what it may use)"
@@ -258,6 +260,10 @@ class _Said:
         said = cls.of(decoded, depth + 1)
         return attrs.evolve(said, message=raw) if isinstance(raw, str) and not said.message else said
 
+    def is_about_credit(self, status: int | None) -> bool:
+        required = status == 402  # noqa: PLR2004 (Payment Required)
+        return required or self.has(_NO_CREDIT) or _LOW_BALANCE in self.message[:_READ_CHARS].lower()
+
     def has(self, names: tuple[str, ...]) -> bool:
         return any(name in self.words for name in names)
 
@@ -286,7 +292,7 @@ def _headers(value: object) -> dict[str, str]:
 
 
 def _classified(status: int | None, said: _Said) -> tuple[Kind, int | None, int | None]:
-    if said.has(_NO_CREDIT) or status == 402:  # noqa: PLR2004 (Payment Required)
+    if said.is_about_credit(status):
         return Kind.BAD_REQUEST, None, None
     if said.has(_POLICY):
         return Kind.REFUSED, None, None

@@ -68,6 +68,7 @@ class RedactSettings:
     secrets: tuple[Secret, ...] = attrs.field(default=(), converter=_several, validator=_most(MOST_SECRETS))
     """Their values are hidden wherever they stand, in JSON, in URLs and in base64 too."""
     patterns: tuple[PatternSettings, ...] = attrs.field(default=(), converter=_several, validator=_most(MOST_PATTERNS))
+    """Patterns of your own: { kind, match, ignore_case }."""
     off: tuple[str, ...] = attrs.field(default=(), converter=_several, validator=_kinds)
     """Kinds of secrets that are not looked for."""
     fingerprint: Secret | None = None

@@ -66,9 +66,13 @@ class BreakerSettings:
     """
 
     failures: int = attrs.field(default=5, validator=_count(0))
+    """Failures in a row after which a server is left alone; 0: never."""
     window_s: float = attrs.field(default=120.0, validator=_seconds)
+    """Seconds within which they count."""
     open_s: float = attrs.field(default=30.0, validator=_seconds)
+    """Seconds for which it is left alone."""
     kinds: tuple[str, ...] = attrs.field(default=(Kind.UNAVAILABLE, Kind.TIMEOUT, Kind.STREAM_BROKEN), converter=_kinds)
+    """The kinds of failure that count."""
 
 
 @attrs.frozen(kw_only=True)
@@ -98,3 +102,4 @@ class RetrySettings:
     )
     """The kinds of failure after which they are asked."""
     breaker: BreakerSettings = BreakerSettings()
+    """When a server that fails is left alone, and for how long."""

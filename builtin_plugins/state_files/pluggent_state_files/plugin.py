@@ -17,6 +17,7 @@ class FileSettings:
     """``folder``: where sessions are kept, in its folder ``sessions``; without it there is no store."""
 
     folder: str = ""
+    """Where sessions are kept; empty: there is no store of this name."""
 
 
 class StateFiles:

@@ -20,13 +20,21 @@ class WebSettings:
     """What may be fetched, from where, and how much of it."""
 
     allow_private: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    """Private hosts, addresses and networks that may be asked all the same."""
     deny: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    """Hosts that are never asked."""
     only: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    """The hosts that may be asked; empty: all others."""
     timeout_s: float = 30.0
+    """Seconds of one fetch."""
     max_bytes: int = _LARGEST
+    """The most bytes of one answer."""
     page_chars: int = 20_000
+    """Characters of a page that one call returns."""
     user_agent: str = ""
+    """The header User-Agent; empty: pluggent's own."""
     proxy: str = ""
+    """http://HOST:PORT, or environment for HTTP_PROXY and HTTPS_PROXY; empty: none."""
 
     def __attrs_post_init__(self) -> None:
         lists = {"allow_private": self.allow_private, "deny": self.deny, "only": self.only}

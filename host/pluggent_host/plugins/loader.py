@@ -76,13 +76,23 @@ def check_settings(record: PluginRecord, settings: Mapping[str, Any] | object | 
     _prepared(record, settings)
 
 
+def settings_class(record: PluginRecord) -> type | None:
+    """Import *record* and return the class of its settings, None if it takes none. Raises PluginLoadError."""
+    return _target(record)[1]
+
+
 def _prepared(record: PluginRecord, settings: object) -> tuple[object, tuple[object, ...]]:
     """Return the target of *record*, and the arguments of its factory."""
+    target, names_settings = _target(record)
+    return target, settings_for(record.id, names_settings, settings)
+
+
+def _target(record: PluginRecord) -> tuple[object, type | None]:
+    """Import *record*; return its target and the class of its settings."""
     with _blamed(record, "could not be imported from"):
         target = _imported(record)
     with _blamed(record, "cannot be made by"):
-        names_settings = _settings_class(target)
-    return target, settings_for(record.id, names_settings, settings)
+        return target, _settings_class(target)
 
 
 def register(

@@ -25,7 +25,7 @@ from pluggent_host.plugins.catalog import Catalog, PluginRecord, is_left_out
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.plugins.loader import about, load, new_manager, register, registered_name, without
 from pluggent_host.plugins.validation import PROVIDES, RefusalError, collected, near_misses
-from pluggent_host.settings import HostSettings
+from pluggent_host.settings import HostSettings, SystemList
 
 log = logging.getLogger("pluggent.plugins")
 
@@ -92,21 +92,21 @@ class PluginSet:
         """Load every hook plugin that may run.
 
         Raises PluginLoadError or ConfigError for the first that fails, unless the operator marked it
-        optional: a policy must not vanish. Plugins that the system's allow list leaves out are logged.
+        optional: a policy must not vanish. Plugins that the system's allow list leaves out are logged; one that is
+        required, or that has settings and is left out by a list, is a failure.
         """
-        required = frozenset(map(normalised, self._settings.required))
+        wanted = self._wanted()
         left_out: list[str] = []
         for record in self.catalog.by_kind("hooks"):
             if record.state in ("blocked", "shadowed") or record.distribution.left_out:
                 continue  # look_around() has refused what must not be left out
-            if record.state == "disallowed" and self._settings.selection.mode == "safe":
-                continue  # safe mode keeps what is required and nothing else of third parties
-            if record.state == "disallowed" and record.is_built_in and record.id not in required:
-                continue  # came with the host, and the operator's list of what may run leaves it out
-            outside = is_left_out(self._settings.selection, record.distribution) and record.id not in required
-            if record.state == "disallowed" and outside:
-                left_out.append(record.id)
-                continue
+            if record.state == "disallowed" and record.id not in wanted:
+                if record.is_built_in:
+                    continue  # came with the host, and the operator's list of what may run leaves it out
+                outside = is_left_out(self._settings.selection, record.distribution)
+                left_out += [record.id] if outside else []
+                if outside or self._settings.selection.mode == "safe":
+                    continue  # safe mode keeps what is required and nothing else of third parties
             try:
                 if record.state != "available":
                     raise PluginLoadError(
@@ -122,6 +122,13 @@ class PluginSet:
         if left_out:
             names = ", ".join(left_out)
             log.warning("not loaded, because selection.allow of the system's settings does not list them: %s", names)
+
+    def _wanted(self) -> frozenset[str]:
+        """Return the plugins that no list leaves out: those that are required, and those that have settings."""
+        settings = self._settings
+        required = frozenset(map(normalised, settings.required))
+        listed = settings.selection.mode == "allow" or isinstance(settings.selection.allow, SystemList)
+        return required | settings.plugins.keys() if listed else required
 
     async def open_hooks(self) -> None:
         """Open every hook plugin, in order of id."""

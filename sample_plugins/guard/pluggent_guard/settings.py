@@ -91,3 +91,4 @@ class GuardSettings:
     """The rules, in their order; none by default."""
 
     rules: tuple[Rule, ...] = attrs.field(default=(), converter=tuple)
+    """The rules, in their order; see the README of pluggent-guard."""

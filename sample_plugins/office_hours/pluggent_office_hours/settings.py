@@ -38,11 +38,17 @@ class OfficeHoursSettings:
     """
 
     effects: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+    """The effects that keep office hours."""
     days: tuple[str, ...] = attrs.field(default=WORKDAYS, converter=tuple)
+    """The days of work."""
     opens: str = "09:00"
+    """When work begins."""
     closes: str = "17:00"
+    """When it ends."""
     time_zone: str = ""
+    """The time zone of the hours, such as Europe/Berlin."""
     outside: Outside = attrs.field(default=Outside.DENY, converter=Outside)
+    """What becomes of a call outside of them: deny or ask."""
 
     def __attrs_post_init__(self) -> None:
         given = any(getattr(self, field.name) != field.default for field in attrs.fields(OfficeHoursSettings))

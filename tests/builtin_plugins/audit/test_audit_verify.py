@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given, settings, strategies as st
 from pluggent_audit.plugin import Audit
 from pluggent_audit.settings import AuditSettings
 from pluggent_audit.verification import verify
-from pluggent_hookspecs import ConfigError
+from pluggent_hookspecs import ConfigError, Scope
+from pluggent_hookspecs.observations import PluginStateChanged, SessionClosed, SessionOpened
 from pluggent_hookspecs.secrets import Secret
 
 
@@ -188,8 +190,42 @@ def test_export_and_show_choose_records(folder, capsys):
     exported = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(exported) == 19
     assert exported[-1]["record"]["verdict"] == "deny"
-    assert command("show", "--last", "2", folder=str(folder)) == 0
+    assert command("show", "--all", "--last", "2", folder=str(folder)) == 0
     assert capsys.readouterr().out.count("\n") == 2
+
+
+def test_show_leaves_out_what_opens_and_closes_and_says_so(folder, capsys):
+    scope = Scope("s", "t")
+    audit = Audit(AuditSettings(folder=str(folder)))
+    for event in (
+        SessionOpened(scope, "acme/m", (), "d"), PluginStateChanged("acme", "active"),
+        PluginStateChanged("broken", "failed", "no module"), PluginStateChanged("mute", "active", "it offers nothing"),
+        PluginStateChanged("acme", "closed"), SessionClosed(scope),
+    ):  # fmt: skip
+        audit.write_record(event)
+    audit.close()
+
+    assert command("show", folder=str(folder)) == 0
+    shown, said = capsys.readouterr()
+    kinds = {line.split()[3] for line in shown.splitlines()}
+    assert kinds == {"DecisionMade", "PluginStateChanged"}
+    assert [line.split()[4] for line in shown.splitlines() if "PluginStateChanged" in line] == ["broken", "mute"]
+    assert re.fullmatch(r"\d+ records of opening and closing left out: --all shows them\n", said)
+    assert command("show", "--all", folder=str(folder)) == 0
+    every, said = capsys.readouterr()
+    assert ("SessionOpened" in every, "LogClosed" in every, "FileBegun" in every, said) == (True, True, True, "")
+    assert command("show", "--event", "SessionOpened", folder=str(folder)) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_a_log_that_was_opened_after_damage_says_so_among_what_is_shown(folder, capsys):
+    (folder / "audit.head").write_text("damaged")
+    audit = Audit(AuditSettings(folder=str(folder)))
+    audit.write_record(decision(99))
+    audit.close()
+
+    assert command("show", folder=str(folder)) == 0
+    assert "LogOpened" in capsys.readouterr().out
 
 
 def test_mistakes_of_the_user_are_told(tmp_path):

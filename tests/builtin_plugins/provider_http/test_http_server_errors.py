@@ -68,6 +68,12 @@ def test_an_empty_account_is_not_worth_another_try_and_says_so():
     assert "no credit left" in str(found)
 
 
+def test_a_balance_that_is_too_low_is_said_in_words_alone_and_is_no_credit():
+    body = said("Your credit balance is too low to access the Anthropic API.", type="invalid_request_error")
+
+    assert "no credit left" in str(error(400, body))
+
+
 @pytest.mark.parametrize(
     ("message", "actual", "limit"),
     [

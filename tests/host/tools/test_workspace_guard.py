@@ -155,7 +155,7 @@ async def test_no_tool_gets_at_what_the_host_keeps_whatever_is_allowed(
     monkeypatch.setenv("HOME", str(tmp_path))
     paths = [
         "{state}/sessions/s.jsonl", "{state}/sessions/approvals.json.key", "{state}/sessions", "{state}/trust.json.key",
-        "{state}/logins/web.json", "../state/sessions/s.jsonl", "link/sessions/x", "file://{state}/sessions/s.jsonl",
+        "{state}/logins/web.json", "{state}/keys/openai", "../state/sessions/s.jsonl", "link/sessions/x", "file://{state}/sessions/s.jsonl",
         "file://localhost{state}/sessions/s%2Ejsonl", "{state}/./x/../hooks.json", "~/state/sessions/s.jsonl",
     ]  # fmt: skip
     inside = {"more": [{"from": "x", "to": str(tmp_path / "state" / "sessions")}]}

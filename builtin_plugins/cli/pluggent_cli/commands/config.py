@@ -11,13 +11,14 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits
+from pluggent_cli.config.places import place_of
 from pluggent_cli.config.report import Setting, effective
-from pluggent_cli.config.sources import Source, load_bytes, sources
+from pluggent_cli.config.sources import FILE_NAME, Source, load_bytes, sources
 from pluggent_cli.host_access import Setup, gather, named_config, prepare, working_directory
 from pluggent_cli.parsing import Parser, action, command_parser, examples
-from pluggent_cli.terminal.console import Console, Row, cut
+from pluggent_cli.terminal.console import Console, Row, cut, escape_controls
 
-ACTIONS = ("show", "check", "path")
+ACTIONS = ("show", "check", "path", "example")
 _ROLES = {
     "system": "of the whole system", "user": "your own", "named": "named by --config",
     "project": "of the working directory",
@@ -34,15 +35,16 @@ def parser() -> Parser:
     """Return the parser of this command."""
     made = command_parser(
         "config",
-        "[OPTIONS] [show | check | path]",
-        "Show every setting in force with its value and where that comes from; or check everything that is set,\n"
-        "with the plugins that have a section; or list the files that are read. Texts among the settings of\n"
-        "plugins are not shown, because one may be a secret; references such as env:NAME are.",
+        "[OPTIONS] [show | check | path | example]",
+        "Show every setting in force with its value and where that comes from; check everything that is set, and\n"
+        "that a run would begin; list the files that are read; or print a file of all options of this installation.\n"
+        "Texts among the settings of plugins are not shown: one may be a secret. References such as env:NAME are.",
         examples(
             "pluggent config                        every setting, one a line",
             "pluggent config --json | jq -r '.settings[] | select(.origin) | .key'     what is not a default",
             "pluggent config check && pluggent run …",
             "pluggent config path",
+            "pluggent config example > pluggent.toml     every option there is, with its default",
         ),
     )
     made.add_argument("words", metavar="ACTION", nargs="*", help=f"one of {', '.join(ACTIONS)} (default: show)")
@@ -59,6 +61,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
             return _check(options, console)
         case "path":
             return _path(options, console)
+        case "example":
+            return _example(prepare(options, console), console)
         case _:
             return _show(prepare(options, console), console)
 
@@ -108,7 +112,7 @@ class Problem(NamedTuple):
 
 def _check(options: argparse.Namespace, console: Console) -> int:
     setup, errors = gather(options)
-    problems = [problem for error in errors for problem in _of(error)]
+    problems = [problem for error in errors for problem in _of(error, setup)]
     checked: list[str] = []
     skipped: list[tuple[str, str]] = []
     # Here and not above: looking at plugins takes the host, showing settings does not.
@@ -119,7 +123,14 @@ def _check(options: argparse.Namespace, console: Console) -> int:
             skipped.append((id, outcome))
         else:
             checked += [id] if id else []
-            problems += [problem for error in outcome for problem in _of(error)]
+            problems += [problem for error in outcome for problem in _of(error, setup)]
+    if not problems:
+        # As above. What is right one by one is now tried together.
+        from pluggent_cli.config.opening import refusal
+
+        refused, warnings = refusal(setup)
+        problems += _of(refused, setup) if refused is not None else ()
+        setup = setup._replace(notes=(*setup.notes, *warnings))
     code = max((problem.code for problem in problems), default=exits.OK, key=_GRAVITY.index)
     _print_check(console, setup, problems, checked, skipped, code)
     return code
@@ -129,11 +140,12 @@ _GRAVITY = (exits.OK, exits.FAILED, exits.PLUGIN, exits.USAGE)
 """Exit codes, the one that counts before all others last."""
 
 
-def _of(error: Exception) -> Iterator[Problem]:
+def _of(error: Exception, setup: Setup) -> Iterator[Problem]:
+    code = exits.code_of(error)
     if isinstance(error, ConfigError):
-        yield from (Problem(error.path, problem) for problem in error.problems)
+        yield from (Problem(*place_of(setup.origins, error.path, problem), code) for problem in error.problems)
     else:
-        yield Problem("", str(error), exits.code_of(error))
+        yield Problem("", str(error), code)
 
 
 def _print_check(
@@ -160,6 +172,21 @@ def _print_check(
         console.line(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}{among}")
     else:
         console.line(f"{console.ink('green', '✓')} the settings are right{among}")
+
+
+# ---- example ----------------------------------------------------------------------------
+
+
+def _example(setup: Setup, console: Console) -> int:
+    # Here and not above: looking at settings classes takes the host and imports every plugin.
+    from pluggent_cli.config.example import example
+
+    text = example(setup)
+    if console.json:
+        console.document({"file": FILE_NAME, "text": text})
+    else:
+        console.write(escape_controls(text))
+    return exits.OK
 
 
 # ---- path -------------------------------------------------------------------------------

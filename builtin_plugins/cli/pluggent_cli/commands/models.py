@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from pluggent_hookspecs import ModelInfo, thaw
+from pluggent_hookspecs import ModelInfo, ProviderError, ProviderErrorKind, thaw
 from pluggent_hookspecs.errors import PluggentError
 from pluggent_host.common.escape import escape_all
 from pluggent_host.inspection import Models, NoModelList
@@ -26,14 +26,17 @@ def parser() -> Parser:
         "models",
         "[OPTIONS] [PROVIDER]",
         "Ask the providers which models they have, and print them as --model takes them. A provider that fails\n"
-        "hides no other; the exit code is 1 if no list came of it at all.",
+        "hides no other; the exit code is 1 if no list came of it at all. Providers without a key are left out,\n"
+        "unless one is named.",
         examples(
             "pluggent models",
+            "pluggent models --all                 with providers that have no key, and why",
             "pluggent models openai",
             "pluggent models --json | jq -r '.providers[] | .models[]?.model'",
         ),
     )
     made.add_argument("words", metavar="PROVIDER", nargs="*", help="only this one")
+    made.add_argument("--all", action="store_true", help="providers without a key, too")
     made.add_argument("--timeout", metavar="SECONDS", type=seconds, help="how long each may take (default 30)")
     return made
 
@@ -43,21 +46,38 @@ def run(options: argparse.Namespace, console: Console) -> int:
     only = one_name("models", options.words) if options.words else ""
     setup = prepare(options, console)
     log_to(console, debug=options.debug)
-    return process.run(_list(setup, console, only, options.timeout))
+    return process.run(_list(setup, console, only, options.timeout, every=options.all))
 
 
-async def _list(setup: Setup, console: Console, only: str, timeout_s: float | None) -> int:
+async def _list(setup: Setup, console: Console, only: str, timeout_s: float | None, *, every: bool) -> int:
     async with open_for_listing(setup, console) as (host, _):
         found = await host.models(only, timeout_s=timeout_s)
-    code = _code(found, only)
+    keyless = [] if only or every else [name for name, models in found.items() if _has_no_key(models)]
+    shown = {name: models for name, models in found.items() if name not in keyless}
+    code = _code(shown, only)
     if console.json:
         console.document({"providers": [_document(name, found[name]) for name in found], "exit_code": code})
-    elif found:
-        for name in found:
-            _provider(console, name, found[name])
-    else:
+        return code
+    for name, models in shown.items():
+        _provider(console, name, models)
+    if not found:
         console.line("no provider is installed; to begin with: pip install pluggent-openai")
+    if keyless:
+        names = ", ".join(map(escape_all, keyless))
+        has = (
+            f"1 provider has no key ({names})"
+            if len(keyless) == 1
+            else f"{len(keyless)} providers have no key ({names})"
+        )
+        console.note(console.err_ink("dim", f"{has}; to set one up: pluggent setup {escape_all(keyless[0])}"))
     return code
+
+
+def _has_no_key(models: Models) -> bool:
+    """Say whether the provider asked no server, because it has no key to show."""
+    if not isinstance(models, ProviderError):
+        return False
+    return models.kind is ProviderErrorKind.AUTHENTICATION and models.status is None
 
 
 def _code(found: Mapping[str, Models], only: str) -> int:

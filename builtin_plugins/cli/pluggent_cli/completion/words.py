@@ -36,7 +36,7 @@ ACTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "tools": {"schema": "TOOL", "call": "TOOL"},
         "sessions": {"list": "", "show": "ID", "search": "", "export": "ID", "delete": "ID…"},
         "approvals": {"list": "", "show": "ID", "approve": "ID", "deny": "ID", "expire": ""},
-        "config": {"show": "", "check": "", "path": ""},
+        "config": {"show": "", "check": "", "path": "", "example": ""},
     }
 )
 """The actions of commands, and what each takes."""
@@ -45,6 +45,7 @@ ARGUMENTS: Mapping[str, str] = MappingProxyType(
         "help": "COMMAND",
         "hooks": "HOOK",
         "models": "PROVIDER",
+        "setup": "PROVIDER",
         "trust": "FILE",
         "completion": "SHELL",
         "resume": "ID",

@@ -54,13 +54,6 @@ def _errors(setup: Setup, records: Sequence[PluginRecord]) -> Iterator[PluggentE
             with loading_plugins():
                 check_settings(record, setup.settings.plugins[record.id])
         except ConfigError as error:
-            yield from (ConfigError(_place(setup, problem), [problem]) for problem in error.problems)
+            yield from (ConfigError("settings", [problem]) for problem in error.problems)
         except PluggentError as error:
             yield error
-
-
-def _place(setup: Setup, problem: str) -> str:
-    """Return where the setting that *problem* begins with was set."""
-    path = problem.partition(":")[0]
-    near = [key for key in setup.origins if key and path.startswith(key)]
-    return str(setup.origins[max(near, key=len)]) if near else "settings"

@@ -263,12 +263,13 @@ _CONTINUES = "    … "
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """Return the lines of *text*, broken at spaces where they are longer than *columns*."""
+    """Return the lines of *text*, broken at spaces where they are longer than *columns*.
+
+    >>> wrapped("one two three", 8)
+    ['one two', 'three']
+    """
     lines: list[str] = []
     for paragraph in escape_controls(text).splitlines() or [""]:
-        if paragraph.isascii() and (pieces := _pieces(paragraph, columns)):
-            lines += pieces
-            continue
         line = ""
         for word in paragraph.split(" "):
             if line and cells(line) + 1 + cells(word) > columns:
@@ -297,6 +298,9 @@ def hanging(text: str, columns: int) -> list[str]:
     """
     lines: list[str] = []
     for paragraph in escape_controls(text).splitlines() or [""]:
+        if paragraph.isascii() and (pieces := _pieces(paragraph, columns)):
+            lines += pieces
+            continue
         line = ""
         for character in paragraph:
             if cells(line + character) > columns and line.strip(_CONTINUES):

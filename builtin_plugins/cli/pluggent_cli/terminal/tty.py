@@ -124,13 +124,13 @@ def agreed(where: str, lines: Sequence[str], question: str) -> bool:
         # What was typed before the question was shown does not answer it.
         termios.tcflush(terminal, termios.TCIFLUSH)
         write(terminal, question)
-        answer = _typed_line(terminal)
+        answer = typed_line(terminal)
         if not answer.endswith(b"\n"):
             write(terminal, "\n")
         return answer.strip().lower() in (b"y", b"yes")
 
 
-def _typed_line(terminal: int) -> bytes:
+def typed_line(terminal: int) -> bytes:
     """Return what is typed up to its line end; without one if the terminal has ended.
 
     A signal that comes between the last look at signals and ``os.read`` does not end the read, so

@@ -71,6 +71,34 @@ def test_the_exit_code_says_that_no_provider_answered(cli):
     assert (unasked, cli(*OURS).code, cli("models", "mute").code) == (0, 1, 1)
 
 
+NO_KEY = 'raise ProviderError(ProviderErrorKind.AUTHENTICATION, "there is no API key", provider="keyless")'
+WRONG_KEY = 'raise ProviderError(ProviderErrorKind.AUTHENTICATION, "wrong key", provider="wrong", status=401)'
+
+
+def test_providers_without_a_key_are_counted_and_not_listed(cli):
+    add(cli, acme=LISTS, keyless=NO_KEY, wrong=WRONG_KEY)
+
+    code, out, err = cli(*OURS)
+    assert (code, "keyless" in out, "wrong  failed\n" in out) == (0, False, True)
+    assert err.splitlines() == [
+        "error: wrong: wrong key", "1 provider has no key (keyless); to set one up: pluggent setup keyless"
+    ]  # fmt: skip
+
+    for words in ((*OURS, "--all"), ("models", "keyless")):
+        done = cli(*words)
+        assert ("keyless  failed\n" in done.out, "error: keyless: there is no API key\n" in done.err) == (True, True)
+    assert cli("models", "keyless").code == 1
+    assert [one["provider"] for one in cli.document(*OURS)["providers"]] == ["acme", "keyless", "wrong"]
+    assert "no key" not in cli(*OURS, "--quiet").err
+
+
+def test_a_new_installation_lists_no_errors(cli):
+    done = cli("models", OPENAI_API_KEY=None, ANTHROPIC_API_KEY=None)
+
+    assert (done.code, "error" in done.err) == (0, False)
+    assert done.err == "2 providers have no key (anthropic, openai); to set one up: pluggent setup anthropic\n"
+
+
 def test_a_provider_that_never_answers_is_given_up(cli):
     add(cli, slow=NEVER)
 

@@ -66,7 +66,7 @@ def bash(cli: Cli, *lines: str) -> list[list[str]]:
 
 
 OFFERED = {
-    "se": ["words", "sessions"],
+    "se": ["words", "setup", "sessions"],
     "sessions sh": ["words", "show"],
     "sessions show t": ["words", "trip"],
     "sessions delete trip ": ["words", "other"],

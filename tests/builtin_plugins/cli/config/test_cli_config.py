@@ -145,22 +145,86 @@ retris = 1
         "✗ mine.toml: limits.asks: expected a whole number of at least 0, got -1",
         "✗ PLUGGENT_STRICT: strict: expected true or false, got 'maybe'",
         "✗ plugins: there are settings for 'acme-otter', which is not installed; did you mean 'acme-other'?",
-        "✗ plugins: order names 'acme-tol', which is not installed; did you mean 'acme-tool'?",
+        "✗ mine.toml, line 3: order names 'acme-tol', which is not installed; did you mean 'acme-tool'?",
         f"✗ mine.toml, line 7: plugins.acme-tool.key: {secret}",
         "✗ mine.toml, line 8: plugins.acme-tool.retris: unknown; did you mean 'retries'?",
         "7 problems (with the settings of acme-tool)",
     ]
 
 
-def test_only_plugins_that_have_a_section_are_imported_to_check_and_none_is_made_or_imported_to_show(cli):
+def test_no_plugin_is_imported_to_show_settings_or_their_files(cli):
     write(cli, '[plugins.acme-tool]\nkey = "env:X"\n')
+
     for words in ("config", "config path"):
         tops = {name.partition(".")[0] for name in cli.imported(*words.split(), *MINE)}
         assert not tops & {"attr", "attrs", "pluggy", "cattrs", "msgspec", "asyncio", "acme_tool"}
+    assert [*cli.work.glob("imported-*")] == []
 
-    right = "✓ the settings are right (with the settings of acme-tool)\n"
-    assert cli("config", "check", *MINE) == (0, right, "")
-    assert [file.name for file in cli.work.glob("imported-*")] == ["imported-acme-tool.txt"]
+
+def test_a_plugin_that_a_run_would_leave_out_is_a_note(cli):
+    write(cli, '[plugins.acme-tool]\nkey = "env:X"\n')
+
+    code, out, err = cli("config", "check", *MINE, "--without", "acme-other")
+
+    assert (code, err) == (0, "")
+    assert out.startswith("· plugin 'acme-tool' (acme-tool 1.0) cannot be made by tool = acme_tool:Plugin")
+    assert out.endswith("✓ the settings are right (with the settings of acme-tool)\n")
+
+
+REFUSED = {
+    'model = "nope/x"': "1: provider 'nope': no installed plugin offers it",
+    'model = "nope"': "1: model: 'nope' is not a model: write provider/model",
+    'sessions = "redis"': "1: session 'redis': no installed plugin offers it",
+    "[limits.per_tool]\nnope = { calls = 1 }": "2: limits.per_tool: 'nope' is not a tool of this session",
+    'stops_batch = ["nope"]': "1: stops_batch: 'nope' is not a tool of this session",
+    "[required]\nacme-gone = []": "2: required: plugin 'acme-gone' is required and does not run",
+    "[required]\nacme-tool = ['decide_tool_call']": "2: required: plugin 'acme-tool' is required and does not run",
+    '[grants]\noptional = ["acme-gone"]': "2: [grants] optional names 'acme-gone', which is not installed",
+    "[plugins.acme-gone]\nx = 1": "2: there are settings for 'acme-gone', which is not installed",
+    '[aliases]\n"tool/x" = "acme-gone"': "2: aliases: no plugin 'acme-gone' is installed",
+    '[effects]\nnope = ["shell"]': "2: [effects] names 'nope', which is not installed",
+    '[selection]\nmode = "allow"\nallow = ["acme-gone"]': "3: allow: no plugin 'acme-gone' is installed",
+}
+
+
+@each_of(("text", "says"), REFUSED.items(), ids=REFUSED)
+def test_check_finds_what_a_run_refuses_with_its_place_and_exit_code(cli, text, says):
+    write(cli, text)
+
+    checked = cli("config", "check", *MINE)
+    ran = cli("run", *MINE, "hello")
+
+    assert (checked.code, ran.code in (2, 5)) == (ran.code, True), (checked, ran)
+    assert f"✗ mine.toml, line {says}" in checked.out, checked.out
+    assert says.partition(": ")[2].rpartition(": ")[2].split(";")[0] in ran.err
+
+
+def test_check_finds_a_policy_that_was_not_accepted(cli):
+    cli.plugin("acme-hook", POLICY, "hooks")
+
+    checked = cli("config", "check")
+
+    assert (checked.code, cli("run", "hello").code) == (2, 2)
+    assert "✗ plugins: plugin 'acme-hook' 1.0 has hooks that see everything and was not accepted yet" in checked.out
+
+
+def test_check_finds_a_policy_whose_rule_names_no_tool(cli):
+    write(cli, '[plugins.pluggent-guard]\nrules = [{ action = "deny", tool = "nope" }]\n')
+
+    checked = cli("config", "check", *MINE)
+
+    assert (checked.code, cli("run", *MINE, "hello").code) == (2, 2)
+    assert "✗ mine.toml, line 2: " in checked.out
+    assert "'nope' matches no tool" in checked.out
+
+
+def test_check_asks_no_model_and_keeps_nothing(cli):
+    write(cli, 'model = "openai/x"\n')
+
+    done = cli("config", "check", *MINE, OPENAI_BASE_URL="http://127.0.0.1:9/v1", OPENAI_API_KEY=None)
+
+    assert done.code == 0
+    assert not (cli.state / "sessions").exists()
 
 
 def test_a_plugin_that_cannot_be_imported_or_may_not_be_is_named(cli):

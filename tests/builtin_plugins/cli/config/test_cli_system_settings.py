@@ -188,3 +188,93 @@ def test_what_is_required_by_the_system_is_shown_with_the_place(pluggent):
     assert "required: configured by" in said
     assert "system.toml, line 1" in said
     assert "acme-guard' is required and does not run" not in doctor.out
+
+
+# ---- lists, case by case (policy 37) -----------------------------------------------------
+
+REDACT = "[plugins.pluggent-redact]\n"
+"""Settings of a policy of ours that no source requires."""
+WITH_REDACT = {"PLUGGENT_BLOCK": WITHOUT.removesuffix(",pluggent-redact") + ",acme-guard"}
+LEFT_OUT = "[selection] allow does not list pluggent-redact"
+
+
+@each_of(
+    ("words", "user", "environ"),
+    [
+        ("", OFFLINE_ONLY + REDACT, {}),
+        ("--config list.toml", REDACT, {}),
+        ("--config both.toml", "", {}),
+        ("", REDACT, {"PLUGGENT_MODE": "allow", "PLUGGENT_ALLOW": "pluggent-offline"}),
+    ],
+    ids=["one file", "another file", "a named file", "variables"],
+)
+def test_a_list_that_leaves_out_a_policy_with_settings_refuses_to_open(pluggent, words, user, environ):
+    """Policy 37: only what is required or configured refuses to open."""
+    (pluggent.cli.work / "list.toml").write_text(OFFLINE_ONLY)
+    (pluggent.cli.work / "both.toml").write_text(OFFLINE_ONLY + REDACT)
+    options = {"system": "", "user": user, **WITH_REDACT, **environ}
+
+    ran = pluggent("run", *words.split(), "hello", **options)
+    checked = pluggent("config", "check", *words.split(), **options)
+
+    assert (ran.code, LEFT_OUT in ran.err) == (5, True), ran
+    assert (checked.code, LEFT_OUT in checked.out) == (5, True), checked
+
+
+@each_of("words", ["", "--safe"])
+def test_a_list_of_the_system_that_leaves_out_what_a_user_configures_refuses_to_open(pluggent, words):
+    """Policy 37: who has configured a policy does not run without it unknowingly, in safe mode neither."""
+    done = pluggent("run", *words.split(), "hello", system=OFFLINE_ONLY, user=REDACT, **WITH_REDACT)
+
+    assert (done.code, LEFT_OUT in done.err) == (5, True), done
+
+
+@each_of("user", [OFFLINE_ONLY, f'{OFFLINE_ONLY}{REDACT}[grants]\noptional = ["pluggent-redact"]\n'])
+def test_a_list_leaves_out_a_policy_of_ours_without_settings_or_that_is_optional(pluggent, user):
+    """Policy 14, 37."""
+    done = pluggent("run", "hello", system="", user=user, **WITH_REDACT)
+
+    assert done.code == 0, done
+
+
+def test_a_policy_that_a_user_requires_is_not_left_out_by_a_list(pluggent):
+    """Policy 37."""
+    user = OFFLINE_ONLY + "[required]\npluggent-redact = []\n"
+
+    done = pluggent("run", "hello", system="", user=user, **WITH_REDACT)
+
+    assert (done.code, "pluggent-redact" in done.err) == (5, True), done
+
+
+def test_settings_of_what_is_no_policy_and_is_not_listed_keep_nothing_from_opening(pluggent):
+    """Policy 37 is about hooks: a tool or a model that is left out is missed by who asks for it."""
+    user = OFFLINE_ONLY + '[plugins.pluggent-openai]\napi_key = "env:NO_SUCH_KEY"\n[plugins.pluggent-files]\n'
+
+    done = pluggent("run", "hello", system="", user=user, **WITH_REDACT)
+
+    assert done.code == 0, done
+
+
+@each_of("user", [OFFLINE_ONLY, ""])
+def test_a_list_of_a_user_that_leaves_out_a_policy_of_others_refuses_to_open(pluggent, user):
+    """Policy 14: the list that is the operator's word is that of the system."""
+    done = pluggent("run", "hello", system="", user=user or OFFLINE_ONLY.replace("offline", "openai"))
+
+    assert (done.code, "[selection] allow does not list acme-guard" in done.err) == (5, True), done
+
+
+@each_of("words", ["", "--safe"])
+def test_what_the_list_of_the_system_leaves_out_is_one_line_in_every_mode(pluggent, words):
+    """Policy 37."""
+    done = pluggent("run", *words.split(), "hello", system=OFFLINE_ONLY)
+
+    lines = [line for line in done.err.splitlines() if "acme-guard" in line]
+    assert (done.code, len(lines)) == (0, 1), done
+    assert lines[0].startswith("warning: not loaded, because selection.allow of the system's settings does not list")
+
+
+def test_a_file_of_a_project_that_is_not_trusted_has_no_say_in_the_list(pluggent):
+    """Policy 28, 37."""
+    (pluggent.cli.work / "pluggent.toml").write_text(OFFLINE_ONLY)
+
+    pluggent.denies()

@@ -1,0 +1,79 @@
+"""Which providers there are to set up: those installed, and the servers of one's own that they can ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from pluggent_hookspecs.errors import ConfigError, PluggentError
+from pluggent_host.common.suggestions import did_you_mean
+from pluggent_host.inspection import DEFAULT_MODEL
+from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_host.plugins.loader import settings_class
+
+from pluggent_cli.host_access import Setup
+from pluggent_cli.process import loading_plugins
+from pluggent_cli.setup.questions import SERVERS, Example, asked, examples, server_class
+
+
+class Offer(NamedTuple):
+    """One choice. ``settings`` is the class to ask for, None where the provider takes none.
+
+    A server of one's own stands at ``servers.NAME`` of the plugin's section; ``name`` is empty where the person
+    is to name it. ``given`` are settings that are known already.
+    """
+
+    name: str
+    about: str
+    record: PluginRecord
+    settings: type | None
+    is_server: bool = False
+    given: Mapping[str, Any] = MappingProxyType({})
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """Return where its settings stand, as provider *name*, in a file."""
+        return ("plugins", self.record.id, *((SERVERS, name) if self.is_server else ()))
+
+
+def offers(setup: Setup) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
+    """Return every choice, and a sentence about each provider that cannot be loaded. Imports their plugins."""
+    plugins: list[Offer] = []
+    local: list[Offer] = []
+    others: list[Offer] = []
+    problems: list[str] = []
+    for record in setup.catalog().available("provider"):
+        if record.name == DEFAULT_MODEL.partition("/")[0]:
+            continue  # it answers without being set up
+        try:
+            with loading_plugins():
+                settings = settings_class(record)
+        except PluggentError as error:
+            problems.append(str(error))
+            continue
+        inner = None if settings is None else server_class(settings)
+        if settings is None or inner or asked(settings, optional=False):
+            plugins.append(Offer(record.name, record.id, record, settings))
+        if settings is not None and inner is not None:
+            local += (_on_this_machine(example, record, inner) for example in examples(settings))
+            others.append(Offer("", f"another server that speaks as {record.name} does", record, inner, is_server=True))
+    return (*plugins, *local, *others), tuple(problems)
+
+
+def _on_this_machine(example: Example, record: PluginRecord, inner: type) -> Offer:
+    about = f"{record.id}, a server at {example.settings.get('base_url', '?')}"
+    return Offer(example.name, about, record, inner, is_server=True, given=example.settings)
+
+
+def chosen(answer: str, found: tuple[Offer, ...]) -> Offer:
+    """Return the offer that *answer*, a number or a name, means. Raises ConfigError, which does not repeat it."""
+    if answer.isdecimal() and 0 < int(answer) <= len(found):
+        return found[int(answer) - 1]
+    named = [one for one in found if one.name and answer in (one.name, one.record.id)]
+    if named:
+        return named[0]
+    names = [one.name for one in found if one.name]
+    meant = did_you_mean(answer, names)
+    # What was typed is not repeated: it may be a key.
+    known = ", ".join(names) or "none is installed"
+    raise ConfigError("pluggent setup", [f"there is no such provider{meant or '.'} There are: {known}"])

@@ -1,0 +1,499 @@
+"""``pluggent setup`` at a terminal: what is asked, tried, written and left alone."""
+
+import json
+import os
+import tomllib
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from cli_support import Cli, Done
+from each_of import each_of
+from vendor_server import GOOD, HELLO, NARROW, POOR, Vendor, vendor
+
+PROVIDER, KEY, MODEL, WRITE = "Number or name: ", "is not shown): ", "a part of it: ", "Write this? [Y/n] "
+READY = "Ready. To begin:\n"
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+@pytest.fixture
+def server() -> Generator[Vendor]:
+    with vendor() as running:
+        yield running
+
+
+@pytest.fixture
+def setup(cli: Cli, server: Vendor, tmp_path: Path) -> "Setup":
+    return Setup(cli, server.url, tmp_path / "home")
+
+
+class Setup:
+    """The command of a new user with a home of its own."""
+
+    def __init__(self, cli: Cli, url: str, home: Path) -> None:
+        self.cli = cli
+        self.home = home
+        home.mkdir()
+        self.settings = home / ".config" / "pluggent" / "pluggent.toml"
+        self.key = cli.state / "keys" / "openai"
+        self.environ = {
+            "HOME": str(home), "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "", "NO_COLOR": "1", "XDG_CONFIG_HOME": "",
+        }  # fmt: skip
+
+    def __call__(self, *keys: str, arguments: tuple[str, ...] = (), **more: str) -> Done:
+        """Wait for the first of *keys*, type the second, and so on."""
+        with self.cli.at_terminal("setup", *arguments, **self.environ, **more) as terminal:
+            terminal.exchange("", *keys)
+            return terminal.end()
+
+    def run(self, *arguments: str) -> Done:
+        """Run another command without a terminal."""
+        return self.cli(*arguments, **self.environ)
+
+    @property
+    def left(self) -> list[str]:
+        """Every file of settings and keys there is."""
+        folders = (self.settings.parent, self.key.parent)
+        return [file.name for folder in folders if folder.exists() for file in folder.iterdir()]
+
+
+def test_a_new_user_gets_a_model_that_answers(setup, server):
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n")
+
+    assert done.code == 0, done.out
+    assert done.out.endswith(f"{READY}  pluggent chat\n")
+    assert "Hello \\x1b[2J there!" in done.out
+    assert setup.settings.read_text() == (
+        "# Your settings of pluggent. All that there are: pluggent config example\n\n"
+        "# What answers unless --model names another one; all: pluggent models\n"
+        'model = "openai/chat-small"\n\n'
+        "[plugins.pluggent-openai]\n"
+        "# Where the key is, read at each request. Another one: pluggent setup openai\n"
+        f'api_key = "file:{setup.key}"\n'
+    )
+    assert (setup.key.read_text(), setup.key.stat().st_mode & 0o777) == (f"{GOOD}\n", 0o600)
+    assert setup.key.parent.stat().st_mode & 0o777 == 0o700
+    assert GOOD not in done.out
+    assert setup.run("run", "hi").out == f"{HELLO}\n"
+    assert server.requests[-1] == ("POST /v1/chat/completions HTTP/1.1", GOOD)
+
+
+def test_models_are_listed_newest_first_and_found_by_a_part_of_their_name(setup):
+    done = setup(
+        PROVIDER, "2\n", KEY, f"{GOOD}\n", MODEL, "CHAT\n", MODEL, "1\n", WRITE, "y\n"
+    )  # fmt: skip
+
+    assert done.code == 0, done.out
+    assert "24 models\n   1  other-19\n   2  other-18\n" in done.out
+    assert "and 12 more: type a part of a name to see them\n" in done.out
+    assert "  1  chat-small\n  2  chat-large\n" in done.out
+    assert tomllib.loads(setup.settings.read_text())["model"] == "openai/chat-small"
+
+
+def test_a_wrong_key_is_named_and_asked_for_again(setup):
+    done = setup(
+        PROVIDER, "openai\n", KEY, "sk-wrong-123456\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n"
+    )  # fmt: skip
+
+    assert done.code == 0
+    assert "openai does not accept this key. Check that you copied all of it" in done.out
+    assert "sk-wrong" not in done.out
+    assert setup.key.read_text() == f"{GOOD}\n"
+
+
+@each_of("typed", ["\n", "two words\n", "schlüssel\n"])
+def test_what_cannot_be_a_key_is_not_sent(setup, server, typed):
+    setup(PROVIDER, "openai\n", KEY, typed, KEY, CTRL_C)
+
+    assert (server.requests, setup.left) == ([], [])
+
+
+def test_an_account_without_credit_has_a_sentence_and_a_choice(setup):
+    refused = setup(PROVIDER, "openai\n", KEY, f"{POOR}\n", MODEL, "chat-small\n", "all the same? [y/N] ", "n\n")
+    assert (refused.code, setup.left) == (1, [])
+    assert "The key is right, but its account has no credit. Add some where you pay for openai" in refused.out
+
+    kept = setup(
+        PROVIDER, "openai\n", KEY, f"{POOR}\n", MODEL, "chat-small\n", "all the same? [y/N] ", "y\n", WRITE, "y\n"
+    )  # fmt: skip
+    assert (kept.code, setup.key.read_text()) == (0, f"{POOR}\n")
+
+
+def test_no_network_has_a_sentence_and_another_try(setup):
+    closed = {**setup.environ, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    setup.environ = closed
+
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", "Try again? [Y/n] ", "y\n", "Try again? [Y/n] ", "n\n")
+
+    assert (done.code, setup.left) == (1, [])
+    assert "openai cannot be reached. Check the network and, if you need a proxy, HTTPS_PROXY" in done.out
+    assert "Traceback" not in done.out
+
+
+def test_a_key_that_may_not_list_models_can_be_used(setup):
+    done = setup(PROVIDER, "openai\n", KEY, f"{NARROW}\n", "Model: ", "chat-small\n", WRITE, "y\n")
+
+    assert done.code == 0
+    assert "It lists no models; its documentation names them." in done.out
+
+
+def test_a_model_that_does_not_answer_is_replaced_by_another(setup):
+    done = setup(
+        PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "embed-small\n", "Try another model? [Y/n] ", "\n",
+        MODEL, "chat-large\n", WRITE, "\n",
+    )  # fmt: skip
+
+    assert done.code == 0
+    assert "It did not work: " in done.out
+    assert "This is not a chat model." in done.out
+    assert tomllib.loads(setup.settings.read_text())["model"] == "openai/chat-large"
+
+
+def test_a_local_server_needs_no_key(setup):
+    with vendor(keyless=True) as local:
+        done = setup(
+            PROVIDER, "ollama\n", "base_url [http://127.0.0.1:11434/v1]: ", f"{local.url}\n",
+            MODEL, "chat-small\n", WRITE, "y\n",
+        )  # fmt: skip
+
+        assert done.code == 0, done.out
+        assert tomllib.loads(setup.settings.read_text()) == {
+            "model": "ollama/chat-small",
+            "plugins": {"pluggent-openai": {"servers": {"ollama": {"base_url": local.url}}}},
+        }
+        assert {key for _, key in local.requests} == {""}
+        assert setup.run("run", "hi").code == 0
+    assert not setup.key.parent.exists()
+
+
+def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
+    done = setup(
+        PROVIDER, "7\n", "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
+        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
+    )  # fmt: skip
+
+    assert done.code == 0, done.out
+    written = tomllib.loads(setup.settings.read_text())["plugins"]["pluggent-openai"]["servers"]["lab"]
+    assert written == {"base_url": server.url, "api_key": f"file:{setup.key.parent / 'lab'}"}
+    assert setup.run("run", "--model", "lab/chat-small", "hi").code == 0
+
+
+def test_what_is_not_a_url_is_asked_for_again(setup, server):
+    done = setup(
+        "base_url [", "ftp://x\n", "base_url [", f"{server.url}\n", KEY.replace("): ", ""), CTRL_C,
+        arguments=("ollama",),
+    )  # fmt: skip
+
+    assert "expected http://HOST/PATH or https://HOST/PATH" in done.out
+    assert setup.left == []
+
+
+# ---- what is there already ---------------------------------------------------------------
+
+
+def test_a_key_in_the_environment_is_used_and_not_copied(setup):
+    setup.environ["OPENAI_API_KEY"] = GOOD
+
+    done = setup(
+        PROVIDER, "openai\n", "There is a key already (env:OPENAI_API_KEY). Use it? [Y/n] ", "\n",
+        MODEL, "chat-small\n", WRITE, "\n",
+    )  # fmt: skip
+
+    assert done.code == 0
+    assert tomllib.loads(setup.settings.read_text()) == {"model": "openai/chat-small"}
+    assert not setup.key.parent.exists()
+
+
+def test_settings_that_are_there_are_kept_and_a_replacement_is_asked_for(setup):
+    setup.settings.parent.mkdir(parents=True)
+    mine = '# mine\nmodel = "openai/old-one"  # for now\n\n# few\n[limits]\nasks = 1\n'
+    setup.settings.write_text(mine)
+    setup.settings.chmod(0o640)
+    question = "Write this, in place of what is marked with -? [y/N] "
+
+    refused = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", "it [old-one]: ", "chat-small\n", question, "\n")
+    assert (refused.code, setup.settings.read_text(), setup.key.exists()) == (2, mine, False)
+    assert '  - model = "openai/old-one"  # for now\n' in refused.out
+
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", "it [old-one]: ", "chat-small\n", question, "y\n")
+    assert done.code == 0
+    assert setup.settings.read_text().startswith(
+        '# mine\nmodel = "openai/chat-small"  # for now\n\n# few\n[limits]\nasks = 1\n\n[plugins.pluggent-openai]\n'
+    )
+    assert setup.settings.stat().st_mode & 0o777 == 0o640
+
+    again = setup("Use it? [Y/n] ", "y\n", "it [chat-small]: ", "\n", arguments=("openai",))
+    assert again.code == 0
+    assert "says this already; nothing was written." in again.out
+
+
+def test_another_source_that_wins_is_named(setup):
+    (setup.cli.work / "pluggent.toml").write_text('model = "offline/demo"\n')
+    assert setup.run("trust").code == 0
+
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n")
+
+    assert "Here another model is in force (offline/demo), set by " in " ".join(done.out.split())
+    assert done.out.endswith("pluggent chat --model openai/chat-small\n")
+
+
+def test_a_file_in_a_form_that_cannot_be_extended_is_left_alone(setup):
+    setup.settings.parent.mkdir(parents=True)
+    setup.settings.write_text("plugins = { pluggent-openai = { connect_s = 3.0 } }\n")
+
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n")
+
+    assert (done.code, setup.left) == (2, ["pluggent.toml"])
+    assert 'set by hand: model = "openai/chat-small"; plugins.pluggent-openai.api_key = "file:' in done.out
+
+
+# ---- ending ------------------------------------------------------------------------------
+
+
+@each_of(
+    "keys",
+    [
+        (PROVIDER, CTRL_C),
+        (PROVIDER, "openai\n", KEY, CTRL_C),
+        (PROVIDER, "openai\n", KEY, f"{GOOD}{CTRL_C}"),
+        (PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, CTRL_C),
+        (PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, CTRL_C),
+    ],
+    ids=["provider", "key", "half a key", "model", "agreement"],
+)
+def test_ctrl_c_leaves_nothing_behind(setup, keys):
+    with setup.cli.at_terminal("setup", **setup.environ) as terminal:
+        before = terminal.attributes()
+        terminal.exchange("", *keys)
+        done = terminal.end()
+        assert terminal.attributes() == before
+
+    assert (done.code, setup.left) == (130, [])
+    assert done.out.endswith("Interrupted; nothing was written.\n")
+    assert GOOD not in done.out
+
+
+def test_the_end_of_the_input_writes_nothing(setup):
+    done = setup(PROVIDER, "openai\n", KEY, CTRL_D)
+
+    assert (done.code, setup.left) == (2, [])
+    assert done.out.endswith("error: pluggent setup: the input ended, and nothing was written\n")
+
+
+def test_settings_that_another_program_changed_meanwhile_are_left_alone_with_the_key(setup):
+    with setup.cli.at_terminal("setup", **setup.environ) as terminal:
+        terminal.exchange("", PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE)
+        setup.settings.parent.mkdir(parents=True)
+        setup.settings.write_text("strict = true\n")
+        terminal.type("y\n")
+        done = terminal.end()
+
+    assert (done.code, setup.settings.read_text(), setup.key.exists()) == (2, "strict = true\n", False)
+    assert "was changed meanwhile, so nothing was written; run setup again" in done.out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes into every folder")
+def test_a_folder_that_takes_no_settings_keeps_no_key(setup):
+    setup.settings.parent.mkdir(parents=True)
+    setup.settings.parent.chmod(0o500)
+
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n")
+
+    assert (done.code, setup.key.exists()) == (2, False)
+
+
+# ---- keys stay secret --------------------------------------------------------------------
+
+
+@each_of("words", [(GOOD,), ("openai", GOOD), ("--key", GOOD)], ids=["as provider", "behind it", "as option"])
+def test_a_key_on_the_command_line_is_refused_and_not_repeated(setup, words):
+    done = setup.run("setup", *words)
+
+    assert done.code == 2
+    assert GOOD not in done.err + done.out
+
+
+def test_a_state_folder_in_the_project_gets_no_key(setup):
+    inside = setup.cli.work / ".state"
+
+    done = setup(
+        PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", PLUGGENT_STATE_DIR=str(inside)
+    )  # fmt: skip
+
+    assert done.code == 2
+    assert "lies in the folder that you work in, where a key would be copied and committed" in done.out
+    assert not (inside / "keys").exists()
+
+
+KEYRING = """
+import json, pathlib
+from types import SimpleNamespace
+FILE = pathlib.Path({file!r})
+def get_keyring():
+    return SimpleNamespace(name="Test Keyring", priority={priority})
+def get_password(service, user):
+    return json.loads(FILE.read_text()).get(service + "/" + user) if FILE.exists() else None
+def set_password(service, user, text):
+    {fails}
+    FILE.write_text(json.dumps({{service + "/" + user: text}}))
+def delete_password(service, user):
+    FILE.unlink()
+"""
+
+
+def keyring(setup: Setup, priority: int = 5, fails: str = "pass") -> Path:
+    """Install a keyring library, and return what it keeps."""
+    kept = setup.home / "keyring.json"
+    (setup.cli.site / "keyring.py").write_text(KEYRING.format(file=str(kept), priority=priority, fails=fails))
+    return kept
+
+
+def test_a_keyring_keeps_the_key_where_there_is_one(setup):
+    kept = keyring(setup)
+    question = (
+        "Keep it in the keyring of this computer (Test Keyring)? If not, in a file that only you can read. [Y/n] "
+    )
+
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", question, "\n", WRITE, "\n")
+
+    assert done.code == 0, done.out
+    assert 'api_key = "keyring:pluggent/openai"\n' in setup.settings.read_text()
+    assert json.loads(kept.read_text()) == {"pluggent/openai": GOOD}
+    assert not setup.key.exists()
+    assert setup.run("run", "hi").code == 0
+
+
+def test_a_keyring_that_is_not_fit_for_use_is_not_offered(setup):
+    keyring(setup, priority=0)
+
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "\n")
+
+    assert (done.code, setup.key.exists()) == (0, True)
+
+
+def test_a_keyring_that_is_locked_is_replaced_by_a_file(setup):
+    keyring(setup, fails="raise RuntimeError('locked: ' + text)")
+
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", "[Y/n] ", "\n", WRITE, "\n")
+
+    assert (done.code, setup.key.exists(), GOOD in done.out) == (0, True, False)
+    assert "the key could not be stored: RuntimeError; it goes into a file" in done.out
+
+
+def test_a_keyring_that_cannot_be_read_later_is_an_error_that_says_so(setup):
+    keyring(setup)
+    setup.settings.parent.mkdir(parents=True)
+    setup.settings.write_text('model = "openai/x"\n[plugins.pluggent-openai]\napi_key = "keyring:pluggent/openai"\n')
+    (setup.home / "keyring.json").mkdir()
+
+    done = setup.run("run", "hi")
+
+    assert (done.code, "Traceback" in done.err) == (1, False)
+    assert "keyring:pluggent/openai: the keyring cannot be read: IsADirectoryError" in done.err
+
+
+def test_no_tool_and_no_started_program_gets_the_key(setup):
+    assert setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n").code == 0
+
+    done = setup.run(
+        "run", "--model", "offline/demo", "--workspace", str(setup.key.parent.parent), f"read_file path={setup.key}"
+    )
+
+    assert GOOD not in done.out + done.err
+    assert GOOD not in setup.run("config").out
+    assert GOOD not in setup.run("doctor").out
+
+
+# ---- without a terminal ------------------------------------------------------------------
+
+
+def test_without_a_terminal_the_lines_to_write_are_printed(setup):
+    code, out, err = setup.run("setup", "openai")
+
+    assert (code, err) == (2, "error: pluggent setup: there is no terminal to ask at, so do it by hand\n")
+    assert out == (
+        "Write into ~/.config/pluggent/pluggent.toml the lines of one provider:\n\n"
+        'model = "openai/MODEL"  # which there are: pluggent models openai\n\n'
+        "[plugins.pluggent-openai]\n"
+        'api_key = "env:OPENAI_API_KEY"  # the key, read from that variable; this is the default\n'
+        f'# or from a file of mode 0600 with nothing else in it: api_key = "file:{setup.key}"\n'
+    )
+
+
+def test_the_lines_that_are_printed_are_right(setup):
+    """Each provider's lines, loaded as they are."""
+    document = json.loads(setup.run("setup", "--json").out)
+
+    assert document["exit_code"] == 2
+    for one in document["providers"]:
+        setup.settings.parent.mkdir(parents=True, exist_ok=True)
+        setup.settings.write_text("\n".join(one["lines"]))
+        assert setup.run("config", "check").code == 0, one
+
+
+def test_the_json_document_says_what_was_written(setup):
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n", arguments=("--json",))
+
+    assert json.loads(done.out[done.out.index("{") :]) == {
+        "model": "openai/chat-small", "settings": str(setup.settings), "key": f"file:{setup.key}",
+        "next": "pluggent chat",
+    }  # fmt: skip
+
+
+# ---- providers of others -----------------------------------------------------------------
+
+ACME = """
+import attrs
+from pluggent_hookspecs import FinishReason, Message, ModelResponse, Secret, Usage, hookimpl
+
+@attrs.frozen
+class Settings:
+    region: str
+    \"\"\"Where your account is, such as eu-1.\"\"\"
+    token: Secret
+    \"\"\"From the page of your account.\"\"\"
+    retries: int = 3
+
+class Acme:
+    name, target = "acme", "memory:"
+    def __init__(self, settings):
+        self.settings = settings
+    async def complete(self, request):
+        text = f"{self.settings.region} {len(self.settings.token.reveal())}"
+        return ModelResponse(Message.assistant(text), FinishReason.STOP, Usage(1, 1))
+    async def stream(self, request):
+        from pluggent_hookspecs import deltas
+        yield deltas(await self.complete(request))
+
+class Plugin:
+    Settings = Settings
+    def __init__(self, settings):
+        self.settings = settings
+    @hookimpl
+    def provide_providers(self, event):
+        return [Acme(self.settings)]
+"""
+
+
+def test_a_provider_of_others_is_asked_by_its_settings_class(setup):
+    setup.cli.plugin("acme-acme", ACME, "providers")
+
+    done = setup(
+        "region: ", "eu-1\n", "token of acme (what you type is not shown): ", "secret-12\n",
+        "Model: ", "any\n", WRITE, "y\n", arguments=("acme",),
+    )  # fmt: skip
+
+    assert done.code == 0, done.out
+    assert "eu-1 9\n" in done.out
+    assert "Where your account is, such as eu-1.\n" in done.out
+    assert "From the page of your account.\n" in done.out
+    assert tomllib.loads(setup.settings.read_text())["plugins"]["acme-acme"] == {
+        "region": "eu-1", "token": f"file:{setup.key.parent / 'acme-token'}",
+    }  # fmt: skip
+    assert setup.run("run", "hi").out == "eu-1 9\n"
+
+
+def test_without_a_provider_it_says_what_to_install(cli):
+    done = cli("setup", "--without", "pluggent-openai,pluggent-anthropic")
+
+    assert (done.code, "no provider is installed; to begin with: pip install pluggent-openai" in done.err) == (2, True)
