@@ -38,7 +38,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "_frozen": "EMPTY Json freeze freeze_object thaw",
     "_value": "Value",
-    "attachments": "audio file image",
+    "attachments": "attachment audio file image",
     "commands": "Command HostOperations HostResult HostTool OnLog OnProgress Requester",
     "decisions": "ANSWERS Allow Answers Approval Ask Decision Deny Reach Respond Window",
     "errors": (

@@ -12,7 +12,7 @@ from pathlib import Path
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Audio, File, Image
 
-__all__ = ["audio", "file", "image"]
+__all__ = ["attachment", "audio", "file", "image"]
 
 LIMIT_BYTES = 20 * 1024 * 1024
 """The default limit for a file."""
@@ -32,6 +32,8 @@ _SOUNDS: Mapping[str, Callable[[bytes], bool]] = {
     "mp3": lambda head: head.startswith(b"ID3") or (head[:1] == b"\xff" and head[1:2] in b"\xfb\xfa\xf3\xf2\xe3\xe2"),
 }
 _PDF = b"%PDF-"
+_AUDIO_BRANDS = (b"M4A ", b"M4B ")
+"""Of the files that begin like M4A, most are video or images."""
 
 
 def image(path_or_url: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> Image:
@@ -78,11 +80,29 @@ def file(path: str | os.PathLike[str], *, limit_bytes: int = LIMIT_BYTES) -> Fil
     Blocks while it reads. Raises ConfigError for a file that cannot be read or is larger than *limit_bytes*.
     """
     text = os.fspath(path)
-    data = _content(text, limit_bytes)
+    return _file(_content(text, limit_bytes), Path(text).name)
+
+
+def attachment(data: bytes, name: str = "") -> Image | Audio | File:
+    """Return the part for *data*, which came from the file *name*: an image or a sound in a known format, else a File.
+
+    Reads nothing. The media type of a File follows the content for PDF, else the name.
+
+    >>> attachment(b"%PDF-1.7", "paper.txt").media_type
+    'application/pdf'
+    """
+    if (media_type := _kind(data, _IMAGES)) is not None:
+        return Image(data=_encoded(data), media_type=media_type)
+    sound = _kind(data, _SOUNDS)
+    if sound is not None and (sound != "m4a" or data[8:12] in _AUDIO_BRANDS):
+        return Audio(_encoded(data), sound)
+    return _file(data, Path(name).name)
+
+
+def _file(data: bytes, name: str) -> File:
     known = "application/pdf" if data.startswith(_PDF) else _kind(data, _IMAGES)
-    name = Path(text).name
     media_type = known or mimetypes.guess_type(name)[0] or "application/octet-stream"
-    return File(data=_encoded(data), filename=name, media_type=media_type)
+    return File(data=_encoded(data), filename=name or None, media_type=media_type)
 
 
 def _kind(data: bytes, kinds: Mapping[str, Callable[[bytes], bool]]) -> str | None:

@@ -20,7 +20,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAZY = ("pluggent_hookspecs", "pluggent_host")
 """The packages whose ``__init__`` imports a name when it is first used."""
-FRONT_ENDS = {"pluggent-cli": {"pluggent-state-files"}, "pluggent-testing": {"pluggent-cli"}}
+FRONT_ENDS = {
+    "pluggent-cli": {"pluggent-checked-http", "pluggent-state-files"},
+    "pluggent-testing": {"pluggent-cli"},
+}
 """The members that may import the host, each with what else of the workspace it may import besides the contract."""
 
 

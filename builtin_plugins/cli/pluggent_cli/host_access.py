@@ -27,6 +27,7 @@ from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
 from pluggent_host.plugins.discovery import Discovery, normalised
 from pluggent_host.settings import HostSettings, Selection
 
+from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.sources import Origin, read_settings, state_dir
 from pluggent_cli.installed_plugins import TRUST_FILE, installed
 from pluggent_cli.terminal.console import Console, warning
@@ -65,6 +66,7 @@ class Setup(NamedTuple):
     trust: Trust
     state_dir: Path
     notes: tuple[str, ...] = ()
+    command: CommandSettings = CommandSettings()
 
     def accepts(self, record: PluginRecord) -> bool:
         """Say whether a plugin with hooks may run: ours, or one that the person has accepted."""
@@ -81,6 +83,15 @@ class Setup(NamedTuple):
         from pluggent_cli.config.known_hook_plugins import Remembered
 
         return Remembered(self.state_dir, sys.prefix)
+
+    def model_named(self, name: str) -> str:
+        """Return *name*, an alias or what a provider announces, as ``provider/model``. Raises ConfigError."""
+        if not name or "/" in name:
+            return name
+        # Here and not above: most names are whole.
+        from pluggent_cli.inputs.model_names import full_name
+
+        return full_name(name, self.command.models.aliases, self.catalog())
 
     def catalog(self) -> Catalog:
         """Return what is installed with the state of each. Raises ConfigError for names in no plugin."""
@@ -142,7 +153,7 @@ def gather(
         grants=loaded.settings.grants.filled_in(found.first_party),
         principal=loaded.settings.principal or system_user(),
     )
-    return Setup(settings, loaded.origins, found, trust, folder, loaded.notes), errors
+    return Setup(settings, loaded.origins, found, trust, folder, loaded.notes, loaded.command), errors
 
 
 def system_user() -> str:
@@ -172,6 +183,17 @@ def working_directory() -> Path:
         return Path.cwd()
     except OSError as error:
         raise ConfigError("working directory", [f"cannot be read: {error.strerror}; go to another one"]) from error
+
+
+FOLDER_KEY = "folder"
+"""Under which the metadata of a session has the working directory in which it was begun."""
+_LONGEST_FOLDER = 2_000
+
+
+def folder_record() -> Mapping[str, str]:
+    """Return the working directory as the metadata of a session has it; nothing for a very long one."""
+    folder = os.fsencode(working_directory()).decode(errors="backslashreplace")
+    return {FOLDER_KEY: folder} if len(folder) <= _LONGEST_FOLDER else {}
 
 
 def folder_option(option: str, given: str | None) -> Path:
@@ -214,7 +236,10 @@ async def open_host(setup: Setup, *, remembering: bool = True, **options: Any) -
     if remembering:
         check_missing(setup)
     opened: Host | None = None
-    options = {"config": setup.settings, "installed": setup.discovery, "acknowledged": setup.accepts, **options}
+    settings = setup.settings
+    with contextlib.suppress(ConfigError):  # what needs a model says that there is none of that name
+        settings = settings._replace(model=setup.model_named(settings.model))
+    options = {"config": settings, "installed": setup.discovery, "acknowledged": setup.accepts, **options}
     try:
         async with Host.open(**options) as opened:
             if remembering:

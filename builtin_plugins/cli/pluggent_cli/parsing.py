@@ -226,10 +226,17 @@ _LIMITS = {
 
 def add_talking_options(made: Parser) -> None:
     """Add them to the parser of a command."""
-    made.add_argument("-m", "--model", metavar="PROVIDER/MODEL", default="", help="such as openai/gpt-5-mini")
+    made.add_argument("-m", "--model", metavar="MODEL", default="", help="such as openai/gpt-5-mini, gpt-5-mini, or an"
+                      " alias of the settings")  # fmt: skip
+    made.add_argument("-o", "--option", metavar="NAME=VALUE", action="append", default=[], help="a parameter of the"
+                      " model, such as temperature=0.2 (repeatable)")  # fmt: skip
     made.add_argument("--system", metavar="TEXT", type=typed_text, help="the system prompt")
+    made.add_argument("-c", "--continue", dest="continues", action="store_true", help="continue the last session of"
+                      " this folder")  # fmt: skip
     made.add_argument("--session", metavar="ID", default="", help="continue this session, or begin one of this name")
     made.add_argument("--no-save", action="store_true", help="keep the session in memory only")
+    made.add_argument("-a", "--attach", metavar="FILE", action="append", default=[], help="send this file or"
+                      " URL along: image, PDF, sound, text; - is standard input (repeatable)")  # fmt: skip
     made.add_argument("--image", metavar="PATH", action="append", default=[], help="send this image along: a file or"
                       " a URL (repeatable)")  # fmt: skip
     made.add_argument("--tool", metavar="TOOL", action="append", default=[], help="offer this tool or plugin's tools"
@@ -269,5 +276,9 @@ def limit_flags(options: argparse.Namespace) -> Mapping[str, object]:
     """Return the settings, by dotted keys, that *options* make. Raises ConfigError for what contradicts itself."""
     if options.tool and options.no_tools:
         raise ConfigError("--no-tools", ["contradicts --tool; give one of the two"])
+    if getattr(options, "continues", False):
+        other = next((f"--{name.replace('_', '-')}" for name in ("session", "no_save") if getattr(options, name)), "")
+        if other:
+            raise ConfigError("--continue", [f"contradicts {other}; give one of the two"])
     given = {key: getattr(options, name) for key, name in _LIMITS.items()}
     return {key: value for key, value in given.items() if value is not None}

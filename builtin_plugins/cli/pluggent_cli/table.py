@@ -22,6 +22,7 @@ COMMANDS = (
     BuiltIn("models", "pluggent_cli.commands.models", "which models the providers have"),
     BuiltIn("hooks", "pluggent_cli.commands.hooks", "every hook chain, in its order, and why"),
     BuiltIn("sessions", "pluggent_cli.commands.sessions", "list, show, search, export and delete saved conversations"),
+    BuiltIn("last", "pluggent_cli.sessions.last", "print the last reply once more, or its last code block"),
     BuiltIn("approvals", "pluggent_cli.commands.approvals", "what waits for a person: list, show, approve, deny"),
     BuiltIn("resume", "pluggent_cli.commands.resume", "continue a turn that waited for an approval"),
     BuiltIn(

@@ -140,6 +140,7 @@ def catalog(
         for role in [discovery.first_party.get(item.name, "")]
         for why in [_state(item, selection, contract_version, required, running, role, root)]
         for entry in item.entry_points
+        if entry.group in GROUPS
     ]
     records.sort(key=lambda record: (record.id, record.name, record.kind, record.distribution.location))
     blocked = {record.id for record in records if record.state == "blocked" and not record.distribution.agreed}

@@ -37,6 +37,9 @@ GROUPS: Mapping[str, str] = MappingProxyType(
 )
 """Every entry-point group, and the kind of its entries in capability ids."""
 
+MODEL_NAMES = "pluggent.model_names"
+"""The group in which a package names words of its models' names, and their provider: ``gpt = "openai"``. No code."""
+
 ROOT, HOST = "pluggent", "pluggent-host"
 """The distribution that declares first-party plugins, and that of this code, in whose folder it counts."""
 ROLES = ("builtin", "sample", "security", "retriers")
@@ -309,7 +312,7 @@ class _Search:
                 problem = f"[{group}] has a second entry, '{name}': put all hooks into one object"
             if problem:
                 hides = any(word in group.lower() for word in _POLICIES)
-                self.problems.append(Problem(path, problem, fatal=hides, unknown=group not in GROUPS))
+                self.problems.append(Problem(path, problem, fatal=hides, unknown=not _is_known(group)))
             else:
                 good[name, group] = EntryPoint(group, name, value)
         return tuple(good[key] for key in sorted(good))
@@ -369,9 +372,13 @@ def _is_meant_for_us(group: str) -> bool:
     return group.startswith("pluggent.") or group.lower().replace("_", ".").replace("-", ".").startswith("pluggent.")
 
 
+def _is_known(group: str) -> bool:
+    return group in GROUPS or group == MODEL_NAMES
+
+
 def _wrong(group: str, name: str, value: str) -> str:
-    if group not in GROUPS:
-        return f"[{group}] is not a group of this host{did_you_mean(group, GROUPS)}"
+    if not _is_known(group):
+        return f"[{group}] is not a group of this host{did_you_mean(group, (*GROUPS, MODEL_NAMES))}"
     if not name or not _NAME_CHARACTERS.issuperset(name):
         return f"[{group}] '{name}' is not a name: use letters, digits, '.', '_' and '-'"
     if not all(part.isidentifier() for part in value.replace(":", ".", 1).split(".")):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
-from pluggent_hookspecs.messages import Image, Part
+from pluggent_hookspecs.messages import Part
 from pluggent_hookspecs.observations import Observation
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.escape import escape_all
@@ -23,7 +23,8 @@ from pluggent_host.turns.step import Why
 from pluggent_state_files.listing import SESSION_ID
 
 from pluggent_cli import exits
-from pluggent_cli.host_access import Setup, open_host, workspace_option
+from pluggent_cli.host_access import Setup, folder_record, open_host, workspace_option
+from pluggent_cli.inputs.parameters import read_model_parameters
 from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.live import Answer, Stage, answer_for
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
@@ -49,7 +50,8 @@ CODES = {
 class Talk:
     """One person, one host, one session after the other."""
 
-    def __init__(self, console: Console, options: argparse.Namespace, keys: Keys) -> None:
+    def __init__(self, setup: Setup, options: argparse.Namespace, console: Console, keys: Keys) -> None:
+        self.setup = setup
         self.console = console
         self.options = options
         self.calls = Calls(lambda _: None)
@@ -74,7 +76,7 @@ class Talk:
     async def open(self, host: Host, id: str = "", model: str = "") -> None:
         """Open a session of *host* in place of the one before. Raises ConfigError and SessionError."""
         before = self._opened
-        session = await _session(host, self.options, self.console, id, model)
+        session = await _session(host, self.options, self.console, id, self.setup.model_named(model))
         self._opened = host, session
         if before is not None:
             await before[1].aclose()
@@ -93,16 +95,28 @@ class Talk:
 
     async def turn(self, content: Sequence[str | Part]) -> TurnResult[Any]:
         """Run one turn, show it, and print the answer if that is text. Raises what ``Session.say`` raises."""
-        return await self._shown(lambda show: self._watched(content, show))
+        return await self._shown(lambda show: self._watched(content, None, show))
+
+    async def unprinted_turn(self, content: Sequence[str | Part], output: Mapping[str, Any] | None) -> TurnResult[Any]:
+        """Run one turn, show what happens in it, and print nothing of the answer; *output* is the schema of that."""
+        try:
+            return await self._shown(lambda show: self._watched(content, output, show), printed=False)
+        except TypeError as error:
+            if output is None or not str(error).startswith("output: "):
+                raise
+            problem = str(error).removeprefix("output: ").replace("the tool's own schema", "it", 1)
+            raise ConfigError("--schema", [problem]) from error
 
     async def resume(self) -> TurnResult[Any]:
         """Continue the paused turn as ``turn`` does. Raises what ``Session.resume`` raises."""
         return await self._shown(self._resumed)
 
-    async def _shown(self, work: Callable[[Show], Awaitable[TurnResult[Any]]]) -> TurnResult[Any]:
+    async def _shown(
+        self, work: Callable[[Show], Awaitable[TurnResult[Any]]], *, printed: bool = True
+    ) -> TurnResult[Any]:
         console, session, options = self.console, self.session, self.options
         calls = self.calls = Calls(lambda call_id: last_asked(session.history, call_id))
-        live = self._live
+        live = self._live and printed
         answer = answer_for(console, plain=options.plain)
         waiting = Waiting(session.model)
         unwritten = Unwritten()
@@ -124,14 +138,16 @@ class Talk:
                 text = unwritten.text
                 raise
             finally:
-                if not live and not options.json:
+                if printed and not live and not options.json:
                     answer.add(text)
         return result
 
-    async def _watched(self, content: Sequence[str | Part], show: Show) -> TurnResult[Any]:
+    async def _watched(
+        self, content: Sequence[str | Part], output: Mapping[str, Any] | None, show: Show
+    ) -> TurnResult[Any]:
         if self.options.no_stream:
-            return await self._followed(self.session.say(content, origin="cli"), show)
-        return await self._streamed(self.session.stream(content, origin="cli"), show)
+            return await self._followed(self.session.say(content, output=output, origin="cli"), show)
+        return await self._streamed(self.session.stream(content, output=output, origin="cli"), show)
 
     async def _resumed(self, show: Show) -> TurnResult[Any]:
         if self.options.no_stream:
@@ -197,6 +213,10 @@ class Talk:
                 say_paused(self.console, self.session.id, result.pending, self.options)
             case Why.WAITING:
                 self.console.note(ink("dim", f"a tool waits for your answer; give it {answer_with}"))
+            case Why.INVALID_OUTPUT:
+                self.console.error(
+                    f"{ink('red', 'error:')} the answer does not fit the schema: {escape_all(result.detail)}"
+                )
             case Why.COMPLETED if result.detail:
                 self.console.error(f"{ink('yellow', 'note:')} {escape_all(result.detail)}")
             case _:
@@ -217,7 +237,9 @@ async def open_talk(
 
     *pausing*: without a terminal an ask waits, unless the settings say to deny it or nothing is saved.
     """
-    talk = Talk(console, options, keys)
+    if not (options.model or options.session):
+        setup.model_named(setup.settings.model)
+    talk = Talk(setup, options, console, keys)
     person = person_at_terminal(setup, console.err_ink, talk.shown, talk.lent)
     talk.can_ask = person.approver is not None
     async with open_host(
@@ -232,22 +254,24 @@ async def open_talk(
         yield talk
 
 
-def read_images(options: argparse.Namespace) -> tuple[Image, ...]:
-    """Return the images that *options* name. Raises ConfigError naming every one that cannot be sent."""
-    if not options.image:
-        return ()
-    from pluggent_hookspecs.attachments import image  # here and not above: most turns have no image
+def choose_session(setup: Setup, options: argparse.Namespace) -> None:
+    """Set the session of *options* to the last one of this folder if they say so. Raises ConfigError for none."""
+    if options.continues:
+        # Here and not above, with everything behind it: most turns begin a session, or name one.
+        from pluggent_cli.sessions.latest import latest_here
+        from pluggent_cli.sessions.store import open_sessions  # the same
 
-    read: list[Image] = []
-    problems: list[str] = []
-    for path in options.image:
-        try:
-            read.append(image(path))
-        except ConfigError as error:
-            problems.append(str(error))
-    if problems:
-        raise ConfigError("--image", problems)
-    return tuple(read)
+        with open_sessions(setup) as sessions:
+            options.session = latest_here(sessions, setup)
+
+
+def read_attachments(options: argparse.Namespace, console: Console) -> tuple[Part, ...]:
+    """Return what *options* attach. Raises ConfigError naming all that cannot be sent."""
+    if not (options.image or options.attach):
+        return ()
+    from pluggent_cli.inputs.attachments import attached  # here and not above: most turns have none
+
+    return attached(options.attach, options.image, console.error)
 
 
 def _pending_document(pending: Sequence[Pending]) -> list[dict[str, Any]]:
@@ -272,7 +296,10 @@ def _unsaved(setup: Setup) -> Setup:
 
 
 async def _session(host: Host, options: argparse.Namespace, console: Console, id: str, model: str) -> Session:
-    given: dict[str, Any] = {"model": model, "system": options.system, "origin": "cli"}
+    given: dict[str, Any] = {
+        "model": model, "system": options.system, "origin": "cli", "metadata": folder_record(),
+        "parameters": read_model_parameters(options.option),
+    }  # fmt: skip
     try:
         return await host.session(id, **given)
     except SessionOwnerError as error:
@@ -287,7 +314,8 @@ async def _session(host: Host, options: argparse.Namespace, console: Console, id
     except SessionError as error:
         if id and not SESSION_ID.fullmatch(id):
             raise ConfigError("--session", [str(error)]) from error
-        error.add_note("Or keep the session in memory: --no-save")
+        other = "To begin another one, leave out -c; to continue one of the others: --session ID"
+        error.add_note(other if options.continues else "Or keep the session in memory: --no-save")
         raise
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import attrs
 from pluggent_hookspecs.attachments import image
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.messages import Image, Message, Usage
+from pluggent_hookspecs.messages import Message, Part, Usage
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import plugin_of
 from pluggent_host.common.suggestions import did_you_mean
@@ -28,7 +28,7 @@ class Chat:
     """What the commands of a chat work on."""
 
     talk: Talk
-    images: list[Image] = attrs.field(factory=list[Image])
+    images: list[Part] = attrs.field(factory=list[Part])
     """What goes along with the next message."""
     models: list[str] = attrs.field(factory=list[str])
     """Models that were used, for completion."""

@@ -14,12 +14,12 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.messages import Image, Message, Part, Role
+from pluggent_hookspecs.messages import Message, Part, Role
 from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits, process
 from pluggent_cli.chat.lines import PipedLines, TerminalLines
-from pluggent_cli.chat.loop import CODES, Talk, open_talk, read_images
+from pluggent_cli.chat.loop import CODES, Talk, choose_session, open_talk, read_attachments
 from pluggent_cli.chat.slash_commands import Chat, completion, is_command, obey
 from pluggent_cli.host_access import Setup, prepare
 from pluggent_cli.parsing import Parser, add_talking_options, command_parser, examples, limit_flags
@@ -43,7 +43,8 @@ def parser() -> Parser:
         examples(
             "pluggent chat --model openai/gpt-5-mini",
             "pluggent chat --session trip              continue an earlier conversation, or begin one of that name",
-            "pluggent chat --image cat.png             the first message goes with an image",
+            "pluggent chat -c                          continue the last session of this folder",
+            "pluggent chat -a cat.png                  the first message goes with an image",
             "pluggent chat --no-save --tool weather    nothing is kept, one tool is offered",
             "pluggent chat < questions.txt             one message a line; the answers go to standard output",
         )
@@ -57,14 +58,15 @@ def parser() -> Parser:
 def run(options: argparse.Namespace, console: Console) -> int:
     """Talk until the person leaves or the input ends; return the exit code."""
     flags = limit_flags(options)
-    images = read_images(options)
     if sys.stdin is None:
         raise ConfigError("standard input", ["is closed, so nothing can be said"])
     setup = prepare(options, console, flags)
+    choose_session(setup, options)
+    parts = read_attachments(options, console)
     log_to(console, debug=options.debug)
     keys = Keys(marking_pastes=_edits(console))
     chatting = _Chatting(setup, options, console, keys)
-    return process.run(chatting.go_on(images), on_interrupt=chatting.interrupted, before_dying=keys.release)
+    return process.run(chatting.go_on(parts), on_interrupt=chatting.interrupted, before_dying=keys.release)
 
 
 class Lines(Protocol):
@@ -97,13 +99,13 @@ class _Chatting:
         self._presses = 0
         self._said = False
 
-    async def go_on(self, images: Sequence[Image]) -> int:
+    async def go_on(self, parts: Sequence[Part]) -> int:
         """Return the exit code of the whole chat."""
         if _edits(self._console):
             self._keys.hold()  # from the beginning: what is typed early is read by the editor too
         try:
             async with open_talk(self._setup, self._options, self._console, self._keys) as talk:
-                return await self._talk(Chat(talk, list(images), [talk.session.model]))
+                return await self._talk(Chat(talk, list(parts), [talk.session.model]))
         finally:
             self._keys.release()
 

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _show(setup: Setup, console: Console) -> int:
-    settings = tuple(effective(setup.settings, setup.origins))
+    settings = tuple(effective(setup.settings, setup.origins, setup.command))
     if console.json:
         console.document({"settings": [_document(one) for one in settings], "notes": list(setup.notes)})
         return exits.OK

@@ -37,7 +37,8 @@ def parser() -> Parser:
         ),
     )
     made.add_argument("words", metavar="SESSION", nargs="*", help="the session, or the first letters of its id")
-    made.add_argument("-m", "--model", metavar="PROVIDER/MODEL", default="", help="such as openai/gpt-5-mini")
+    made.add_argument("-m", "--model", metavar="MODEL", default="", help="such as openai/gpt-5-mini, gpt-5-mini, or an"
+                      " alias of the settings")  # fmt: skip
     made.add_argument("--tool", metavar="TOOL", action="append", default=[], help="offer this tool or plugin's tools"
                       " (repeatable; default: all that are installed)")  # fmt: skip
     made.add_argument("--workspace", metavar="DIR", help="the folder that tools work in (default: where the turn"
@@ -46,7 +47,7 @@ def parser() -> Parser:
     made.add_argument("--plain", action="store_true", help="print the answer as it was written, also on a terminal")
     add_limits(made)
     # What a run is asked about besides, and has been settled.
-    made.set_defaults(session="", system=None, no_save=False, no_tools=False)
+    made.set_defaults(session="", system=None, no_save=False, no_tools=False, continues=False, option=[])
     return made
 
 

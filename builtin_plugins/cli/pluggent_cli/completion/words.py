@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # both are imported by what returns them
     # as above
     from pluggent_host.plugins.discovery import Distribution
 
+    from pluggent_cli.config.command_settings import CommandSettings  # the same
+
 Options = Mapping[str, Sequence[str]]
 """For each option the placeholder of its value (empty: it takes none), and its help."""
 WORDS, FILES, FOLDERS = "words", "files", "folders"
@@ -50,6 +52,7 @@ ARGUMENTS: Mapping[str, str] = MappingProxyType(
         "completion": "SHELL",
         "resume": "ID",
         "explain": "ID",
+        "last": "ID",
     }
 )
 """What other commands take."""
@@ -189,7 +192,7 @@ def _positional(command: str, words: Sequence[str]) -> str:
 # ---- what there is ----------------------------------------------------------------------
 
 
-PATHS = {"FILE": FILES, "PATH": FILES, "DIR": FOLDERS}
+PATHS = {"FILE": FILES, "PATH": FILES, "SCHEMA": FILES, "DIR": FOLDERS}
 
 
 def _of_kind(kind: str, current: str, words: Sequence[str], head: str = "") -> tuple[str, Candidates]:
@@ -238,6 +241,23 @@ def _sessions() -> Candidates:
     return [(place.id, strftime("%Y-%m-%d %H:%M", localtime(place.modified_s))) for place in places(_state() / FOLDER)]
 
 
+def _aliases() -> Candidates:
+    return _harmless(_own_settings().models.aliases.items())
+
+
+def _templates() -> Candidates:
+    return _harmless((name, str(fields["prompt"])) for name, fields in _own_settings().templates.items())
+
+
+def _own_settings() -> CommandSettings:
+    from pathlib import Path  # only where something of them is typed
+
+    from pluggent_cli.config.sources import read_settings  # the same
+
+    # Without what is trusted: of a file in this folder nothing counts that could be offered.
+    return read_settings(environ=os.environ, cwd=Path.cwd())[0].command
+
+
 def _entries(group: str) -> Candidates:
     return [
         (entry.name, f"{item.name} {item.version}")
@@ -275,6 +295,8 @@ OFFERS: Mapping[str, Callable[[], Candidates]] = MappingProxyType(
         "PROVIDER": _providers,
         "TOOL": _tools,
         "ID": _sessions,
+        "MODEL": _aliases,
+        "TEMPLATE": _templates,
         "HOOK": lambda: ((hook, "") for hook in table()["hooks"]),
         "SHELL": lambda: ((shell, "") for shell in SHELLS),
         "WHEN": lambda: ((when, "") for when in ("auto", "always", "never")),

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_host.plugins.discovery import Distribution
+from pluggent_host.plugins.discovery import MODEL_NAMES, Distribution
 
 _MOST_BYTES = 1_048_576
 _MOST_FILES = 200
@@ -20,7 +20,8 @@ def hooks_in_source(item: Distribution) -> tuple[str, ...] | None:
     A plugin can name them in other ways, so that this is what a person reads and no proof.
     """
     found: set[str] = set()
-    for module in sorted({entry.value.partition(":")[0].strip() for entry in item.entry_points}):
+    code = [entry.value for entry in item.entry_points if entry.group != MODEL_NAMES]
+    for module in sorted({value.partition(":")[0].strip() for value in code}):
         files = _files(Path(os.path.dirname(item.location)), module.partition(".")[0])  # noqa: PTH120 (as discovery)
         if not files:
             return None

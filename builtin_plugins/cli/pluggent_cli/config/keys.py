@@ -167,7 +167,54 @@ def _limits_of_a_tool() -> Kind:
     return Kind(f"a table of {expected}", fits, make)
 
 
+def _is_model(value: object) -> bool:
+    provider, slash, model = value.partition("/") if isinstance(value, str) else ("", "", "")
+    return bool(provider and slash and model)
+
+
+def _is_aliases(value: object) -> bool:
+    names = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {"/": ""}
+    return all(name and "/" not in name and name.isprintable() for name in names)
+
+
+_TEMPLATE_TEXTS = ("prompt", "system", "model")
+
+
+def _is_template(value: object) -> bool:
+    if isinstance(value, str):
+        return _is_prompt(value)
+    if not isinstance(value, Mapping):
+        return False
+    table = cast("Mapping[str, Any]", value)
+    defaults = table.get("defaults", {})
+    return (
+        table.keys() <= {*_TEMPLATE_TEXTS, "defaults"}
+        and all(_is_text(table.get(name, "")) for name in _TEMPLATE_TEXTS)
+        and _is_prompt(table.get("prompt", ""))
+        and _is_table(defaults)
+        and all(map(_is_text, cast("Mapping[str, Any]", defaults).values()))
+    )
+
+
+def _is_prompt(text: str) -> bool:
+    from string import Template  # for those who write templates
+
+    return bool(text.strip()) and Template(text).is_valid()
+
+
+def _template(value: Any) -> Mapping[str, Any]:
+    return MappingProxyType({"prompt": value} if isinstance(value, str) else dict(value))
+
+
 _TEXT = Kind("text", _is_text, parse=str)
+_MODEL = Kind("a model as provider/model, such as openai/gpt-5-mini", _is_model)
+_ALIASES = Kind("a table of models by a name without a slash", _is_aliases, MappingProxyType, entry=_MODEL)
+_TEMPLATE = Kind(
+    "a prompt, or a table of prompt, system, model (text) and defaults (a table of text), in which $name is a place"
+    " and $$ a dollar",
+    _is_template,
+    _template,
+)
 _PRINCIPAL = Kind(f"a name of 1 to {_NAME_MAX} printable characters that does not begin with 'claimed:'", _is_principal)
 _KEY_DIGEST = Kind('"sha256:" and 64 hexadecimal digits', _is_digest)
 _BOOLEAN = Kind("true or false", _is_boolean, parse=_boolean)
@@ -315,6 +362,8 @@ KEYS: Mapping[str, Key] = MappingProxyType(
         "order": Key(_NAMES),
         "aliases": Key(_table(_TEXT), _entries, by_entry=True),
         "effects": Key(_table(_NAMES), _entries, by_entry=True),
+        "models.aliases": Key(_ALIASES, _entries, by_entry=True),
+        "templates": Key(_table(_TEMPLATE), _entries, by_entry=True),
         "plugins": Key(_table(_FREE), _options, by_entry=True),
     }
 )

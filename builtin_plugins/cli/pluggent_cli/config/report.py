@@ -13,12 +13,14 @@ from typing import Any, NamedTuple, cast
 
 from pluggent_host.settings import HostSettings
 
+from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import KEYS
-from pluggent_cli.config.sources import Origin
+from pluggent_cli.config.sources import Origin, value_at
 
 WITHHELD = "(text, not shown)"
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\s]+|keyring:[^\s/]+/[^\s/]+")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_NONE = CommandSettings()
 
 
 class Setting(NamedTuple):
@@ -38,16 +40,16 @@ class Setting(NamedTuple):
         return _toml(self.value)
 
 
-def effective(settings: HostSettings, origins: Mapping[str, Origin]) -> Iterator[Setting]:
+def effective(
+    settings: HostSettings, origins: Mapping[str, Origin], command: CommandSettings = _NONE
+) -> Iterator[Setting]:
     """Yield all settings, those of tables entry by entry.
 
     >>> [str(one.value) for one in effective(HostSettings(model="a/b"), {}) if one.key == "model"]
     ['a/b']
     """
     for path in KEYS:
-        value: Any = settings
-        for name in path.split("."):
-            value = getattr(value, name)
+        value = value_at(path, settings, command)
         for names, entry in _entries((*path.split("."),), value):
             shown = _shown(entry, secret=names[0] == "plugins")
             yield Setting(_key(names), shown, origins.get(".".join(names)), WITHHELD in _toml(shown))

@@ -22,6 +22,7 @@ from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.plugins.discovery import normalised
 from pluggent_host.settings import NOTHING, HostSettings, Section
 
+from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import (
     KEYS,
     LOCK,
@@ -60,12 +61,14 @@ class Loaded(NamedTuple):
     """Settings, and where each came from: a file, a variable or the command line.
 
     ``origins`` has dotted keys (``limits.tool_rounds``, ``plugins.acme.region``); a key that is
-    not there has its default. ``notes`` are sentences for the person: what was ignored and why.
+    not there has its default. ``notes`` are sentences for the person: what was ignored and why. ``command`` are
+    the settings that are the command's own.
     """
 
     settings: HostSettings
     origins: Mapping[str, Origin]
     notes: tuple[str, ...]
+    command: CommandSettings = CommandSettings()
 
 
 class Source(NamedTuple):
@@ -240,23 +243,35 @@ class _SettingsMerger:
             if more := kept[len(allow) :]:
                 names = ", ".join(more)
                 self.notes.append(f"selection.allow leaves out {names}, which {self.lock.where} configures: it runs")
-        changed: dict[str, Any] = {}
-        for name, default in HostSettings()._asdict().items():
+        changed = self._fields(HostSettings())
+        sections: Mapping[str, Mapping[str, Any]] = changed["plugins"]
+        changed["plugins"] = {plugin: section_of(plugin, section, self.origins) for plugin, section in sections.items()}
+        command = CommandSettings(**self._fields(CommandSettings()))
+        return Loaded(HostSettings(**changed), MappingProxyType(self.origins), tuple(self.notes), command)
+
+    def _fields(self, defaults: HostSettings | CommandSettings) -> dict[str, Any]:
+        """Return the values of all fields of *defaults*, those of a section together."""
+        fields: dict[str, Any] = {}
+        for name, default in defaults._asdict().items():
             if name in SECTIONS:
                 mine = {
                     path.partition(".")[2]: value for path, value in self.values.items() if path.startswith(f"{name}.")
                 }
-                changed[name] = default._replace(**mine)
+                fields[name] = default._replace(**mine)
             else:
-                changed[name] = self.values[name]
-        sections: Mapping[str, Mapping[str, Any]] = changed["plugins"]
-        changed["plugins"] = {plugin: section_of(plugin, section, self.origins) for plugin, section in sections.items()}
-        return Loaded(HostSettings(**changed), MappingProxyType(self.origins), tuple(self.notes))
+                fields[name] = self.values[name]
+        return fields
 
 
 def _default(path: str) -> Any:
-    value: Any = HostSettings()
-    for name in path.split("."):
+    return value_at(path, HostSettings(), CommandSettings())
+
+
+def value_at(path: str, settings: HostSettings, command: CommandSettings) -> Any:
+    """Return the value at the dotted key *path*."""
+    first, *rest = path.split(".")
+    value: Any = getattr(command if first in CommandSettings._fields else settings, first)
+    for name in rest:
         value = getattr(value, name)
     return value
 

@@ -112,6 +112,16 @@ def test_what_could_come_next_is_offered(tmp_path, monkeypatch, capsys):
     assert offered == OFFERED
 
 
+def test_models_and_templates_of_the_persons_own_settings_are_offered(cli, clean_home):
+    own = clean_home / ".config" / "pluggent" / "pluggent.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[models.aliases]\nfast = "a/b"\n"f$x" = "a/b"\n[templates]\nshort = "In short: $input"\n')
+    (cli.work / "pluggent.toml").write_text('[models.aliases]\nfalse-friend = "evil/x"\n')
+
+    assert ask(cli, "run", "-m", "f") == ["words", "fast"]
+    assert cli("__complete", "zsh", "run", "-t", "s").out == "words\nshort\tIn short: $input\n"
+
+
 def test_all_commands_are_offered_and_fish_wants_the_option_before_its_value(cli):
     assert {one.name for one in COMMANDS} < set(ask(cli))
     assert ask(cli, "run", "--color=al", of="fish") == ["words", "--color=always"]
@@ -158,7 +168,7 @@ def test_nothing_that_lies_about_is_an_obstacle(cli):
 # ---- what it costs ----------------------------------------------------------------------
 
 
-@each_of("typed", ["ru", "run --s", "run --tool ", "sessions show ", "plugins show ", "hooks "])
+@each_of("typed", ["ru", "run --s", "run --tool ", "run -m ", "run -t ", "sessions show ", "plugins show ", "hooks "])
 def test_completing_imports_no_parser_no_plugin_and_no_third_party_package(cli, typed):
     save(cli.state / "sessions", "trip", modified_s=1.0)
 
@@ -182,7 +192,7 @@ def test_the_table_of_options_is_that_of_the_parsers():
 
 
 def test_every_value_of_an_option_is_of_a_kind_that_is_known():
-    free = {"TEXT", "N", "USD", "SECONDS", "AGE", "PROVIDER/MODEL", "NAME=PATTERN", "REFERENCE", ""}
+    free = {"TEXT", "N", "USD", "SECONDS", "AGE", "PROVIDER/MODEL", "NAME=PATTERN", "NAME=VALUE", "REFERENCE", ""}
     kinds = {takes for own in completing.table()["options"].values() for takes, _ in own.values()}
 
     assert kinds - free - set(completing.OFFERS) - set(completing.PATHS) == set()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
+from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import KEYS, sifted
 from pluggent_cli.config.sources import Loaded, Origin, load_settings, state_dir, user_config
 from pluggent_hookspecs import ConfigError
@@ -59,7 +60,7 @@ def wheres(loaded: Loaded) -> dict[str, str]:
 
 
 def test_without_any_source_everything_has_its_default(place):
-    assert place.load() == (HostSettings(), {}, ())
+    assert place.load() == (HostSettings(), {}, (), CommandSettings())
 
 
 @each_of(
@@ -80,7 +81,7 @@ def test_a_list_of_grants_adds_to_the_first_party_plugins_and_to_earlier_lists(p
     place.user.write_text(f"[grants]\n{user}\n")
     config = place.user.parent / "named.toml"
     config.write_text(f"[grants]\n{named}\n")
-    settings, _, _ = place.load(config=config)
+    settings, _, _ = place.load(config=config)[:3]
 
     grants = settings.grants.filled_in({"pluggent-redact": "security", "pluggent-retry": "retriers"})
 
@@ -91,7 +92,7 @@ def test_the_grants_of_two_files_add_up(place):
     place.user.write_text('[grants]\nmay_allow = ["a", "b"]\n')
     config = place.user.parent / "named.toml"
     config.write_text('[grants]\nmay_allow = ["!a", "c"]\n')
-    settings, origins, _ = place.load(config=config)
+    settings, origins, _ = place.load(config=config)[:3]
 
     assert settings.grants.may_allow == ("b", "c")
     assert str(origins["grants.may_allow"]) == f"{place.user}, line 2 and {config}, line 2"
@@ -130,7 +131,7 @@ def test_a_file_can_say_everything(place):
         region = "eu"
         nested = { a = [1] }
     """)
-    settings, origins, notes = place.load()
+    settings, origins, notes = place.load()[:3]
 
     assert settings == HostSettings(
         model="openai/gpt-5", system="Be brief.", strict=True, on_ask="console", stream="provisional", fsync="off",
@@ -142,6 +143,61 @@ def test_a_file_can_say_everything(place):
     )  # fmt: skip
     assert origins["limits.tool_rounds"].where == origins["plugins.acme-tools.region"].where == str(place.user)
     assert ("limits.asks" in origins, notes) == (False, ())
+
+
+def test_what_is_the_commands_own_is_read_like_the_rest(place):
+    place.user.write_text("""
+        [models.aliases]
+        fast = "openai/gpt-5-mini"
+        "own model" = "ollama/llama/3"
+        [templates]
+        short = "In one sentence: $input"
+        [templates.review]
+        prompt = "Review for $who: $input costs $$5"
+        system = "Be kind."
+        defaults = { who = "me" }
+    """)
+
+    loaded = place.load()
+
+    assert loaded.settings == HostSettings()
+    assert loaded.command.models.aliases == {"fast": "openai/gpt-5-mini", "own model": "ollama/llama/3"}
+    assert loaded.command.templates["short"] == {"prompt": "In one sentence: $input"}
+    assert loaded.command.templates["review"]["defaults"] == {"who": "me"}
+    assert loaded.origins["models.aliases.fast"].line == 3
+
+
+def test_a_project_that_is_not_trusted_names_no_model_and_no_template(place):
+    place.user.write_text('[models.aliases]\nfast = "openai/gpt-5-mini"\n')
+    place.project.write_text(
+        '[models.aliases]\nfast = "evil/x"\nnew = "evil/x"\n[templates]\nreview = "Obey: $input"\n'
+    )
+
+    before, trusted = place.load(), place.load(trusted=True)
+
+    assert (before.command.models.aliases, before.command.templates) == ({"fast": "openai/gpt-5-mini"}, {})
+    assert "ignored: models.aliases.fast, models.aliases.new, templates.review" in before.notes[0]
+    assert trusted.command.models.aliases == {"fast": "evil/x", "new": "evil/x"}
+
+
+@each_of(
+    ("text", "problem"),
+    [
+        ('[models.aliases]\nfast = "gpt"', "models.aliases.fast: expected a model as provider/model, such as"),
+        ('[models.aliases]\n"a/b" = "a/c"', "models.aliases: expected a table of models by a name without a slash"),
+        ("[models]\nalias = {}", "models.alias: is not a known setting; did you mean 'aliases'?"),
+        ('[templates]\nx = "costs $5"', "templates.x: expected a prompt, or a table of prompt, system"),
+        ('[templates.x]\nsystem = "Be kind."', "templates.x: expected a prompt"),
+        ('[templates.x]\nprompt = "hi"\nmodle = "a/b"', "templates.x: expected a prompt"),
+        ('[templates.x]\nprompt = "hi"\ndefaults = { a = 1 }', "templates.x: expected a prompt"),
+    ],
+)
+def test_a_wrong_alias_or_template_is_named(place, text, problem):
+    place.user.write_text(text)
+
+    where, problems = place.refused()
+
+    assert (where, [each for each in problems if problem in each] != []) == (str(place.user), True), problems
 
 
 def test_later_sources_win_and_say_where_they_are(place):
@@ -181,7 +237,7 @@ def test_an_untrusted_file_can_tighten(place):
 
 def test_an_untrusted_file_has_no_say_in_which_plugins_run(place):  # fewer plugins may be fewer policies
     place.project.write_text('[selection]\nmode = "safe"\nblock = ["a-policy"]\n')
-    settings, _, notes = place.load()
+    settings, _, notes = place.load()[:3]
 
     assert (settings, "selection.mode, selection.block" in notes[0]) == (HostSettings(), True)
 
@@ -252,7 +308,7 @@ def test_naming_a_file_is_consent_and_replaces_the_one_in_the_working_directory(
 )
 def test_variables_set_what_can_be_said_in_a_word(place, variable, text, path, value):
     place.environ = {"HOME": "/nonexistent", variable: text}
-    settings, origins, _ = place.load()
+    settings, origins, _ = place.load()[:3]
     for name in path.split("."):
         settings = getattr(settings, name)
 
@@ -262,7 +318,7 @@ def test_variables_set_what_can_be_said_in_a_word(place, variable, text, path, v
 def test_grants_and_plugins_have_no_variables_and_what_was_probably_misspelt_is_mentioned(place):
     place.environ |= {"PLUGGENT_GRANTS_MAY_ALLOW": "evil", "PLUGGENT_PLUGINS": "x", "PLUGGENT_STRICT": ""}
     place.environ |= {"PLUGGENT_LIMITS_ASK": "x", "PLUGGENT_ZZ": "x", "PLUGGENT_STATE_DIR": "/x"}
-    settings, _, notes = place.load()
+    settings, _, notes = place.load()[:3]
 
     assert settings == HostSettings()
     misspelt = "PLUGGENT_LIMITS_ASK is set, but no such variable is known; did you mean 'PLUGGENT_LIMITS_ASKS'?"
@@ -395,7 +451,7 @@ def test_any_file_is_settings_or_a_config_error(tmp_path_factory, content):
 
 def test_every_setting_has_a_key_and_every_key_a_setting():
     paths = set()
-    for name, value in HostSettings()._asdict().items():
+    for name, value in {**HostSettings()._asdict(), **CommandSettings()._asdict()}.items():
         paths |= {f"{name}.{inner}" for inner in value._asdict()} if hasattr(value, "_asdict") else {name}
 
     assert set(KEYS) == paths

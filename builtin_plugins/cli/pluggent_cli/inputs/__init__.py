@@ -1,0 +1,1 @@
+"""What goes into a turn: text from arguments, standard input, files and templates; attachments, models, parameters."""
