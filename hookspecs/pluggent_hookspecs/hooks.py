@@ -159,7 +159,8 @@ def provide_commands(event: e.ProvideEvent) -> Iterable[Command]:
 def transform_input(event: e.InputEvent) -> MaybeAsync[Message | None]:
     """Return another user message, or None to leave it.
 
-    Fires once a turn, whatever the way in, before anything is stored.
+    Fires once a turn, whatever the way in, before anything is stored; and for the words with which a person
+    refuses a request, because the model reads them.
 
     >>> class Plugin:
     ...     @hookimpl
@@ -175,7 +176,8 @@ def decide_input(event: e.InputEvent) -> MaybeAsync[Decision | None]:
 
     Fires after ``transform_input`` on the frozen message. Deny: the turn ends ``denied``,
     the model is never asked. Ask: the turn starts once a person agrees; without an answer now it
-    is denied, or waits if the operator configured that (``on_ask = "pause"``).
+    is denied, or waits if the operator configured that (``on_ask = "pause"``). For the words of a refusal,
+    any answer but Allow or None leaves the refusal without words.
 
     >>> class Plugin:
     ...     @hookimpl

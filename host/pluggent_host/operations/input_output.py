@@ -1,4 +1,4 @@
-"""The two edges of a turn as operations: what a person says, and what a person is shown."""
+"""The edges of a turn as operations: what a person says, also to refuse a request, and what a person is shown."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pluggent_hookspecs.observations import Change
 
 from pluggent_host.common.escape import escape_all
 from pluggent_host.operations.model_call import message_digest
-from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
+from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, Recorded, asked_by, with_digest
 
 R = TypeVar("R")
 
 
 class _Edge(Operation[Any, Any]):
-    """What both edges share: a message under a digest, decided by policies alone."""
+    """What all edges share: a message under a digest, decided by policies alone."""
 
     def changed(self, event: Any, value: Any, plugin: str) -> Any:
         if not isinstance(value, Message) or value.role is not event.message.role:
@@ -74,6 +74,27 @@ class InputOperation(_Edge, Generic[R]):
         if not isinstance(value, Message) or value.role is not Role.ASSISTANT:
             raise ValueError(f"answered {type(value).__name__}; a turn is answered with text or an assistant message")
         return value
+
+
+class RefusalOperation(_Edge):
+    """The words with which *refused* is refused. The model reads them, so the policies on input decide about them."""
+
+    name = "input"
+    hooks = Hooks("transform_input", "decide_input")
+
+    def __init__(self, refused: Recorded, words: str) -> None:
+        scope = refused.scope
+        event = InputEvent(scope, Message.user(words))
+        super().__init__(refused.journal, scope, f"{refused.id}.refusal", "refusal", event)
+
+    def rendered(self, event: InputEvent) -> str:
+        return f"refuse with: {escape_all(event.message.text)}"
+
+    async def execute(self, event: InputEvent, attempt: Attempt) -> str:
+        return event.message.text
+
+    def response(self, value: object) -> str:
+        raise ValueError("the words of a refusal cannot be answered")
 
 
 class OutputOperation(_Edge):

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -33,6 +33,7 @@ from pluggent_host.hooks.event_bus import Sinks
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError
 from pluggent_host.hooks.votes import Verdict, ballot, combine
 from pluggent_host.operations.around import Around, Attempting, Attempts, Layer
+from pluggent_host.operations.input_output import RefusalOperation
 from pluggent_host.operations.operation import (
     MADE_BY_DECIDE,
     Answer,
@@ -82,7 +83,7 @@ class Operations:
         approvers = tuple(
             impl for impl in chains[APPROVAL_HOOK] if impl.plugin.startswith(APP) or impl.plugin in listed
         )
-        self._approvers = Approvers(approvers, caller, settings.timeouts.approver_s, emit, self._record)
+        self._approvers = Approvers(approvers, caller, settings.timeouts.approver_s, emit, self._record, self._heard)
         self._ledgers = Ledgers(chains, caller, self._hook_s, emit) if chains["reserve"] else None
 
     # ---- the first half ------------------------------------------------------------------
@@ -113,11 +114,25 @@ class Operations:
         """Return what stands for the version and the settings of each plugin that asks."""
         return tuple(self._identities.get(plugin, "") for plugin, _ in asks)
 
-    def refused(self, operation: Operation[E, R], event: E, by: str, reason: str) -> Denied[E, R]:
+    async def refused(self, operation: Operation[E, R], event: E, by: str, reason: str) -> Denied[E, R]:
         """Record a stored refusal and return the denial that it means."""
+        reason = await self._heard(operation, reason)
         self._record(operation, event, "refused", by, reason, perf_counter())
         why = f"{': ' if reason else ''}{reason}"
         return Denied(operation, event, by, Deny(f"a person refused this{why}", tell_user=f"refused by {by}{why}"))
+
+    async def _heard(self, refused: Recorded, words: str) -> str:
+        """Return what the policies on input leave of the *words* of a refusal; "" if one of them lets none pass."""
+        hooks = RefusalOperation.hooks
+        if not words or refused.name == RefusalOperation.name:  # after the refusal of an input no model reads them
+            return words
+        if not (self._chain(hooks.transform) or self._chain(hooks.decide)):
+            return words
+        try:
+            decided = await self.decide(RefusalOperation(refused, words))
+        except errors.HookError:  # it has been emitted
+            return ""
+        return str(decided.event.message.text) if isinstance(decided, Ready) else ""
 
     async def confirm(self, before: Granted[E, R]) -> Decided[E, R]:
         """Let every policy vote again on the same frozen request; what was approved stays so."""
@@ -442,6 +457,7 @@ class Approvers:
     _program_s: float
     _emit: Callable[[Observation], None]
     _record: RecordDecision
+    _heard: Callable[[Recorded, str], Awaitable[str]]
 
     async def answer(self, what: Recorded, event: Any, verdict: Verdict) -> Answer | None:
         """Return the first answer, recorded; None if no approver may answer, or none does."""
@@ -458,6 +474,8 @@ class Approvers:
             said = await self._asked(impl, question, started)
             if said is not None:
                 by, approval = said
+                if not approval.agreed:
+                    approval = attrs.evolve(approval, reason=await self._heard(what, approval.reason))
                 return self._recorded(what, event, verdict, by, capped(approval, most), started)
         return None
 

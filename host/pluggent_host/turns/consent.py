@@ -85,7 +85,7 @@ class Consent:
             return decided
         if self._stored(operation, event) is not None:  # an answer to what a person saw, which must still be so
             await operation.look(event)
-        settled = self._given(decided)
+        settled = await self._given(decided)
         if settled is None and not self._meter.may_ask():
             return Denied(operation, event, HOST, Deny(TOO_OFTEN))
         if settled is None:
@@ -114,27 +114,27 @@ class Consent:
             return None
         return Denied(operation, event, HOST, Deny(REFUSED.format(_CALLED.get(operation.name, "request"))))
 
-    def stored_refusal(self, operation: Operation[E, R], event: E) -> Denied[E, R] | None:
+    async def stored_refusal(self, operation: Operation[E, R], event: E) -> Denied[E, R] | None:
         """Return the denial of what was refused while the turn waited, else None; policies are not asked again."""
         given = self._stored(operation, event)
-        return None if given is None or given.agreed else self.refuse(operation, event, given)
+        return None if given is None or given.agreed else await self.refuse(operation, event, given)
 
-    def refuse(self, operation: Operation[E, R], event: E, given: Resolved) -> Denied[E, R]:
+    async def refuse(self, operation: Operation[E, R], event: E, given: Resolved) -> Denied[E, R]:
         """Return the denial that *given* means, an answer from while the turn waited; it is final for this turn."""
         self.refused.add(operation.fingerprint(event))
-        return self._operations.refused(operation, event, given.by, given.reason)
+        return await self._operations.refused(operation, event, given.by, given.reason)
 
-    def _given(self, asked: Asked[E, R]) -> Settled[E, R] | None:
+    async def _given(self, asked: Asked[E, R]) -> Settled[E, R] | None:
         """Return the decision for an answer from before that covers every current ask, else None."""
-        return self._answered(asked) or self._agreed_before(asked) or self._stands(asked)
+        return await self._answered(asked) or self._agreed_before(asked) or self._stands(asked)
 
-    def _answered(self, asked: Asked[E, R]) -> Settled[E, R] | None:
+    async def _answered(self, asked: Asked[E, R]) -> Settled[E, R] | None:
         operation, event = asked.operation, asked.event
         given = self._stored(operation, event)
         if given is None or self._waiting is None:
             return None
         if not given.agreed:
-            return self.refuse(operation, event, given)
+            return await self.refuse(operation, event, given)
         request = (_digest(event), operation.scope.principal, operation.state)
         pending = self._waiting.paused.pending
         known = {ask for each in pending if (each.digest, each.principal, each.state) == request for ask in each.asked}

@@ -278,7 +278,7 @@ class Turn:
         operation = await self._request(round, warning)
         # What would be sent now may be another request, which is not approved: it takes the usual way.
         frozen = None if paused is None else frozen_again(operation, paused)
-        if frozen is not None and (refused := self.consent.stored_refusal(operation, frozen)) is not None:
+        if frozen is not None and (refused := await self.consent.stored_refusal(operation, frozen)) is not None:
             return Stopped(Why.DENIED, refused.deny.tell_user)
         response = await self._reply(operation, frozen)
         if not isinstance(response, Waits):

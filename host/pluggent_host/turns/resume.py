@@ -48,7 +48,7 @@ class ResumedTurn:
         try:
             event = operation.freeze(operation.event)
             decided: Settled[InputEvent, Any] | Waits[InputEvent, Any] | None
-            decided = self._turn.consent.stored_refusal(operation, event)
+            decided = await self._turn.consent.stored_refusal(operation, event)
             if decided is None:
                 again = await self._turn.operations.decide_frozen(operation, event)
                 decided = await self._turn.consent.settle(again)
@@ -162,7 +162,7 @@ class ResumedBatch(Batch):
             await self._settle(slot, ToolOutput.error(CHANGED))
             return
         if given is not None and not given.agreed:  # that is final, whatever policies say by now
-            await self._note(slot, turn.consent.refuse(operation, event, given))
+            await self._note(slot, await turn.consent.refuse(operation, event, given))
             return
         await self._note(slot, await turn.operations.decide_frozen(operation, event))
 

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import termios
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 
+import attrs
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.decisions import REACHES, Approval, Reach
-from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent
+from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.events import ApprovalEvent, QuestionEvent, Scope
 from pluggent_hookspecs.questions import Accepted, Cancelled, Declined, Elicited
+from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.escape import escape_all
 from pluggent_host.inspection import Form, form_of
 from pluggent_host.operations.forms import Field, FieldKind, Option
 
+from pluggent_cli.approvals.refusals import words_of
 from pluggent_cli.approvals.view import request_lines
 from pluggent_cli.terminal.console import Ink, hanging, width
 from pluggent_cli.terminal.reader import read_some
@@ -35,7 +39,9 @@ _QUESTIONS: Mapping[Reach, str] = MappingProxyType(
 _REACHES: Mapping[str, Reach] = MappingProxyType(
     {"y": "once", "yes": "once", "s": "session", "session": "session", "a": "always", "always": "always"}
 )
+REFUSAL_HELP = "to refuse and tell the model why: n, use the other folder"
 _DIGEST_SHOWN = 12
+_CALL = "tool_call"
 _DIFF = MappingProxyType({"+": "green", "-": "red"})
 """How lines of a preview that is a diff are shown."""
 
@@ -61,7 +67,7 @@ class ConsoleApprover:
     async def __call__(self, event: ApprovalEvent) -> Approval | None:
         """Return an approval for what was typed: y, s or a, anything else refuses; None without a terminal.
 
-        What the policies that ask do not allow, such as *always*, refuses too.
+        The model reads the words of a refusal. What the policies that ask do not allow, such as *always*, refuses too.
         """
         async with self.one_at_a_time:
             await self._shown(event.digest)
@@ -78,7 +84,7 @@ class ConsoleApprover:
                 finally:
                     if not answer.endswith(b"\n"):  # Ctrl-D, or interrupted
                         write(terminal, "\n")
-                return _approval(answer.decode("utf-8", "replace").strip().lower(), event)
+                return _approval(answer.decode("utf-8", "replace").strip(), event)
 
     def _request(self, event: ApprovalEvent) -> str:
         """Return what the person reads before answering: the whole request, escaped by the host."""
@@ -86,14 +92,41 @@ class ConsoleApprover:
         shown = request_lines(event.rendered, event.asks, width() - 2, approvers=event.approvers)
         lines += [f"  {self.ink(_DIFF.get(line[:1], 'plain'), line)}" for line in shown]
         lines.append(self.ink("dim", f"  request {event.digest[:_DIGEST_SHOWN]}"))
+        if event.operation == _CALL:
+            lines.append(self.ink("dim", f"  {REFUSAL_HELP}"))
         return "\n".join([*lines, ""])
 
 
 def _approval(typed: str, event: ApprovalEvent) -> Approval:
-    reach = _REACHES.get(typed)
+    reach = _REACHES.get(typed.lower())
     if reach is None or REACHES.index(reach) > REACHES.index(event.reach):
-        return Approval(agreed=False)
+        return Approval(agreed=False, reason=words_of(typed) if event.operation == _CALL else "")
     return Approval(agreed=True, reach=reach, by=who())
+
+
+async def ask_about(waiting: Iterable[Pending], ink: Ink) -> Mapping[str, Approval]:
+    """Ask the person at the terminal about each stored request; return the answers by call id. Raises ConfigError."""
+    asking = ConsoleApprover(ink, _at_once)
+    answers: dict[str, Approval] = {}
+    for each in waiting:
+        answer = await asking(event_of(each))
+        if answer is None:
+            raise ConfigError("/approve", ["wants a person at a terminal, and there is none in the foreground here"])
+        answers[each.call_id] = attrs.evolve(answer, by=who())
+    return answers
+
+
+def event_of(pending: Pending) -> ApprovalEvent:
+    """Return the question about *pending*."""
+    asks = tuple((plugin, escape_all(words)) for plugin, words in pending.asks)
+    return ApprovalEvent(
+        Scope(principal=pending.principal, workspace=pending.workspace), pending.kind, pending.digest,
+        pending.rendered, asks, pending.capability, pending.reach, pending.approvers,
+    )  # fmt: skip
+
+
+async def _at_once(_: str) -> None:
+    """Wait for nothing: what is asked about has been shown before."""
 
 
 # ---- data for a tool --------------------------------------------------------------------

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import select
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TextIO
 
+from pluggent_hookspecs.errors import ConfigError
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion as Offered
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_done
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Window
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from pluggent_cli.chat.completer import Completion
+from pluggent_cli.chat.external_editor import edited
 from pluggent_cli.chat.history import PrivateHistory
-from pluggent_cli.terminal.console import Console
+from pluggent_cli.terminal.console import Console, escape_controls
 
 PROMPT = "> "
 _MENU_ROWS = 6
 _STYLE = Style.from_dict(
     {
         "prompt": "bold",
+        "status": "dim",
         "completion-menu": "bg:default fg:default noreverse",
         "completion-menu.completion": "bg:default fg:default",
         "completion-menu.completion.current": "bg:default fg:default reverse",
@@ -40,12 +46,21 @@ _STYLE = Style.from_dict(
 
 
 class Editor:
-    """Reads messages of one or more lines. Ctrl-C empties the line; on an empty one, twice, it leaves like Ctrl-D."""
+    """Reads messages of one or more lines. Ctrl-C empties the line; on an empty one, twice, it leaves like Ctrl-D.
+
+    What a line held when it was emptied is in the history. *status* returns the text below the line.
+    """
 
     interactive = True
 
-    def __init__(self, console: Console, terminal: TextIO, history: PrivateHistory, completion: Completion) -> None:
+    def __init__(
+        self, console: Console, terminal: TextIO, history: PrivateHistory, completion: Completion,
+        status: Callable[[], str],
+    ) -> None:  # fmt: skip
         self._console = console
+        self._offered = ""
+        self._edits = False
+        """Whether another program edits the line."""
         # No cursor position reports: one that comes late would be taken for what is typed next.
         output = Vt100_Output.from_pty(terminal)
         output.enable_cpr = False
@@ -65,6 +80,12 @@ class Editor:
             input=create_input(),
             output=output,
         )
+        layout = self._prompt.layout
+        # Not bottom_toolbar: without cursor position reports it is never shown.
+        shown = FormattedTextControl(lambda: [("class:status", console.signs(status()))])
+        layout.container = HSplit(
+            [layout.container, ConditionalContainer(Window(shown, height=1, style="class:status"), ~is_done)]
+        )
         self._warned = False
         self._interrupted = False
         """Whether there was a Ctrl-C before there was a line to edit."""
@@ -76,7 +97,11 @@ class Editor:
             try:
                 if self._interrupted:
                     raise KeyboardInterrupt  # noqa: TRY301 (as the editor does)
-                return await self._prompt.prompt_async(handle_sigint=False, set_exception_handler=False)
+                offered, self._offered = self._offered, ""
+                default = "" if _is_typed() else offered
+                return await self._prompt.prompt_async(
+                    default=default, handle_sigint=False, set_exception_handler=False
+                )
             except EOFError:
                 return None
             except KeyboardInterrupt:
@@ -89,11 +114,24 @@ class Editor:
             finally:
                 self._console.above = None
 
+    def offer(self, text: str) -> None:
+        """Begin the next line with *text*, unless one was typed meanwhile; it is in the history in any case."""
+        self._offered = text
+        if text not in self._prompt.history.get_strings()[-1:]:
+            self._prompt.history.append_string(text)
+
+    @property
+    def draft(self) -> str:
+        """What is typed of the line that ``read`` was cancelled in."""
+        return self._offered or self._prompt.default_buffer.text
+
     def interrupt(self) -> None:
         """Do what Ctrl-C does. For signals that come from elsewhere; call it in the loop."""
         app = self._prompt.app
+        if self._edits:
+            return  # it is meant for that program
         if app.is_running:
-            app.current_buffer.reset()
+            app.current_buffer.reset(append_to_history=True)
             app.exit(exception=KeyboardInterrupt())
         else:
             self._interrupted = True
@@ -137,6 +175,10 @@ class Editor:
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
+        @keys.add("c-x", "c-e")
+        def _(event: KeyPressEvent) -> None:
+            event.app.create_background_task(self._edit(event.app.current_buffer))
+
         @keys.add("c-c")
         def _(event: KeyPressEvent) -> None:
             self._leave_or_empty(event)
@@ -147,9 +189,26 @@ class Editor:
         buffer: Buffer = event.current_buffer
         if buffer.text or buffer is not self._prompt.default_buffer:
             self._warned = False
-            buffer.reset()
+            buffer.reset(append_to_history=buffer is self._prompt.default_buffer)
         else:
             event.app.exit(exception=KeyboardInterrupt())
+
+    async def _edit(self, buffer: Buffer) -> None:
+        """Let the person's own editor edit the line."""
+        self._edits, text = True, buffer.text
+        try:
+            text = await run_in_terminal(lambda: edited(text), in_executor=True)
+        except ConfigError as error:
+            self._console.error(escape_controls(str(error)))
+        finally:
+            self._edits = False
+        buffer.text = text
+        buffer.cursor_position = len(text)
+
+
+def _is_typed() -> bool:
+    """Say whether something was typed that is not read yet."""
+    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 class _Completer(Completer):

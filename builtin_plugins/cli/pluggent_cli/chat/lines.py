@@ -8,7 +8,7 @@ import os
 
 from pluggent_hookspecs.errors import ConfigError
 
-from pluggent_cli.terminal.console import Console
+from pluggent_cli.terminal.console import Console, escape_controls
 from pluggent_cli.terminal.reader import read_some
 from pluggent_cli.terminal.tty import foreground_terminal
 
@@ -49,6 +49,14 @@ class PipedLines:
     def interrupt(self) -> None:
         """Do nothing: a pipe has no keyboard."""
 
+    def offer(self, text: str) -> None:
+        """Do nothing: what a pipe says is not edited."""
+
+    @property
+    def draft(self) -> str:
+        """Nothing: a pipe says it again."""
+        return ""
+
     async def _line(self) -> bytes | None:
         while not self._lines and not self._ended:
             data = await read_some(self._descriptor)
@@ -70,6 +78,7 @@ class TerminalLines:
         self._reading: asyncio.Task[bytes] | None = None
         self._interrupted = False
         """Whether there was a Ctrl-C while no line was read."""
+        self._offered = ""
 
     async def read(self) -> str | None:
         """Return what is typed up to Return; None when the person leaves with Ctrl-D, or Ctrl-C twice."""
@@ -80,7 +89,8 @@ class TerminalLines:
                 typed = None if self._interrupted else await self._typed(terminal)
                 self._interrupted = False
             if typed is not None:
-                return _text(typed) if typed.removesuffix(_CTRL_D) else None
+                offered, self._offered = self._offered, ""
+                return (_text(typed).strip() and _text(typed)) or offered if typed.removesuffix(_CTRL_D) else None
             if warning:
                 self._console.note(warning)
         return None
@@ -91,6 +101,18 @@ class TerminalLines:
             self._reading.cancel()
         else:
             self._interrupted = True
+
+    def offer(self, text: str) -> None:
+        """Let an empty line say *text*: this terminal edits no text that it is given."""
+        self._offered = text
+        for line in escape_controls(text).splitlines():
+            self._console.note(f"  {line}")
+        self._console.note("Return sends this; another message takes its place")
+
+    @property
+    def draft(self) -> str:
+        """What was offered and not said; what is typed of a line is the terminal's own."""
+        return self._offered
 
     async def _typed(self, terminal: int) -> bytes | None:
         """Return lines as they come, ``b""`` at the end; None if interrupted."""

@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
+from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
 from pluggent_hookspecs.messages import Part
 from pluggent_hookspecs.observations import Observation
@@ -18,6 +19,7 @@ from pluggent_host.common.escape import escape_all
 from pluggent_host.common.process_marker import is_inside
 from pluggent_host.host import Host
 from pluggent_host.session import Session
+from pluggent_host.turns.options import Content
 from pluggent_host.turns.result import TurnResult, TurnStream
 from pluggent_host.turns.step import Why
 from pluggent_state_files.listing import SESSION_ID
@@ -28,10 +30,12 @@ from pluggent_cli.inputs.parameters import read_model_parameters
 from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.live import Answer, Stage, answer_for
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
-from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, Waiting, last_asked
+from pluggent_cli.terminal.progress import Waiting
+from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, last_asked
 from pluggent_cli.terminal.tty import Keys
 
-Show = Callable[[Observation], None]
+Show: TypeAlias = Callable[[Observation], None]
+Answers: TypeAlias = Mapping[str, bool | Approval]
 
 CODES = {
     Why.COMPLETED: exits.OK,
@@ -91,9 +95,30 @@ class Talk:
         """Leave the terminal to a prompt."""
         return self._stage.lent()
 
+    @contextlib.contextmanager
+    def terminal_lent(self) -> Generator[None]:
+        """Leave the terminal to a prompt while no turn runs."""
+        held = self._keys.held
+        self._keys.release()
+        try:
+            yield
+        finally:
+            if held:
+                self._keys.hold()
+
+    @contextlib.contextmanager
+    def terminal_given(self) -> Generator[None]:
+        """Leave the terminal to another program, and Ctrl-C too."""
+        self._keys.given = True
+        try:
+            with self.terminal_lent():
+                yield
+        finally:
+            self._keys.given = False
+
     # ---- turns ---------------------------------------------------------------------------
 
-    async def turn(self, content: Sequence[str | Part]) -> TurnResult[Any]:
+    async def turn(self, content: Content) -> TurnResult[Any]:
         """Run one turn, show it, and print the answer if that is text. Raises what ``Session.say`` raises."""
         return await self._shown(lambda show: self._watched(content, None, show))
 
@@ -107,9 +132,9 @@ class Talk:
             problem = str(error).removeprefix("output: ").replace("the tool's own schema", "it", 1)
             raise ConfigError("--schema", [problem]) from error
 
-    async def resume(self) -> TurnResult[Any]:
-        """Continue the paused turn as ``turn`` does. Raises what ``Session.resume`` raises."""
-        return await self._shown(self._resumed)
+    async def resume(self, answers: Answers | None = None) -> TurnResult[Any]:
+        """Continue the paused turn with *answers* as ``turn`` does. Raises what ``Session.resume`` raises."""
+        return await self._shown(lambda show: self._resumed(answers, show))
 
     async def _shown(
         self, work: Callable[[Show], Awaitable[TurnResult[Any]]], *, printed: bool = True
@@ -120,13 +145,14 @@ class Talk:
         answer = answer_for(console, plain=options.plain)
         waiting = Waiting(session.model)
         unwritten = Unwritten()
-        self._screen = Screen(console, calls, answer=answer if live else None)
         self._stage = Stage(console, answer=answer, status=waiting, keys=self._keys)
+        drawn = self._stage.draws_status
+        screen = self._screen = Screen(console, calls, answer=answer if live else None, drawn=drawn)
 
         def show(event: Observation) -> None:
             waiting.read(event)
             unwritten.read(event)
-            self._screen.show(event)
+            screen.show(event)
             self._stage.changed()
 
         with self._stage, _written(answer):
@@ -138,21 +164,20 @@ class Talk:
                 text = unwritten.text
                 raise
             finally:
+                screen.end()
                 if printed and not live and not options.json:
                     answer.add(text)
         return result
 
-    async def _watched(
-        self, content: Sequence[str | Part], output: Mapping[str, Any] | None, show: Show
-    ) -> TurnResult[Any]:
+    async def _watched(self, content: Content, output: Mapping[str, Any] | None, show: Show) -> TurnResult[Any]:
         if self.options.no_stream:
             return await self._followed(self.session.say(content, output=output, origin="cli"), show)
         return await self._streamed(self.session.stream(content, output=output, origin="cli"), show)
 
-    async def _resumed(self, show: Show) -> TurnResult[Any]:
+    async def _resumed(self, answers: Answers | None, show: Show) -> TurnResult[Any]:
         if self.options.no_stream:
-            return await self._followed(self.session.resume(), show)
-        return await self._streamed(self.session.stream_resume(), show)
+            return await self._followed(self.session.resume(answers), show)
+        return await self._streamed(self.session.stream_resume(answers), show)
 
     @property
     def _live(self) -> bool:

@@ -8,38 +8,22 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import attrs
-from pluggent_hookspecs.attachments import image
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_hookspecs.messages import Message, Part, Usage
+from pluggent_hookspecs.messages import Message, Role, Usage
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.names import plugin_of
 from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.transcript.rebuild import Exchange
 
+from pluggent_cli.chat.attachments import attach
 from pluggent_cli.chat.completer import Completion, paths
-from pluggent_cli.chat.loop import Talk
-from pluggent_cli.terminal.console import Console, cut, wrapped
+from pluggent_cli.chat.conversation import Chat
+from pluggent_cli.chat.cost import cost_lines
+from pluggent_cli.chat.external_editor import edited
+from pluggent_cli.sessions.pending import SHORT
+from pluggent_cli.terminal.console import cut, wrapped
 from pluggent_cli.terminal.tool_listing import find_tool, tool_document, tool_row
-
-
-@attrs.define
-class Chat:
-    """What the commands of a chat work on."""
-
-    talk: Talk
-    images: list[Part] = attrs.field(factory=list[Part])
-    """What goes along with the next message."""
-    models: list[str] = attrs.field(factory=list[str])
-    """Models that were used, for completion."""
-    undone: Exchange | None = None
-    """What was taken back last, if something in it can be put back."""
-    left: bool = False
-
-    @property
-    def console(self) -> Console:
-        """Where everything is printed."""
-        return self.talk.console
+from pluggent_cli.terminal.tty import check_outside
 
 
 class Command(NamedTuple):
@@ -88,7 +72,10 @@ def completion(chat: Chat) -> Completion:
             "/help": lambda _: known,
             "/model": lambda _: _models(chat),
             "/tools": lambda _: [tool.name for tool in chat.talk.session.tools],
-            "/image": paths,
+            "/attach": paths,
+            "/detach": lambda _: [str(number) for number in range(1, len(chat.attached) + 1)],
+            "/retry": lambda typed: [f"{_ANOTHER} {name}" for name in _models(chat)] if typed else [f"{_ANOTHER} "],
+            "/approve": lambda _: [each.call_id for each in chat.talk.session.pending],
         },
     )
 
@@ -132,8 +119,9 @@ def _print(chat: Chat, text: str, style: str = "plain", *, indent: str = "") -> 
 
 _LEAST_HELP = 30
 _KEYS = (
-    "A new line: Alt-Enter, or \\ before Return. Pasted lines stay together.",
-    "Ctrl-C ends the turn and keeps the conversation; Ctrl-D leaves.",
+    "A new line: Alt-Enter, or \\ before Return. Pasted lines stay together. Ctrl-X Ctrl-E: your editor.",
+    "Ctrl-C ends the turn and keeps the conversation; it empties a line, which the arrow keys bring back.",
+    "Ctrl-D leaves. What is typed while the model answers is read afterwards.",
     "A line that begins with a space is a message, and is not remembered for the arrow keys.",
 )
 
@@ -148,27 +136,9 @@ async def _tools(chat: Chat, argument: str) -> None:
         chat.console.line("no tools are offered")
 
 
-async def _usage(chat: Chat, _: str) -> None:
-    _print(chat, shown_usage(chat.talk.session.usage))
-
-
-def shown_usage(usage: Usage) -> str:
-    """Return *usage* in words.
-
-    >>> shown_usage(Usage(1200, 30, cached=1000, cost_usd=0.01))
-    '1,200 tokens in (1,000 of them cached), 30 out; 0.0100 US dollars'
-    """
-    if usage == Usage():
-        return "no tokens were used yet"
-
-    def count(tokens: int | None) -> str:
-        return "?" if tokens is None else f"{tokens:,}"
-
-    cached = f" ({usage.cached:,} of them cached)" if usage.cached else ""
-    reasoning = f" ({usage.reasoning:,} of them reasoning)" if usage.reasoning else ""
-    cost = "" if usage.cost_usd is None else f"; {usage.cost_usd:.4f} US dollars"
-    some = "; some of it is estimated" if usage.estimated else ""
-    return f"{count(usage.input)} tokens in{cached}, {count(usage.output)} out{reasoning}{cost}{some}"
+async def _cost(chat: Chat, _: str) -> None:
+    for line in cost_lines(chat.talk.host, chat.talk.session, chat.last):
+        _print(chat, line)
 
 
 async def _session(chat: Chat, _: str) -> None:
@@ -184,7 +154,7 @@ async def _session(chat: Chat, _: str) -> None:
 async def _model(chat: Chat, argument: str) -> None:
     session = chat.talk.session
     if argument:
-        await session.use(model=argument)
+        await session.use(model=chat.talk.setup.model_named(argument))
         chat.models = list(dict.fromkeys([session.model, *chat.models]))
     chat.console.line(f"model {chat.console.ink('bold', escape_all(session.model))}")
 
@@ -195,6 +165,11 @@ async def _undo(chat: Chat, _: str) -> None:
         chat.console.line("there is nothing to take back")
         return
     chat.console.line(f"taken back: {_first_words(taken.message, chat.console.width - 14)}")
+    _say_effects(chat, taken)
+
+
+def _say_effects(chat: Chat, taken: Exchange) -> None:
+    """Say what tools have done in what was *taken* back, and how to put it back where that is possible."""
     chat.undone = taken if taken.put_backs else None
     if taken.put_backs:
         changes = "1 change" if len(taken.put_backs) == 1 else f"{len(taken.put_backs)} changes"
@@ -203,6 +178,42 @@ async def _undo(chat: Chat, _: str) -> None:
         tools = ", ".join(dict.fromkeys(id.rpartition("/")[2] for id in taken.effects))
         plugins = ", ".join(dict.fromkeys(plugin_of(id) for id in taken.effects))
         _print(chat, f"what was done stays done: {escape_all(tools)} ({escape_all(plugins)})", "yellow")
+
+
+_ANOTHER = "-m"
+
+
+async def _retry(chat: Chat, argument: str) -> None:
+    session = chat.talk.session
+    option, _, model = argument.partition(" ")
+    if argument and (option not in (_ANOTHER, "--model") or not model.strip()):
+        raise ConfigError("/retry", [f"takes {_ANOTHER} PROVIDER/MODEL or nothing, got {argument!r}"])
+    if model:
+        await _model(chat, model.strip())
+    message = chat.unsaid
+    if message is None:
+        taken = await session.undo()
+        if taken is None:
+            chat.console.line("there is nothing to say again")
+            return
+        message = taken.message
+        _say_effects(chat, taken)
+    chat.attached = []
+    _print(chat, f"again: {_first_words(message, chat.console.width - 9)}", "dim")
+    chat.talk.explain(await chat.say(message), answer_with="now")
+
+
+async def _edit(chat: Chat, argument: str) -> None:
+    if not chat.typed:
+        raise ConfigError("/edit", ["wants a person at a terminal"])
+    history = chat.talk.session.history
+    before = next((one.text for one in reversed(history) if one.role is Role.USER), "")
+    text = argument or (chat.unsaid.text if chat.unsaid is not None else "") or before
+    with chat.talk.terminal_given():
+        chat.draft = await asyncio.to_thread(edited, text)
+    if not chat.draft.strip():
+        chat.draft = ""
+        chat.console.line("the text is empty, so there is nothing to send")
 
 
 async def _restore(chat: Chat, _: str) -> None:
@@ -223,17 +234,60 @@ def _first_words(message: Message, columns: int) -> str:
 
 async def _resume(chat: Chat, _: str) -> None:
     if chat.talk.session.paused:
-        chat.talk.explain(await chat.talk.resume(), answer_with="now")
+        chat.talk.explain(await chat.resume(), answer_with="now")
     else:
         _print(chat, "no turn waits for an approval")
 
 
-async def _image(chat: Chat, argument: str) -> None:
+async def _approve(chat: Chat, argument: str) -> None:
+    session = chat.talk.session
+    waiting = session.pending
     if argument:
-        chat.images.append(await asyncio.to_thread(image, _path(argument)))
-    count = len(chat.images)
-    images = "1 image goes" if count == 1 else f"{count or 'no'} images go"
-    chat.console.line(f"{images} along with your next message")
+        waiting = tuple(one for one in waiting if argument == one.call_id or _is_digest(argument, one.digest))
+        if not waiting:
+            known = ", ".join(one.call_id for one in session.pending) or "none"
+            raise ConfigError("/approve", [f"no call {argument!r} waits; these do: {known}"])
+    if not waiting:
+        more = "; /resume continues the turn" if session.paused else ""
+        _print(chat, f"nothing waits for an approval{more}")
+        return
+    check_outside("/approve")
+    # Here and not above: most chats need no prompt of their own.
+    from pluggent_cli.approvals.prompts import ask_about
+
+    with chat.talk.terminal_lent():
+        answers = await ask_about(waiting, chat.console.err_ink)
+    chat.talk.explain(await chat.resume(answers), answer_with="now")
+
+
+def _is_digest(typed: str, digest: str) -> bool:
+    return len(typed) >= SHORT and digest.startswith(typed)
+
+
+async def _attach(chat: Chat, argument: str) -> None:
+    if argument:
+        chat.attached.append(await asyncio.to_thread(attach, _path(argument), chat.console.note))
+    _say_attached(chat)
+
+
+async def _detach(chat: Chat, argument: str) -> None:
+    if argument and not (argument.isdecimal() and 1 <= int(argument) <= len(chat.attached)):
+        count = len(chat.attached)
+        raise ConfigError("/detach", [f"expected a number from 1 to {count}, got {argument!r}: see /attach"])
+    if argument:
+        del chat.attached[int(argument) - 1]
+    else:
+        chat.attached.clear()
+    _say_attached(chat)
+
+
+def _say_attached(chat: Chat) -> None:
+    if not chat.attached:
+        chat.console.line("nothing is attached")
+        return
+    _print(chat, "this goes along with your next message; /detach NUMBER takes it away:")
+    for number, each in enumerate(chat.attached, 1):
+        chat.console.line(f"  {number}  {cut(each.shown, chat.console.width - 8)}")
 
 
 def _path(typed: str) -> str:
@@ -251,7 +305,8 @@ async def _new(chat: Chat, _: str) -> None:
     talk = chat.talk
     before = talk.session.id
     await talk.open(talk.host, model=talk.session.model)
-    chat.images.clear()
+    chat.attached.clear()
+    chat.unsaid, chat.undone, chat.last = None, None, Usage()
     kept = "is gone" if talk.options.no_save else f"is kept: --session {before}"
     _print(chat, f"a new conversation, {talk.session.id}; the one before {kept}")
 
@@ -264,13 +319,17 @@ COMMANDS = (
     Command("/help", "[COMMAND]", "what can be typed here", _help, ("/?",)),
     Command("/model", "[PROVIDER/MODEL]", "the model; another one from now on", _model),
     Command("/tools", "[TOOL]", "the tools that the model is offered; all about one", _tools),
-    Command("/image", "[PATH]", "send an image (a file or a URL) along with the next message", _image),
+    Command("/attach", "[FILE|URL]", "send a file along with the next message; what is attached", _attach, ("/image",)),
+    Command("/detach", "[NUMBER]", "send this attachment not along, or none of them", _detach),
+    Command("/edit", "[TEXT]", "write in your editor ($VISUAL, $EDITOR); it begins with the last message", _edit),
+    Command("/retry", "[-m MODEL]", "say the last message again, to another model from now on", _retry),
+    Command("/approve", "[CALL]", "answer what waits for an approval, and continue the turn", _approve),
     Command("/resume", "", "continue a turn that waits for an approval", _resume),
     Command("/undo", "", "take back the last message and all that came of it", _undo),
     Command("/restore", "", "put back what tools have changed in what /undo has taken back", _restore),
     Command("/new", "", "begin a new conversation; this one is kept", _new, ("/clear", "/reset")),
     Command("/session", "", "which conversation this is", _session),
-    Command("/usage", "", "tokens used so far", _usage, ("/cost", "/tokens")),
+    Command("/cost", "", "tokens and money, of the session and of the last turn", _cost, ("/usage", "/tokens")),
     Command("/quit", "", "leave", _quit, ("/exit", "/bye", "/q")),
 )
 """In the order in which people look for them."""

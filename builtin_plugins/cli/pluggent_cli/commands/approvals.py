@@ -15,6 +15,7 @@ from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits
+from pluggent_cli.approvals.refusals import MOST, cleaned, words_after_no
 from pluggent_cli.approvals.standing import forget, key_holder, new_key, patterns, standing
 from pluggent_cli.approvals.view import call_lines, reach_of, request_name, waiting_document, waiting_rows
 from pluggent_cli.host_access import prepare_to_look
@@ -22,7 +23,7 @@ from pluggent_cli.parsing import Parser, action, command_parser, examples, one_n
 from pluggent_cli.sessions.pending import SHORT, Call, Waiting, all_waiting, answer_stored, named, waiting_in
 from pluggent_cli.sessions.store import Sessions, open_sessions
 from pluggent_cli.terminal.console import Console, moment, warning
-from pluggent_cli.terminal.tty import agreed, check_outside, who
+from pluggent_cli.terminal.tty import answer_to, check_outside, is_yes, who
 
 ACTIONS = ("list", "show", "approve", "deny", "expire", "standing", "forget", "new-key")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -119,6 +120,8 @@ def _check_options(what: str, options: argparse.Namespace) -> None:
     }
     if wrong := [name for name, is_wrong in given.items() if is_wrong]:
         raise ConfigError(f"pluggent approvals {what}".rstrip(), [f"takes no {name}" for name in wrong])
+    if len(options.reason) > MOST:
+        raise ConfigError("--reason", [f"has {len(options.reason):,} characters; {MOST:,} are the most"])
     if options.for_session and options.always:
         raise ConfigError("pluggent approvals approve", ["give --for-session or --always, not both"])
     if options.where and not (options.for_session or options.always):
@@ -232,10 +235,14 @@ def _approve(sessions: Sessions, words: Sequence[str], options: argparse.Namespa
     for call in calls:
         lines += ["", *(f"  {line}" for line in call_lines(call, console.width - 2))]
     what = "this" if len(calls) == 1 else f"these {len(calls)} calls"
-    if not agreed("pluggent approvals approve", [*lines, ""], f"Approve {what}{_more(options, calls)}? [y/N] "):
-        console.note("nothing was approved")
-        return exits.FAILED
-    return _answer(sessions, waiting, calls, options, console, by=who())
+    lines += ["", "n leaves it as it is; n and words deny it, and the model reads them: n, use the other folder"]
+    typed = answer_to("pluggent approvals approve", lines, f"Approve {what}{_more(options, calls)}? [y/N] ")
+    if is_yes(typed):
+        return _answer(sessions, waiting, calls, options, console, by=who())
+    if words := words_after_no(typed):
+        return _answer(sessions, waiting, calls, options, console, words=words)
+    console.note("nothing was approved")
+    return exits.FAILED
 
 
 def _check_reach(calls: Sequence[Call], options: argparse.Namespace) -> None:
@@ -260,14 +267,14 @@ def _more(options: argparse.Namespace, calls: Sequence[Call]) -> str:
 
 def _answer(
     sessions: Sessions, waiting: Waiting, calls: Sequence[Call], options: argparse.Namespace, console: Console,
-    *, by: str = "",
+    *, by: str = "", words: str = "",
 ) -> int:  # fmt: skip
-    """Write down that *by* approves *calls*; without a name they are denied."""
+    """Write down that *by* approves *calls*; without a name they are denied, with *words*, else with ``--reason``."""
     from pluggent_hookspecs.decisions import Approval  # here and not above: listing does without attrs
 
     approval = Approval(
-        bool(by), "always" if options.always else "session" if options.for_session else "once", options.reason,
-        where=patterns(options.where),
+        bool(by), "always" if options.always else "session" if options.for_session else "once",
+        words or cleaned(options.reason), where=patterns(options.where),
     )  # fmt: skip
     answer_stored(sessions, waiting.session, [call.digest for call in calls], approval, by or who())
     word = "approved" if by else "denied"

@@ -18,9 +18,13 @@ from pluggent_hookspecs.messages import Message, Part, Role
 from pluggent_host.common.escape import escape_all
 
 from pluggent_cli import exits, process
+from pluggent_cli.chat.attachments import Attached
+from pluggent_cli.chat.conversation import Chat
+from pluggent_cli.chat.cost import status
+from pluggent_cli.chat.drafts import keep_draft, take_draft
 from pluggent_cli.chat.lines import PipedLines, TerminalLines
 from pluggent_cli.chat.loop import CODES, Talk, choose_session, open_talk, read_attachments
-from pluggent_cli.chat.slash_commands import Chat, completion, is_command, obey
+from pluggent_cli.chat.slash_commands import completion, is_command, obey
 from pluggent_cli.host_access import Setup, prepare
 from pluggent_cli.parsing import Parser, add_talking_options, command_parser, examples, limit_flags
 from pluggent_cli.process import log_to
@@ -85,6 +89,15 @@ class Lines(Protocol):
         """Do what Ctrl-C does."""
         ...
 
+    def offer(self, text: str) -> None:
+        """Begin the next line with *text*, if it is typed and nothing was typed meanwhile."""
+        ...
+
+    @property
+    def draft(self) -> str:
+        """What is typed of a line that ``read`` was cancelled in."""
+        ...
+
 
 class _Chatting:
     """Reads lines one after the other, and runs each as a command or as a turn."""
@@ -105,21 +118,27 @@ class _Chatting:
             self._keys.hold()  # from the beginning: what is typed early is read by the editor too
         try:
             async with open_talk(self._setup, self._options, self._console, self._keys) as talk:
-                return await self._talk(Chat(talk, list(parts), [talk.session.model]))
+                return await self._talk(Chat(talk, [Attached(each) for each in parts], [talk.session.model]))
         finally:
             self._keys.release()
 
     async def _talk(self, chat: Chat) -> int:
         code = exits.OK
         self._lines = lines = self._reader(chat)
+        chat.typed = lines.interactive
         if lines.interactive:
             self._greet(chat.talk)
+            self._offer_draft(lines)
         try:
             while not chat.left:
                 came = await self._one(chat, lines)
                 if came is None:
                     break
                 code = code or came
+        except asyncio.CancelledError:
+            if not self._options.no_save:
+                keep_draft(self._setup.state_dir, lines.draft)
+            raise
         finally:
             self._lines = None  # from here on Ctrl-C ends everything
             self._keys.release()
@@ -132,6 +151,8 @@ class _Chatting:
         lines, turn = self._lines, self._turn
         if lines is None or not lines.interactive:
             return False
+        if self._keys.given:
+            return True  # it is meant for the program that has the terminal
         if turn is None:
             asyncio.get_running_loop().call_soon_threadsafe(lines.interrupt)
             return True
@@ -149,6 +170,9 @@ class _Chatting:
         """Read and run the next line; return its exit code, None at the end of the input."""
         line: str | None = ""
         try:
+            if chat.draft:
+                lines.offer(chat.draft)
+                chat.draft = ""
             line = await lines.read()
             if line is None or not line.strip():
                 return None if line is None else exits.OK
@@ -185,9 +209,7 @@ class _Chatting:
 
     async def _say(self, chat: Chat, text: str) -> int:
         self._said = True
-        content: list[str | Part] = [text, *chat.images]
-        chat.images.clear()
-        result = await chat.talk.turn(content)
+        result = await chat.say(chat.message(text))
         if self._console.json:
             self._console.line(json.dumps(chat.talk.document(result), default=str))
         chat.talk.explain(result, answer_with="now")
@@ -221,8 +243,15 @@ class _Chatting:
 
         history = PrivateHistory(self._setup.state_dir, saves=not self._options.no_save)
         return Editor(
-            self._console, sys.stdout if self._console.out_is_terminal else sys.stderr, history, completion(chat)
-        )
+            self._console, sys.stdout if self._console.out_is_terminal else sys.stderr, history, completion(chat),
+            lambda: status(chat.talk.session, len(chat.attached)),
+        )  # fmt: skip
+
+    def _offer_draft(self, lines: Lines) -> None:
+        draft = "" if self._options.no_save else take_draft(self._setup.state_dir)
+        if draft:
+            lines.offer(draft)
+            self._console.note(self._console.err_ink("dim", "what was typed when the last chat was closed is back"))
 
     def _greet(self, talk: Talk) -> None:
         console, session = self._console, talk.session
@@ -233,7 +262,9 @@ class _Chatting:
         if session.history:
             _recall(console, session.history)
         if session.paused:
-            text = "A turn waits for an approval. /resume continues it, a message withdraws it."
+            text = "A turn waits for an approval. /approve asks you here, a message withdraws it."
+            if not session.pending:
+                text = "A turn was not ended. /resume continues it, a message withdraws it."
             console.note(console.err_ink("yellow", text))
         console.note("")
 

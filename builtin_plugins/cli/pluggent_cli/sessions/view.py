@@ -31,7 +31,8 @@ from pluggent_cli.sessions.portable import export_session
 from pluggent_cli.sessions.reader import StoredSession, StoredTurn, read_session
 from pluggent_cli.sessions.store import Sessions
 from pluggent_cli.terminal.console import Console, cells, cut, escape_controls, moment
-from pluggent_cli.terminal.screen import CONSOLE, count, shown_arguments
+from pluggent_cli.terminal.progress import shown_arguments
+from pluggent_cli.terminal.screen import CONSOLE, count
 
 _SHOWN = 300
 _GOOD = frozenset({"allow", "approved"})

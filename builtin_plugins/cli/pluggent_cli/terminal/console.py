@@ -52,6 +52,7 @@ class Console:
         self.err_is_terminal = is_terminal(sys.stderr)
         self.ink = Ink(on=wants_color(color, environ, terminal=self.out_is_terminal))
         self.err_ink = Ink(on=wants_color(color, environ, terminal=self.err_is_terminal))
+        self._ascii = ascii_wanted(environ)
         self._column = 0
         """Where standard output stands, if it is a terminal: a note begins on a line of its own."""
         self.above: Callable[[Callable[[], None]], None] | None = None
@@ -68,7 +69,7 @@ class Console:
 
     def line(self, text: str = "") -> None:
         """Write a line to standard output, on a line of its own."""
-        self.write(("\n" if self._column else "") + text + "\n")
+        self.write(("\n" if self._column else "") + (self.signs(text) if self.out_is_terminal else text) + "\n")
 
     def end_line(self) -> None:
         """End the line that standard output is in the middle of, if it is."""
@@ -85,7 +86,11 @@ class Console:
         if self.out_is_terminal:
             self.end_line()
         if sys.stderr is not None:
-            self._put(sys.stderr, text + "\n")
+            self._put(sys.stderr, (self.signs(text) if self.err_is_terminal else text) + "\n")
+
+    def signs(self, text: str) -> str:
+        """Return *text* with ASCII in the place of our signs, where the locale has no others."""
+        return text.translate(_SIGNS) if self._ascii and not text.isascii() else text
 
     @property
     def in_line(self) -> bool:
@@ -185,6 +190,19 @@ def wants_color(color: str, environ: Mapping[str, str], *, terminal: bool) -> bo
     if forced:
         return forced != "0"
     return terminal and environ.get("TERM") != "dumb"
+
+
+_SIGNS = str.maketrans({"→": "->", "←": "<-", "·": "-", "…": "...", "⏎": "|"})
+
+
+def ascii_wanted(environ: Mapping[str, str]) -> bool:
+    """Say whether the locale is one without our signs, such as C.
+
+    >>> ascii_wanted({"LC_ALL": "C", "LANG": "en_US.UTF-8"}), ascii_wanted({"LANG": "C.utf8"}), ascii_wanted({})
+    (True, False, False)
+    """
+    chosen = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "UTF-8"
+    return "utf8" not in chosen.lower().replace("-", "")
 
 
 def width() -> int:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.util import find_spec
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Protocol, Self, TextIO, TypeAlias
 
 from pluggent_cli.terminal.console import Console, Line, cells, escape_controls
 from pluggent_cli.terminal.tty import Keys, foreground_terminal
@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # 150 ms, for terminals alone
 
 FRAME_S = 0.05
 _SHARE = 4
+_PART = 3
+"""Which part of the rows the calls that run may take."""
 _SECOND = 1.0
 
 _CLEAR, _UP = "\x1b[2K", "\x1b[A"
@@ -48,7 +50,7 @@ class Live:
 
     def __init__(self, stream: TextIO, *, escapes: bool) -> None:
         self._stream = stream
-        self._escapes = escapes
+        self.escapes = escapes
         self._drawn: tuple[Line, ...] = ()
         self._columns = 0
 
@@ -60,13 +62,13 @@ class Live:
     def draw(self, lines: Sequence[Line]) -> None:
         """Show *lines* in place of those that are there."""
         columns = self.size.columns
-        new = tuple(lines) if self._escapes else tuple(_cut(line, columns - 1) for line in lines[-1:])
+        new = tuple(lines) if self.escapes else tuple(_cut(line, columns - 1) for line in lines[-1:])
         if new == self._drawn and columns == self._columns:
             return
         erased = self._erasing(columns)
         self._drawn, self._columns = new, columns
         text = "\r\n".join(line for line, _ in new)
-        self._write(erased + (f"{_NO_WRAP}{text}{_WRAP}" if new and self._escapes else text))
+        self._write(erased + (f"{_NO_WRAP}{text}{_WRAP}" if new and self.escapes else text))
 
     def clear(self) -> None:
         """Take the lines away."""
@@ -83,7 +85,7 @@ class Live:
         """Return what takes the drawn lines away, on a terminal that is *columns* wide by now."""
         if not self._drawn:
             return ""
-        if not self._escapes:
+        if not self.escapes:
             return "\r" + " " * self._drawn[0][1] + "\r"
         # A terminal that has become narrower has broken what was too wide for it.
         rows = sum(max(1, -(-min(width, self._columns) // columns)) for _, width in self._drawn)
@@ -105,6 +107,9 @@ def _cut(line: Line, columns: int) -> Line:
 # ---- the stage --------------------------------------------------------------------------
 
 
+Status: TypeAlias = Callable[[int, int], Sequence[str]]
+
+
 class Unfinished(Protocol):
     """An answer that is being written."""
 
@@ -116,8 +121,8 @@ class Unfinished(Protocol):
 class Stage:
     """Draws several times a second at most, while ``with stage:`` lasts.
 
-    *status* returns in a few words what the turn waits for, ``""`` for nothing. Without a terminal, or
-    with a dumb one, nothing is drawn.
+    *status* returns what the turn waits for, in lines of so many columns, and so many at most. Without a
+    terminal, or with a dumb one, nothing is drawn.
     """
 
     def __init__(
@@ -125,21 +130,26 @@ class Stage:
         console: Console,
         *,
         answer: Unfinished | None = None,
-        status: Callable[[], str] = str,
+        status: Status | None = None,
         keys: Keys | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._console = console
         self._answer = answer
-        self._status = status if console.err_is_terminal and not console.quiet else str
         self._keys = keys or Keys()
         self._live = _live(console, environ)
+        self._status = status if self._live and console.err_is_terminal and not console.quiet else None
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._lent = False
         self._held_before = False
         self._pause_s = FRAME_S
+
+    @property
+    def draws_status(self) -> bool:
+        """Whether what the turn waits for is shown."""
+        return self._status is not None
 
     # ---- lifetime ------------------------------------------------------------------------
 
@@ -231,9 +241,10 @@ class Stage:
         lines = self._answer.frame(size.columns, max(3, size.lines // 2)) if self._answer is not None else ()
         if not _in_foreground():
             return  # another process has the terminal
-        if not lines and not self._console.in_line:
-            status = self._status()
-            lines = [(self._console.err_ink("dim", status), cells(status))] if status else []
+        if not lines and not self._console.in_line and self._status is not None:
+            status = self._status(size.columns - 1, max(1, size.lines // _PART) if self._live.escapes else 1)
+            signs = [self._console.signs(line) for line in status]
+            lines = [(self._console.err_ink("dim", line), cells(line)) for line in signs]
         self._live.draw(lines)
 
     # ---- being stopped -------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Shows the events of a turn: the answer on standard output, calls and decisions on standard error.
 
-Screen prints, Calls collects what became of each tool call, and Waiting returns the status line.
+Screen prints, Calls collects what became of each tool call.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
 from typing import Any, cast
 
 import attrs
@@ -36,6 +35,7 @@ from pluggent_host.common.escape import escape_all
 
 from pluggent_cli.terminal.console import Console, cut, escape_controls
 from pluggent_cli.terminal.live import Answer
+from pluggent_cli.terminal.progress import SAID_AFTER_S, shown_arguments, shown_seconds
 from pluggent_cli.terminal.tty import who
 
 _CATCHING_UP_S = 1.0
@@ -51,14 +51,20 @@ class Screen:
     """Reads the events of one turn in order.
 
     What the model says goes to *answer* as it comes, *results* shows what the calls brought;
-    without them the caller shows both afterwards.
+    without them the caller shows both afterwards. *drawn*: a call that runs is drawn in place, and its line
+    is printed when it is over.
     """
 
-    def __init__(self, console: Console, calls: Calls, *, answer: Answer | None, results: bool = True) -> None:
+    def __init__(
+        self, console: Console, calls: Calls, *, answer: Answer | None, results: bool = True, drawn: bool = False
+    ) -> None:
         self._console = console
         self._calls = calls
         self._answer = answer
         self._results = results
+        self._drawn = drawn and not console.verbose
+        self._unprinted: dict[str, str] = {}
+        """The lines of calls that are drawn in place, by call id."""
         self._shown: dict[str, asyncio.Event] = {}
 
     async def shown(self, digest: str) -> None:
@@ -93,7 +99,16 @@ class Screen:
             case _:
                 self._aside(event)
 
+    def end(self) -> None:
+        """Print what is only drawn so far."""
+        for id in tuple(self._unprinted):
+            self._print(id)
+
     # ---- calls ---------------------------------------------------------------------------
+
+    def _print(self, id: str) -> None:
+        if (line := self._unprinted.pop(id, "")) != "":
+            self._console.note(line)
 
     def _decision(self, event: DecisionMade, call: Call | None) -> None:
         verdict = self._verdict(event)
@@ -105,6 +120,8 @@ class Screen:
                 self._console.note(f"{self._dim('·')} {what}  {verdict}")
             return
         earlier = [decision.verdict for decision in call.decisions[:-1]]
+        if event.verdict != "allow" or call.nested:
+            self.end()  # in the order of the decisions
         if event.verdict in _SETTLED:
             self._console.note(f"{self._indent(call)}  {verdict}")
         elif not earlier or earlier[-1] != event.verdict:
@@ -112,7 +129,11 @@ class Screen:
                 f"; {escape_all(change.plugin)} changed {escape_all(', '.join(change.paths))}"
                 for change in event.changes
             )
-            self._console.note(f"{self._arrow('→', call)} {self._shown_call(call)}  {verdict}{self._dim(changes)}")
+            line = f"{self._arrow('→', call)} {self._shown_call(call)}  {verdict}{self._dim(changes)}"
+            if self._drawn and event.verdict == "allow" and not call.nested:
+                self._unprinted[call.id] = line
+            else:
+                self._console.note(line)
 
     def _verdict(self, event: DecisionMade) -> str:
         ink = self._console.err_ink
@@ -134,6 +155,7 @@ class Screen:
                 return ink("red", f"DENIED by {by_whom}") + reason
 
     def _result(self, call: Call) -> None:
+        self._print(call.id)
         if not self._results or call.output is None or (call.verdict in ("deny", "refused") and not call.ran):
             return  # the verdict has been shown, and says why
         failed = call.output.is_error
@@ -143,7 +165,8 @@ class Screen:
         text = " ⏎ ".join(whole.strip().splitlines()) or (_WITHHELD if call.withheld else "(nothing)")
         shown = cut(escape_all(text), _RESULT_LINES * self._console.width - 8, len(whole))
         shown = self._console.err_ink("red", shown) if failed else self._dim(shown)
-        self._console.note(f"{self._arrow('←', call)} {shown}")
+        time = f" · {shown_seconds(call.elapsed_s)}" if call.elapsed_s >= SAID_AFTER_S else ""
+        self._console.note(f"{self._arrow('←', call)} {shown}{self._dim(time)}")
 
     def _shown_call(self, call: Call) -> str:
         arguments = escape_all(call.typed) if call.arguments is None else shown_arguments(call.arguments)
@@ -183,17 +206,6 @@ class Screen:
 
     def _dim(self, text: str) -> str:
         return self._console.err_ink("dim", text)
-
-
-def shown_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return *arguments* as they are read most easily.
-
-    >>> shown_arguments({"city": "Beijing", "days": 3})
-    'city="Beijing", days=3'
-    """
-    return ", ".join(
-        f"{escape_all(name)}={escape_all(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()
-    )
 
 
 def count(tokens: int | None) -> str:
@@ -333,11 +345,7 @@ def _object(text: str | bytes) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-# ---- what a turn waits for --------------------------------------------------------------
-
-
-SAID_AFTER_S = 1.0
-"""A shorter wait leaves no time to read."""
+# ---- a reply that breaks off -------------------------------------------------------------
 
 
 class Unwritten:
@@ -360,39 +368,3 @@ class Unwritten:
                 self._pieces.clear()
             case _:
                 pass
-
-
-class Waiting:
-    """Reads the events of one turn. Call it for the words; they are empty at first."""
-
-    def __init__(self, model: str, clock: Callable[[], float] = monotonic) -> None:
-        self._model = model
-        self._clock = clock
-        self._since = clock()
-        self._tools: dict[str, str] = {}
-
-    def read(self, event: Observation) -> None:
-        """Take in *event*."""
-        match event:
-            case ToolStarted(call_id=id, name=name):
-                self._tools[id] = name
-            case ToolFinished(call_id=id):
-                self._tools.pop(id, None)
-            case ModelCalled() | DecisionMade(operation="model_call"):
-                pass
-            case _:
-                return
-        self._since = self._clock()
-
-    def __call__(self) -> str:
-        """Return such as ``waiting for weather, forecast · 3 s``."""
-        waited_s = self._clock() - self._since
-        if waited_s < SAID_AFTER_S:
-            return ""
-        names = ", ".join(dict.fromkeys(self._tools.values())) or self._model
-        return f"waiting for {escape_all(names)} · {_shown(waited_s)}"
-
-
-def _shown(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

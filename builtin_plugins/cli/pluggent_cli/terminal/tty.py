@@ -44,6 +44,8 @@ class Keys:
     """
 
     def __init__(self, *, marking_pastes: bool = False) -> None:
+        self.given = False
+        """Whether another program has the terminal for the moment."""
         self._marking = marking_pastes
         self._before: list[int | list[bytes | int]] | None = None
 
@@ -113,7 +115,17 @@ def who() -> str:
 
 
 def agreed(where: str, lines: Sequence[str], question: str) -> bool:
-    """Show *lines* at the terminal and say whether the person then types ``y`` or ``yes``.
+    """Show *lines* at the terminal and say whether the person then types ``y`` or ``yes``. Raises as ``answer_to``."""
+    return is_yes(answer_to(where, lines, question))
+
+
+def is_yes(typed: str) -> bool:
+    """Say whether *typed* is a yes."""
+    return typed.lower() in ("y", "yes")
+
+
+def answer_to(where: str, lines: Sequence[str], question: str) -> str:
+    """Show *lines* at the terminal and return what the person then types.
 
     Raises ConfigError where there is no terminal, or this process is not in its foreground.
     """
@@ -127,7 +139,7 @@ def agreed(where: str, lines: Sequence[str], question: str) -> bool:
         answer = typed_line(terminal)
         if not answer.endswith(b"\n"):
             write(terminal, "\n")
-        return answer.strip().lower() in (b"y", b"yes")
+        return answer.decode("utf-8", "replace").strip()
 
 
 def typed_line(terminal: int) -> bytes:

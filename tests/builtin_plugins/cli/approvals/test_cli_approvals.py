@@ -28,6 +28,20 @@ def test_everything_but_yes_approves_nothing(cli, digest, answer, code):
     assert list(requests(cli).values()) == [digest]
 
 
+def test_a_no_with_words_denies_and_the_model_reads_them(cli, digest):
+    done = approve(cli, "s", digest, answer="n, use the other folder\n")
+
+    assert (done.code, "denied " in done.out) == (0, True)
+    assert "Denied: a person refused this: use the other folder" in cli("resume", "s").out
+
+
+def test_a_reason_has_a_limit_and_is_one_line_of_visible_characters(cli, digest):
+    assert "2,000 are the most" in cli("approvals", "deny", "s", digest, "--reason", "x" * 2001).err
+    assert cli("approvals", "deny", "s", digest, "--reason", "not\x1b[2J\nnow").code == 0
+
+    assert "Denied: a person refused this: not [2J now\n" in cli("resume", "s").out
+
+
 def test_what_was_typed_before_the_question_does_not_approve(cli, digest):
     with cli.at_terminal("approvals", "approve", "s", digest) as terminal:
         terminal.exchange("y\ny\n", QUESTION, "n\n")

@@ -13,7 +13,7 @@ from screens import CTRL_C, CTRL_D, CTRL_Z, GREETING, PROMPT, QUESTION, chat, ch
 MAIL = 'call send_mail {"to":"bob"}'
 WARNED = "Ctrl-C again, or Ctrl-D, leaves"
 INTERRUPTED = "interrupted; the conversation continues"
-BUSY = {"": "", "hang": "One moment", "call wait": "allowed", MAIL: QUESTION}
+BUSY = {"": "", "hang": "One moment", "call wait": "→ wait()", MAIL: QUESTION}
 """What is typed, and what is shown when its turn runs."""
 
 

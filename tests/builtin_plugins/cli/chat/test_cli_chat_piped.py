@@ -102,8 +102,9 @@ def test_what_only_looks_like_a_command_is_said(say):
 def test_everything_that_can_be_typed_is_in_the_help(say):
     out = say("/help\n").out
 
-    for name in ("/help", "/tools", "/model", "/usage", "/undo", "/image", "/new", "/session", "/quit"):
-        assert f"  {name} " in out
+    names = "help tools model cost undo attach detach edit retry approve resume restore new session quit"
+    for name in names.split():
+        assert f"  /{name} " in out
     assert "Alt-Enter" in out
     assert say("/help undo\n").out.startswith("  /undo  take back")
 
@@ -121,7 +122,9 @@ def test_what_was_used_is_summed(say):
     out = say("/usage\na\nb\n/usage\n").out
 
     assert out.startswith("no tokens were used yet\n")
-    assert out.endswith("20 tokens in, 10 out; 0.5000 US dollars\n")
+    assert out.endswith(
+        "this session: 20 tokens in, 10 out; 0.5000 US dollars\nlast turn: 10 tokens in, 5 out; 0.2500 US dollars\n"
+    )
 
 
 def test_another_model_answers_from_now_on_and_in_the_next_chat(cli):
@@ -139,15 +142,38 @@ def test_an_exchange_is_taken_back_for_good(cli, say):
     assert again.out == "taken back: one\nthere is nothing to take back\n"
 
 
+HEAD = "this goes along with your next message; /detach NUMBER takes it away:\n"
+
+
 def test_a_picture_goes_with_the_next_message(cli, say):
     (cli.work / "cat.txt").write_bytes(b"\x89PNG\r\n\x1a\n")
     lines = "/image\n/image cat.txt\n/image 'cat.txt'\nlook\nlook\n"
 
     assert say(lines, "--image", "https://example.com/a.png").out == (
-        "1 image goes along with your next message\n2 images go along with your next message\n"
-        "3 images go along with your next message\n"
+        f"{HEAD}  1  image\n{HEAD}  1  image\n  2  image (8 bytes) cat.txt\n"
+        f"{HEAD}  1  image\n  2  image (8 bytes) cat.txt\n  3  image (8 bytes) cat.txt\n"
         "x heard: look ['Image', 'Image', 'Image']\nx heard: look\n"
     )
+
+
+def test_attachments_are_listed_and_taken_away(cli, say):
+    (cli.work / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (cli.work / "b.pdf").write_bytes(b"%PDF-1.4\n")
+    lines = "/attach a.png\n/attach b.pdf\n/detach 1\nlook\n/attach a.png\n/detach\nlook\n/detach 1\n/attach missing\n"
+    done = say(lines)
+
+    assert done.out.endswith(f"{HEAD}  1  image (8 bytes) a.png\nnothing is attached\nx heard: look\n")
+    assert f"{HEAD}  1  file (9 bytes) b.pdf\nx heard: look ['File']\n" in done.out
+    assert "expected a number from 1 to 0" in done.err
+    assert "missing" in done.err
+
+
+def test_what_wants_a_person_says_so_in_a_pipe(say):
+    done = say("/edit\n/approve\n/retry\n/retry -x\n")
+
+    assert "/edit: wants a person at a terminal" in done.err
+    assert done.out == "nothing waits for an approval\nthere is nothing to say again\n"
+    assert "/retry: takes -m PROVIDER/MODEL or nothing, got '-x'" in done.err
 
 
 @pytest.mark.parametrize("word", ["/new", "/clear"])

@@ -38,7 +38,17 @@ def history(cli: Cli) -> list[str]:
 
 
 def test_messages_are_answered_until_the_person_leaves(cli):
-    keys = ("hello\r", "x heard: hello", "fail\r", "speaker: the model is \\x1b[2Jout of order", "again\r")
+    keys = (
+        "hello\r",
+        "x heard: hello",
+        "fail\r",
+        "speaker: the model is \\x1b[2Jout of order",
+        "",
+        "fail",
+        CTRL_C,
+        "",
+        "again\r",
+    )
     done = chatted(cli, *keys, "x heard: again", CTRL_D, arguments=["--session", "s"])
 
     assert (done.code, "Traceback" in done.out) == (0, False)
@@ -128,7 +138,7 @@ def test_a_turn_that_waits_for_an_approval_is_resumed(cli):
     assert (paused.code, "paused: 1 call waiting for an approval" in paused.err) == (6, True)
 
     cli.talk("chat", "--session", "s", keys=[
-        "A turn waits for an approval. /resume continues it, a message withdraws it.", "/resume\r",
+        "A turn waits for an approval. /approve asks you here, a message withdraws it.", "/resume\r",
         QUESTION, "y\r", "The tool said: sent to bob", "/resume\r", "no turn waits for an approval", CTRL_D,
     ])  # fmt: skip
     assert sent(cli) == ["bob"]
@@ -140,7 +150,7 @@ def test_a_turn_that_waits_for_an_approval_is_resumed(cli):
 def test_commands_and_their_arguments_are_completed(cli):
     (cli.work / "a picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     done = chatted(
-        cli, "/im", "/image", "\t a p", "a picture.png", "\t\r", "1 image goes along with your next message",
+        cli, "/at", "/attach", "\t a p", "a picture.png", "\t\r", "1  image (8 bytes) a picture.png",
         "look\r", "x heard: look ['Image']", "look\r", "x heard: look", CTRL_D,
     )  # fmt: skip
 
@@ -219,7 +229,7 @@ def test_a_chat_works_without_a_line_editor(cli, poor):
 
 
 def test_answers_go_where_standard_output_goes_and_the_rest_stays_at_the_terminal(cli):
-    keys = [GREETING, "say **a** b\rcall wait\r", "allowed", CTRL_C, "interrupted", CTRL_D]
+    keys = [GREETING, "say **a** b\rcall wait\r", "→ wait()", CTRL_C, "interrupted", CTRL_D]
     cli.talk("chat", "-m", "speaker/x", files={1: cli.work / "answers.txt"}, keys=keys)
 
     answers = (cli.work / "answers.txt").read_text()

@@ -67,6 +67,30 @@ def test_everything_else_is_a_no(cli, answer):
     assert (done.code, "REFUSED by you" in done.out, sent(cli)) == (0, True, "")
 
 
+@each_of(
+    ("answer", "read"),
+    [
+        ("n, use the other folder\n", ": use the other folder"), ("NO: ünïcode\n", ": ünïcode"), ("no\n", ""),
+        ("use /srv instead\n", ": use /srv instead"), ("yes but later\n", ""), ("n, a\x1b[A b\n", ": a [A b"),
+    ],
+)  # fmt: skip
+def test_the_model_reads_the_words_of_a_refusal(cli, answer, read):
+    done = cli.talk(*MAIL, keys=["to refuse and tell the model why: n, use the other folder", "", QUESTION, answer])
+
+    assert f"send_mail failed: Denied: a person refused this{read}\n" in done.out
+    assert sent(cli) == ""
+
+
+def test_each_of_several_calls_is_answered_by_itself(cli):
+    mails = "send_mail to=ann & send_mail to=bob & send_mail to=cat"
+    keys = [QUESTION, "n\n", QUESTION, "n, bob is away\n", QUESTION, "y\n"]
+    done = cli.talk(*MAIL[:-1], mails, keys=keys)
+
+    assert sent(cli) == "cat"
+    assert done.out.count("Denied: a person refused this\n") == 1
+    assert done.out.count("Denied: a person refused this: bob is away\n") == 1
+
+
 def test_what_was_typed_before_the_question_does_not_answer_it(cli):
     with cli.at_terminal(*MAIL) as terminal:
         terminal.exchange("y\ny\ny\n", QUESTION, "n\n")
