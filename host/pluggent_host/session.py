@@ -191,9 +191,9 @@ class Session:
             raise SessionError(
                 f"session '{self.id}' has a turn that waits for a person; resume it first, or say something"
             )
-        async with self._turn_scope(
-            How(origin=origin, metadata=metadata, dry_run=dry_run, caller="application")
-        ) as scope:
+        how = How(origin=origin, metadata=metadata, dry_run=dry_run, caller="application")
+        async with self._alone():
+            scope = self._next_scope(how)
             used: list[Usage] = []
             try:
                 return await call_directly(
@@ -341,7 +341,8 @@ class Session:
     async def _turn(self, content: Content, how: How, feed: Feed | None) -> TurnResult[Any]:
         message = user_message(content)
         agent = how.agent(self._agent)
-        async with self._turn_scope(how) as scope:
+        async with self._alone():
+            scope = self._next_scope(how)
             self._conversation.withdraw("withdrawn")
             turn = Turn(turn_parts(self._services, self._conversation, agent, scope, feed))
             try:
@@ -349,12 +350,10 @@ class Session:
             finally:
                 self._usage += turn.meter.usage
 
-    @contextlib.asynccontextmanager
-    async def _turn_scope(self, how: How) -> AsyncGenerator[Scope]:
-        async with self._alone():
-            scope = how.scope(self._scope, f"t{self._turns + 1}")
-            self._turns += 1
-            yield scope
+    def _next_scope(self, how: How) -> Scope:
+        scope = how.scope(self._scope, f"t{self._turns + 1}")
+        self._turns += 1
+        return scope
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:

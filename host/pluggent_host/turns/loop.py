@@ -38,7 +38,7 @@ from pluggent_host.turns.consent import Consent, Hold, Waits, frozen_again, pend
 from pluggent_host.turns.meter import Meter, Quota
 from pluggent_host.turns.nested import NestedCalls
 from pluggent_host.turns.parts import TurnParts
-from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord, began
+from pluggent_host.turns.record import Agent, Conversation, Services, TurnRecord
 from pluggent_host.turns.result import Feed, TurnResult, broken_by
 from pluggent_host.turns.step import (
     EVENTS,
@@ -103,8 +103,7 @@ class Turn:
 
     async def run(self, message: Message) -> TurnResult[Any]:
         """Run the whole turn. Raises ProviderError and HookError; policies and limits are results."""
-        # Its number is used up from here on: idempotency keys are made of it.
-        self.record.append(began(self.scope, self.parts.services))
+        self.conversation.begin(self.scope, self.parts.services)
         operation: InputOperation[TurnResult[Any] | Message] = InputOperation(
             self.record, self.scope, clean_message(message), self.start
         )
@@ -485,7 +484,7 @@ async def call_directly(
     """
     text = arguments if isinstance(arguments, str) else _as_text(arguments)
     turn = turn_parts(services, conversation, agent, scope, direct=True)
-    turn.record.append(began(scope, services))
+    conversation.begin(scope, services)
     try:
         offered = await agent.offer.latest()
         run = await run_batch(
@@ -499,11 +498,10 @@ async def call_directly(
 
 def _as_text(arguments: Mapping[str, Json]) -> str:
     """Return *arguments* as JSON. Raises TypeError and ValueError for what is none."""
-    plain = thaw(arguments)
     if all(type(value) in _PLAIN for value in arguments.values()):  # a file of a megabyte, for example
         with suppress(UnicodeEncodeError):
-            return msgspec.json.encode(plain).decode()
-    return json.dumps(plain, ensure_ascii=False)
+            return msgspec.json.encode(dict(arguments)).decode()
+    return json.dumps(thaw(arguments), ensure_ascii=False)
 
 
 def _released(output: ToolOutput, passed: ToolOutput | Deny | None) -> ToolOutput:

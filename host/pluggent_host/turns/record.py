@@ -94,6 +94,8 @@ class Conversation:
     approvals: Approvals | None = None
     void: str = ""
     waiting_form: OutputForm[Any] | None = attrs.field(default=None, init=False)
+    _opening: tuple[TurnBegan, ...] = attrs.field(default=(), init=False)
+    """The first entry of a turn of which nothing else is known yet; it is written with the next entry."""
     flush: Callable[[], Awaitable[None] | None] = attrs.field(init=False)
     """Returns what to wait for until everything kept outlives this process; None if it does."""
 
@@ -102,10 +104,16 @@ class Conversation:
         if self.void:
             log.warning("a turn that waited for an approval has ended: %s", self.void)
 
+    def begin(self, scope: Scope, services: Services) -> None:
+        """Begin the turn of *scope*. Its number is used up with its next entry: idempotency keys are made of it."""
+        chains = services.chains.digest
+        self._opening = (TurnBegan(scope.turn_id, time(), scope.origin, chains, scope.dry_run, scope.metadata),)
+
     def append(self, *entries: Entry) -> None:
         """Make *entries* durable."""
         if entries:
-            self.transcript.append(*entries)
+            self.transcript.append(*self._opening, *entries)
+            self._opening = ()
             for entry in entries:
                 self.doubtful.follow(entry)
 
@@ -116,9 +124,8 @@ class Conversation:
 
     def say(self, said: Said) -> None:
         """Make *said* durable and take its message into the conversation."""
-        self.transcript.append(said)
+        self.append(said)
         self.messages = (*self.messages, said.message)
-        self.doubtful.follow(said)
 
     def add(self, *messages: Message) -> None:
         """Take *messages* into the conversation."""
@@ -231,9 +238,3 @@ class TurnRecord:
         """Make what was appended as durable as the operator wants effects to be."""
         if self._services.settings.fsync != "off":
             await self._conversation.transcript.sync(self._services.threads.run)
-
-
-def began(scope: Scope, services: Services) -> TurnBegan:
-    """Return the first entry of a turn."""
-    chains = services.chains.digest
-    return TurnBegan(scope.turn_id, time(), scope.origin, chains, scope.dry_run, scope.metadata)

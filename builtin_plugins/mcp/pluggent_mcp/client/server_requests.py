@@ -194,7 +194,7 @@ class ServerRequests:
         try:
             found = await unless_cancelled(asyncio.shield(call.folders))
         except CallEndedError:
-            found = ()
+            found = []
         return ListRootsResult(roots=[_root(each) for each in found])
 
 
