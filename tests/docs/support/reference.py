@@ -15,13 +15,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, cast
 
 import attrs
 import pluggent_host.settings as host_settings
 from pluggent_cli import exits
-from pluggent_cli.config.field_docs import field_docs
+from pluggent_cli.config.command_settings import CommandSettings, ModelNames
 from pluggent_cli.config.keys import KEYS, TOOL_LIMIT_KINDS, Kind
+from pluggent_cli.config.settings_class import field_docs
 from pluggent_cli.parsing import Parser, root_parser
 from pluggent_cli.table import COMMANDS
 from pluggent_hookspecs import HOOKS, ProvideEvent, errors, events, markers, observations
@@ -30,7 +32,7 @@ from workspace import Member, members
 NONE = "none"
 _CLASSES = {
     "limits": host_settings.Limits, "timeouts": host_settings.Timeouts, "selection": host_settings.Selection,
-    "grants": host_settings.Grants,
+    "grants": host_settings.Grants, "models": ModelNames,
 }  # fmt: skip
 
 
@@ -55,7 +57,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def settings() -> str:
     """Return every setting of a host: by table, with kind, default, and what later sources may do to it."""
-    tables = ["", *_CLASSES, "tables"]
+    tables = ["", *(name for name in _CLASSES if name != "models"), "tables"]
     return "".join(f"### {_title(name)}\n\n{_explained(name)}{_table_of(name)}\n" for name in tables)
 
 
@@ -81,16 +83,17 @@ def _table_of(name: str) -> str:
 
 def _section(path: str) -> str:
     top, _, below = path.partition(".")
-    return "tables" if KEYS[path].kind.expected == "a table" else top if below else ""
+    return "tables" if KEYS[path].kind.make is MappingProxyType else top if below else ""
 
 
 def _setting(path: str) -> tuple[str, str, str, str]:
     top, _, name = path.rpartition(".")
-    owner: Any = _CLASSES.get(top, host_settings.HostSettings)
+    all_of = CommandSettings if path in CommandSettings._fields else host_settings.HostSettings
+    owner: Any = _CLASSES.get(top, all_of)
     said = field_docs(owner)[name]
     default = owner._field_defaults[name]
     kind = KEYS[path].kind
-    shown = f"[{path}]" if kind.expected == "a table" else name
+    shown = f"[{path}]" if kind.make is MappingProxyType else name
     return f"`{shown}`", as_markdown(said), _expected(kind), _default(top, default, kind)
 
 
@@ -153,8 +156,8 @@ def _keys(member: Member) -> Iterator[str]:
     seen: set[str] = set()
     for group in member.project["entry-points"].values():
         for target in group.values():
-            module, _, name = target.partition(":")
-            made = getattr(getattr(import_module(module), name), "Settings", None)
+            module, code, name = target.partition(":")
+            made = getattr(getattr(import_module(module), name), "Settings", None) if code else None
             for field in attrs.fields(made) if made is not None and attrs.has(made) else ():
                 if field.init and field.name not in seen:
                     seen.add(field.name)

@@ -9,13 +9,15 @@ from pluggent_host.settings import NOTHING
 
 
 class ModelNames(NamedTuple):
-    """``aliases`` are a person's own names of models, each of one as ``provider/model``."""
+    """Names of models."""
 
     aliases: Mapping[str, str] = NOTHING
+    """Your own names of models: name = "provider/model"."""
 
 
 class CommandSettings(NamedTuple):
-    """``models``: see ModelNames. ``templates`` are prompts by name, each the fields of a PromptTemplate."""
+    """``models``: see ModelNames. The tables of ``templates`` are the fields of a PromptTemplate."""
 
     models: ModelNames = ModelNames()
     templates: Mapping[str, Mapping[str, Any]] = NOTHING
+    """Prompts for run -t: name = "text with $places", or { prompt, system, model, defaults }."""

@@ -14,6 +14,7 @@ from pluggent_host.plugins.catalog import PluginRecord
 from pluggent_host.plugins.loader import settings_class
 from pluggent_host.settings import HostSettings
 
+from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import KEYS
 from pluggent_cli.config.settings_class import Field, field_docs, fields_of
 from pluggent_cli.config.toml import toml_key, toml_value
@@ -51,7 +52,8 @@ def _of_host(setup: Setup) -> Iterator[str]:
     for path, (section, name) in _paths():
         if name and path == next(each for each, (other, _) in _paths() if other == section):
             yield from (f"#[{section}]", "")
-        owner: Any = getattr(defaults, section) if name else defaults
+        all_of: Any = CommandSettings() if section in CommandSettings._fields else defaults
+        owner = getattr(all_of, section) if name else all_of
         value = getattr(owner, name or section)
         if section == "grants":
             value = tuple(each for each in value if each in installed)
