@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from pages import anchors, links, pages, text_of
-from workspace import ROOT
+from workspace import ROOT, files
 
+SVG = "{http://www.w3.org/2000/svg}"
 ELSEWHERE = re.compile(r"[a-z]+:")
 
 
@@ -23,6 +25,15 @@ def leads_somewhere(page: Path, target: str) -> bool:
     if not file.exists() or not file.is_relative_to(ROOT):
         return False
     return not anchor or anchor in anchors(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("picture", [file for file in files() if file.suffix == ".svg"], ids=str)
+def test_a_picture_says_what_it_shows_and_brings_no_background(picture: Path) -> None:
+    """So that it can be read aloud, and on light and dark pages."""
+    root = ET.parse(ROOT / picture).getroot()  # noqa: S314 (our own file)
+
+    assert all(len(root.findtext(f"{SVG}{name}", "")) > len(name) for name in ("title", "desc"))
+    assert [box.get("width") for box in root.iter(f"{SVG}rect") if box.get("width") == root.get("width")] == []
 
 
 def test_the_readme_leads_to_every_page() -> None:

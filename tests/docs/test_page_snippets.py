@@ -16,6 +16,7 @@ from pluggent_cli.config.sources import load_settings
 from pluggent_hookspecs.errors import PluggentError
 from pluggent_host import HostSettings
 from pluggent_host.inspection import look_around
+from pluggent_host.plugins.discovery import GROUPS, MODEL_NAMES
 from pluggent_host.plugins.loader import check_settings
 
 ALL = [block for page in pages() for block in blocks(page)]
@@ -34,6 +35,14 @@ def place(block: Block) -> str:
 
 def is_project(block: Block) -> bool:
     return block.language == "toml" and "[project]" in block.text
+
+
+def is_part_of_project(block: Block) -> bool:
+    return block.language == "toml" and "[project." in block.text and not is_project(block)
+
+
+def is_settings(block: Block) -> bool:
+    return block.language == "toml" and "[project" not in block.text and block.path != PRICES
 
 
 def test_every_block_says_what_it_is() -> None:
@@ -58,7 +67,7 @@ def test_a_python_file_that_a_page_shows_parses(block: Block) -> None:
 MADE_UP = {tomllib.loads(block.text)["project"]["name"] for block in of("toml") if is_project(block)}
 
 
-@pytest.mark.parametrize("block", [b for b in of("toml") if not is_project(b) and b.path != PRICES], ids=place)
+@pytest.mark.parametrize("block", [b for b in of("toml") if is_settings(b)], ids=place)
 def test_settings_are_settings(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "shown.toml"
     file.write_text(block.text, "utf-8")
@@ -95,6 +104,14 @@ def test_a_project_is_a_whole_one_that_its_page_installs(block: Block) -> None:
         line for line in project["project"]["dependencies"] if Requirement(line).name.startswith("pluggent-host")
     ] == []
     assert f"pip install ./{folder}\n" in typed or f"pip install -e ./{folder}\n" in typed
+
+
+@pytest.mark.parametrize("block", [b for b in of("toml") if is_part_of_project(b)], ids=place)
+def test_a_part_of_a_project_announces_in_groups_that_there_are(block: Block) -> None:
+    part = tomllib.loads(block.text)["project"]
+
+    assert part.keys() == {"entry-points"}
+    assert part["entry-points"].keys() <= {*GROUPS, MODEL_NAMES}
 
 
 @pytest.mark.parametrize("block", [b for b in of("toml") if b.path == PRICES], ids=place)
