@@ -12,14 +12,13 @@ from typing import Any, TypeAlias
 import attrs
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
-from pluggent_hookspecs.messages import Part
+from pluggent_hookspecs.messages import Message, Part
 from pluggent_hookspecs.observations import Observation
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.process_marker import is_inside
 from pluggent_host.host import Host
 from pluggent_host.session import Session
-from pluggent_host.turns.options import Content
 from pluggent_host.turns.result import TurnResult, TurnStream
 from pluggent_host.turns.step import Why
 from pluggent_state_files.listing import SESSION_ID
@@ -118,7 +117,7 @@ class Talk:
 
     # ---- turns ---------------------------------------------------------------------------
 
-    async def turn(self, content: Content) -> TurnResult[Any]:
+    async def turn(self, content: Message | Sequence[str | Part]) -> TurnResult[Any]:
         """Run one turn, show it, and print the answer if that is text. Raises what ``Session.say`` raises."""
         return await self._shown(lambda show: self._watched(content, None, show))
 
@@ -169,7 +168,9 @@ class Talk:
                     answer.add(text)
         return result
 
-    async def _watched(self, content: Content, output: Mapping[str, Any] | None, show: Show) -> TurnResult[Any]:
+    async def _watched(
+        self, content: Message | Sequence[str | Part], output: Mapping[str, Any] | None, show: Show
+    ) -> TurnResult[Any]:
         if self.options.no_stream:
             return await self._followed(self.session.say(content, output=output, origin="cli"), show)
         return await self._streamed(self.session.stream(content, output=output, origin="cli"), show)

@@ -12,12 +12,12 @@ class ModelNames(NamedTuple):
     """Names of models."""
 
     aliases: Mapping[str, str] = NOTHING
-    """Your own names of models: name = "provider/model"."""
+    """Your own names of models, each of one as provider/model."""
 
 
 class CommandSettings(NamedTuple):
-    """``models``: see ModelNames. The tables of ``templates`` are the fields of a PromptTemplate."""
+    """What the command has for a person: names and prompts."""
 
     models: ModelNames = ModelNames()
     templates: Mapping[str, Mapping[str, Any]] = NOTHING
-    """Prompts for run -t: name = "text with $places", or { prompt, system, model, defaults }."""
+    """Your own prompts by name, each a table with prompt, system, model and defaults."""

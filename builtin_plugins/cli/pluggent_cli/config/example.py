@@ -52,8 +52,8 @@ def _of_host(setup: Setup) -> Iterator[str]:
     for path, (section, name) in _paths():
         if name and path == next(each for each, (other, _) in _paths() if other == section):
             yield from (f"#[{section}]", "")
-        all_of: Any = CommandSettings() if section in CommandSettings._fields else defaults
-        owner = getattr(all_of, section) if name else all_of
+        whole: Any = CommandSettings() if section in CommandSettings._fields else defaults
+        owner: Any = getattr(whole, section) if name else whole
         value = getattr(owner, name or section)
         if section == "grants":
             value = tuple(each for each in value if each in installed)
