@@ -182,12 +182,25 @@ def _hook(info: Any) -> str:
     event = signature.parameters["event"].annotation.removeprefix("e.")
     answer = signature.return_annotation
     text, _, example = inspect.cleandoc(info.function.__doc__).partition(">>>")
-    code = "\n".join(line[4:] for line in (">>>" + example).splitlines()) if example else ""
+    code = _as_code(">>>" + example) if example else ""
     shown = f"\n```python\n{code}\n```\n" if code else ""
     return (
         f"### {info.name}\n\n{text.replace('``', '`').strip()}\n\n"
         f"Takes [{event}](#{event.lower()}), returns `{answer}`.\n{shown}"
     )
+
+
+def _as_code(example: str) -> str:
+    """Return an *example* with prompts as code, with the empty lines that a formatter wants."""
+    found: list[str] = []
+    for line in example.splitlines():
+        code = line[4:]
+        if found and line.startswith(">>> class"):
+            found += ["", ""]
+        elif code.startswith("    @") and not found[-1].startswith("class"):
+            found.append("")
+        found.append(code)
+    return "\n".join(found)
 
 
 def hook_events() -> str:
