@@ -106,7 +106,7 @@ def anchor_of(heading: str) -> str:
 
 
 def commands(block: Block) -> tuple[str, ...]:
-    """Return the lines of a shell that *block* shows; a line that ends with a backslash goes on in the next."""
+    """Return the lines of a shell that *block* shows; a line that ends with a backslash continues in the next."""
     joined = re.sub(r" *\\\n\s*", " ", block.text)
     lines = joined.splitlines()
     if block.language == "sh":
