@@ -11,7 +11,7 @@ import inspect
 import json
 import textwrap
 from argparse import Action, ArgumentParser
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from enum import Enum
 from importlib import import_module
 from itertools import pairwise
@@ -23,7 +23,8 @@ import pluggent_host.settings as host_settings
 from pluggent_cli import exits
 from pluggent_cli.config.command_settings import CommandSettings, ModelNames
 from pluggent_cli.config.keys import KEYS, TOOL_LIMIT_KINDS, Kind
-from pluggent_cli.config.settings_class import field_docs
+from pluggent_cli.config.settings_class import Field, field_docs, fields_of
+from pluggent_cli.config.toml import toml_value
 from pluggent_cli.parsing import Parser, root_parser
 from pluggent_cli.table import COMMANDS
 from pluggent_hookspecs import HOOKS, ProvideEvent, errors, events, markers, observations
@@ -139,29 +140,35 @@ def member_docs(kinds: type[Enum]) -> Mapping[str, str]:
 
 
 def plugins() -> str:
-    """Return the plugins of this repository: what each is, its settings, and where it is explained."""
-    rows = (
-        (
-            f"[{one.distribution}](../../{one.folder}/README.md)",
-            one.project["description"],
-            ", ".join(_keys(one)) or NONE,
-        )
-        for one in members()
-        if one.is_plugin
-    )
-    return table(("plugin", "what it is", "settings"), rows)
+    """Return every setting of the plugins of this repository."""
+    return "\n".join(_settings_of(member) for member in members() if member.is_plugin)
 
 
-def _keys(member: Member) -> Iterator[str]:
-    seen: set[str] = set()
+def _settings_of(member: Member) -> str:
+    fields = {field.name: field for made in _settings_classes(member) for field in fields_of(made)}
+    rows = [(f"`{name}`", as_markdown(field.about), _toml(field)) for name, field in fields.items()]
+    about = f"[{member.project['description']}](../../{member.folder}/README.md)"
+    settings = table(("key", "what it is", "default"), rows) if rows else "No settings.\n"
+    return f"### `[plugins.{member.distribution}]`\n\n{about}\n\n{settings}"
+
+
+def _settings_classes(member: Member) -> Iterator[type]:
     for group in member.project["entry-points"].values():
         for target in group.values():
             module, code, name = target.partition(":")
             made = getattr(getattr(import_module(module), name), "Settings", None) if code else None
-            for field in attrs.fields(made) if made is not None and attrs.has(made) else ():
-                if field.init and field.name not in seen:
-                    seen.add(field.name)
-                    yield f"`{field.alias or field.name}`"
+            if made is not None:
+                yield made
+
+
+def _toml(field: Field) -> str:
+    if field.required:
+        return "required"
+    empty = field.default is None or field.default == "" or (isinstance(field.default, Sized) and not field.default)
+    try:
+        return NONE if empty else f"`{toml_value(field.default)}`"
+    except TypeError:
+        return NONE
 
 
 # ---- hooks ------------------------------------------------------------------------------
