@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
     from pluggent_hookspecs.attachments import audio as audio, file as file, image as image
     from pluggent_hookspecs.decisions import Approval as Approval
+    from pluggent_plugin_loader.settings import Selection as Selection
 
     from pluggent_host.approvals.pending import Pending as Pending
     from pluggent_host.hooks.event_bus import EventStream as EventStream
@@ -21,7 +22,6 @@ if TYPE_CHECKING:  # for type checkers; at run time __getattr__ below does it
         HostSettings as HostSettings,
         LimitChanges as LimitChanges,
         Limits as Limits,
-        Selection as Selection,
         Timeouts as Timeouts,
         ToolLimits as ToolLimits,
     )
@@ -41,7 +41,7 @@ _MODULES = {
     "operations.forms": "Field FieldKind Option",
     "operations.memory": "Memory",
     "session": "OfferedTool Session",
-    "settings": "Grants HostSettings LimitChanges Limits Selection Timeouts ToolLimits",
+    "settings": "Grants HostSettings LimitChanges Limits Timeouts ToolLimits",
     "sync": "SyncHost SyncSession",
     "transcript.rebuild": "Exchange",
     "transcript.stored": "StoredSession StoredSessions",
@@ -49,9 +49,13 @@ _MODULES = {
     "turns.result": "TurnResult TurnStream",
     "turns.step": "Why",
 }
-_OF_CONTRACT = {"attachments": "audio file image", "decisions": "Approval"}
+_ELSEWHERE = {
+    "pluggent_hookspecs.attachments": "audio file image",
+    "pluggent_hookspecs.decisions": "Approval",
+    "pluggent_plugin_loader.settings": "Selection",
+}
 _WHERE = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names.split()} | {
-    name: f"pluggent_hookspecs.{module}" for module, names in _OF_CONTRACT.items() for name in names.split()
+    name: module for module, names in _ELSEWHERE.items() for name in names.split()
 }
 
 __all__ = ["__version__", *_WHERE]  # noqa: PLE0604 (strings)  # pyright: ignore[reportUnsupportedDunderAll]

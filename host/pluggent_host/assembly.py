@@ -16,19 +16,18 @@ from pluggent_hookspecs.markers import MaybeAsync, hookimpl
 from pluggent_hookspecs.observations import PluginStateChanged
 from pluggent_hookspecs.questions import Elicited
 from pluggent_hookspecs.tools import Effect
+from pluggent_plugin_loader.catalog import Catalog, PluginRecord, catalog
+from pluggent_plugin_loader.discovery import Discovery, discover, normalised
+from pluggent_plugin_loader.names import APP, plugin_of
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_host import __version__
-from pluggent_host.common.names import APP, plugin_of
 from pluggent_host.common.running import Threads
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import build
 from pluggent_host.hooks.event_bus import EventBus
-from pluggent_host.operations.cursors import Cursors
-from pluggent_host.operations.memory import Memory
+from pluggent_host.operations.memory import Cursors, Memory
 from pluggent_host.operations.pipeline import Operations
-from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
-from pluggent_host.plugins.discovery import Discovery, discover, normalised
 from pluggent_host.plugins.lookup import Capabilities
 from pluggent_host.plugins.registry import PluginSet
 from pluggent_host.settings import Grants, HostSettings

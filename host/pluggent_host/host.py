@@ -24,19 +24,18 @@ from pluggent_hookspecs.models import ListsModels, ModelInfo, ModelParameters, P
 from pluggent_hookspecs.observations import Observation, SessionOpened
 from pluggent_hookspecs.plans import Plan
 from pluggent_hookspecs.sessions import SessionStore
+from pluggent_plugin_loader.catalog import PluginRecord
+from pluggent_plugin_loader.discovery import Discovery
+from pluggent_plugin_loader.loader import registered_name
 
 from pluggent_host.approvals.standing import Approvals
 from pluggent_host.assembly import Answerer, Approver, Parts, assemble, look_around, people, take_apart
 from pluggent_host.common import process_marker
-from pluggent_host.common.plugin_errors import is_interrupt
-from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.common.sanitize import check_history, clean_history
 from pluggent_host.hooks.caller import Caller, Late
 from pluggent_host.hooks.chains import Chains
 from pluggent_host.hooks.event_bus import EventStream, UnrecordedJournal
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.discovery import Discovery
-from pluggent_host.plugins.loader import registered_name
 from pluggent_host.plugins.lookup import session_files
 from pluggent_host.session import OfferedTool, Session, offered
 from pluggent_host.settings import GivenLimits, Grants, HostSettings, check_limits, limited
@@ -455,7 +454,7 @@ async def _asked(name: str, provider: Provider | PluggentError, caller: Caller, 
     except Late:
         return ProviderError(ProviderErrorKind.TIMEOUT, f"gave no list within {limit_s:g} s", provider=name)
     except BaseException as error:
-        if is_interrupt(error) or (isinstance(error, asyncio.CancelledError) and being_cancelled()):
+        if comes_from_outside(error):
             raise
         return _broken(name, f"failed in list_models: {said(error)}")
     items = tuple(cast("Sequence[object]", found)) if isinstance(found, Sequence) else (found,)

@@ -4,15 +4,13 @@ Named tuples of the standard library: `pluggent plugins` and `--version` read se
 third-party package.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
 
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.settings import NOTHING, Selection
+from pluggent_plugin_loader.suggestions import did_you_mean
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-Mode = Literal["all", "allow", "safe"]
 OnAsk = Literal["console", "pause", "deny"]
 
 
@@ -87,63 +85,29 @@ class Timeouts(NamedTuple):
     """Seconds of one model call."""
 
 
-class Selection(NamedTuple):
-    """The installed plugins that may run. Names are plugin ids, or ids with ``==version``."""
+class OfFirstParty(tuple[str, ...]):
+    """A grant to the first-party plugins of that role, changed by each name here in turn; see ``granted``.
 
-    mode: Mode = "all"
-    """Which installed plugins run: "all"; "allow", those in the list; "safe", built-in ones only."""
-    allow: tuple[str, ...] = ()
-    """The list for mode = "allow": names, or name==version."""
-    block: tuple[str, ...] = ()
-    """Plugins that never run."""
-    any_version: bool = False
-    """Run plugins made for another version of the contract, too."""
-
-
-class SystemList(tuple[str, ...]):  # noqa: SLOT001 (a tuple cannot have slots that hold something)
-    """An allow list of the system's settings, which holds in safe mode too.
-
-    ``whole`` is that list before other settings narrowed it: plugins outside of it are left out on purpose.
-    """
-
-    whole: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, names: Iterable[str], whole: tuple[str, ...]) -> "SystemList":
-        """Return *names*, narrowed from *whole*."""
-        made = cls(names)
-        made.whole = whole
-        return made
-
-
-class _OfFirstParty(tuple[str, ...]):
-    """A grant that is not set: it goes to the first-party plugins of that role.
-
-    Empty, so that it grants nothing until it is filled in, and unequal to any that is set.
+    It grants nothing until it is filled in, and is unequal to any tuple that stands for itself.
     """
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OfFirstParty)
+        return isinstance(other, OfFirstParty) and tuple(self) == tuple(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(_OfFirstParty)
+        return super().__hash__()
 
     def __repr__(self) -> str:
-        return "OF_FIRST_PARTY"
+        return super().__repr__() if self else "OF_FIRST_PARTY"
 
 
-OF_FIRST_PARTY: tuple[str, ...] = _OfFirstParty()
-
-
-class AddedToFirstParty(tuple[str, ...]):
-    """A grant to the first-party plugins of that role, changed by each name here in turn; see ``granted``."""
-
-    __slots__ = ()
+OF_FIRST_PARTY: tuple[str, ...] = OfFirstParty()
+"""A grant that is not set."""
 
 
 def granted(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
@@ -156,8 +120,8 @@ def granted(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     """
     if not new:
         return ()
-    if isinstance(old, _OfFirstParty | AddedToFirstParty):
-        return AddedToFirstParty((*old, *new))
+    if isinstance(old, OfFirstParty):
+        return OfFirstParty((*old, *new))
     names = list(old)
     for name in new:
         if name.startswith("!") and name[1:] in names:
@@ -206,7 +170,7 @@ class Grants(NamedTuple):
         """
         roles: dict[str, tuple[str, ...]] = {}
         for name, names in self._asdict().items():
-            if isinstance(names, _OfFirstParty | AddedToFirstParty):
+            if isinstance(names, OfFirstParty):
                 of_role = tuple(id for id, role in first_party.items() if role == name)
                 roles[name] = granted(of_role, names) if names else of_role
         return self._replace(**roles)
@@ -262,14 +226,6 @@ class HostSettings(NamedTuple):
     """What tools do, in your word, which counts above their own: "plugin:tool/name" = [effects]."""
     plugins: Mapping[str, Mapping[str, Any]] = NOTHING
     """A table of settings for each plugin, see below."""
-
-
-class Section(dict[str, Any]):
-    """The settings of one plugin; ``folders`` maps keys to the folder of their file, the base of relative paths."""
-
-    def __init__(self, values: Mapping[str, Any], folders: Mapping[str, str]) -> None:
-        super().__init__(values)
-        self.folders = folders
 
 
 class LimitChanges(TypedDict, total=False):

@@ -10,6 +10,7 @@ from typing import Any
 
 from answering_models import Caller
 from figures import rounds, row, show
+from pluggent_function_tools.function_tool import function_tool
 from pluggent_hookspecs import DecisionMade, Observation, Scope, hookimpl
 from pluggent_host import Host
 from pluggent_host.assembly import assemble, look_around, take_apart
@@ -18,7 +19,6 @@ from pluggent_host.hooks.chains import Chains
 from pluggent_host.operations.operation import Ready
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.settings import HostSettings
-from pluggent_host.tools.function_tool import function_tool
 from pluggent_host.tools.toolset import BoundTool, bind
 from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.entries import Decided, Transcript

@@ -16,8 +16,8 @@ from pluggent_cli.config.sources import load_settings
 from pluggent_hookspecs.errors import PluggentError
 from pluggent_host import HostSettings
 from pluggent_host.inspection import look_around
-from pluggent_host.plugins.discovery import GROUPS, MODEL_NAMES
-from pluggent_host.plugins.loader import check_settings
+from pluggent_plugin_loader.discovery import GROUPS, MODEL_NAMES
+from pluggent_plugin_loader.loader import check_settings
 
 ALL = [block for page in pages() for block in blocks(page)]
 LANGUAGES = {"python", "toml", "json", "sh", "console", "text", "md"}

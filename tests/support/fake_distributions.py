@@ -15,9 +15,9 @@ from typing import Any, Literal
 import pluggy
 import pytest
 from pluggent_hookspecs import HOOKS, PluginContext, PluginLoadError, hookimpl
-from pluggent_host.plugins.catalog import PluginRecord, catalog
-from pluggent_host.plugins.discovery import Discovery, discover
-from pluggent_host.settings import Selection
+from pluggent_plugin_loader.catalog import PluginRecord, catalog
+from pluggent_plugin_loader.discovery import Discovery, discover
+from pluggent_plugin_loader.settings import Selection
 
 NEEDS = ("pluggent-hookspecs>=0.1,<0.2",)
 

@@ -34,9 +34,9 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.errors import PluggentError
 from pluggent_host import Host, TurnResult
 from pluggent_host.assembly import Approver
-from pluggent_host.plugins.discovery import Discovery
 from pluggent_host.session import Session
 from pluggent_host.settings import HostSettings
+from pluggent_plugin_loader.discovery import Discovery
 from pluggent_testing.fakes import Recorder, Reply, ScriptedModel, call
 
 T = TypeVar("T")

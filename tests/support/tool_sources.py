@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import attrs
 import pytest
+from pluggent_function_tools.arguments import ArgumentProblems
+from pluggent_function_tools.function_tool import function_tool
 from pluggent_hookspecs import Param, ToolOutput, ToolSpec, hookimpl
-from pluggent_host.tools.arguments import ArgumentProblems
-from pluggent_host.tools.function_tool import function_tool
 
 
 class Named:

@@ -20,11 +20,15 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 LAZY = ("pluggent_hookspecs", "pluggent_host")
 """The packages whose ``__init__`` imports a name when it is first used."""
-FRONT_ENDS = {
-    "pluggent-cli": {"pluggent-checked-http", "pluggent-state-files"},
-    "pluggent-testing": {"pluggent-cli"},
+HOST_LIBRARIES = {"pluggent-plugin-loader"}
+"""The libraries that the host is built on; no plugin is."""
+HOST_PARTS = {"pluggent-host", *HOST_LIBRARIES}
+BUILT_ON = {
+    "pluggent-host": HOST_LIBRARIES | {"pluggent-function-tools"},
+    "pluggent-cli": HOST_PARTS | {"pluggent-checked-http", "pluggent-state-files"},
+    "pluggent-testing": HOST_PARTS | {"pluggent-cli", "pluggent-function-tools"},
 }
-"""The members that may import the host, each with what else of the workspace it may import besides the contract."""
+"""What of the workspace the host and its front ends may import besides the contract."""
 
 
 class Member(NamedTuple):
@@ -44,7 +48,7 @@ class Member(NamedTuple):
     @property
     def is_front_end(self) -> bool:
         """Whether it is one of those that may import the host."""
-        return self.distribution in FRONT_ENDS
+        return "pluggent-host" in BUILT_ON.get(self.distribution, ())
 
     @property
     def is_plugin(self) -> bool:
@@ -53,7 +57,8 @@ class Member(NamedTuple):
     @property
     def is_library(self) -> bool:
         """Whether plugins may be built on it: it stands among them and offers nothing by itself."""
-        return len(self.folder.parts) > 1 and not self.is_front_end and not self.is_plugin
+        own = self.is_front_end or self.is_plugin or self.distribution in HOST_LIBRARIES
+        return len(self.folder.parts) > 1 and not own
 
     @property
     def project(self) -> dict[str, Any]:

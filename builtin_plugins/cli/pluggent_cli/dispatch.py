@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
 from pluggent_host import __version__
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.installed_plugins import announced

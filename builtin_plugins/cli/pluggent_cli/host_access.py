@@ -22,10 +22,11 @@ import pluggent_hookspecs
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError
 from pluggent_hookspecs.folders import private_folder
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
-from pluggent_host.plugins.discovery import Discovery, normalised
-from pluggent_host.settings import HostSettings, Selection
+from pluggent_host.settings import HostSettings
+from pluggent_plugin_loader.catalog import Catalog, PluginRecord, catalog
+from pluggent_plugin_loader.discovery import Discovery, normalised
+from pluggent_plugin_loader.settings import Selection
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.sources import Origin, read_settings, state_dir

@@ -13,7 +13,7 @@ import site
 import sys
 from collections.abc import Iterator
 
-from pluggent_host.plugins.project import in_project, is_own, python_path, real, roots
+from pluggent_plugin_loader.project import in_project, is_own, python_path, real, roots
 
 
 def leave_project() -> None:

@@ -7,7 +7,7 @@ import sys
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pluggent_host.plugins.discovery import Discovery, Distribution, discover
+from pluggent_plugin_loader.discovery import Discovery, Distribution, discover
 
 from pluggent_cli.import_path import admit, excluded
 from pluggent_cli.table import NAMES

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.table import COMMANDS

@@ -18,8 +18,8 @@ from pluggent_hookspecs.questions import Elicited
 from pluggent_host import __version__
 from pluggent_host.common.process_marker import is_inside
 from pluggent_host.common.running import said
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.loader import load, new_manager
+from pluggent_plugin_loader.catalog import PluginRecord
+from pluggent_plugin_loader.loader import load, new_manager
 
 from pluggent_cli import process
 from pluggent_cli.exits import Interrupted, is_of_output

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.plugin_errors import raised_at
+from pluggent_plugin_loader.plugin_errors import raised_at
 
 from pluggent_cli.exits import Interrupted
 from pluggent_cli.terminal.console import Console, warning

@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import attrs
+from pluggent_plugin_loader.plugin_errors import is_interrupt
 
 
 def said(error: BaseException) -> str:
@@ -30,6 +31,11 @@ def being_cancelled() -> bool:
     """Return whether the current task was cancelled and has not ended yet."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def comes_from_outside(error: BaseException) -> bool:
+    """Say whether *error*, caught around plugin code, is not the plugin's: Ctrl-C, or a cancellation of this task."""
+    return is_interrupt(error) or (isinstance(error, asyncio.CancelledError) and being_cancelled())
 
 
 async def uncancelled(coroutine: Coroutine[Any, Any, None]) -> None:

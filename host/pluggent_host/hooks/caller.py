@@ -17,10 +17,10 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeVar, cast
 
 import attrs
+from pluggent_plugin_loader.names import APP
+from pluggent_plugin_loader.plugin_errors import is_interrupt
 
-from pluggent_host.common.names import APP
-from pluggent_host.common.plugin_errors import is_interrupt
-from pluggent_host.common.running import Threads, being_cancelled, said
+from pluggent_host.common.running import Threads, comes_from_outside, said
 from pluggent_host.hooks.chains import Impl
 
 log = logging.getLogger("pluggent.hooks")
@@ -139,12 +139,8 @@ class Caller:
             value = await self.bounded(answer.value, lambda: deadline - perf_counter())
         except Late:
             return Answer(None, LATE, perf_counter() - started)
-        except asyncio.CancelledError as error:
-            if being_cancelled():
-                raise
-            return _raised(error, started)
         except BaseException as error:  # a plugin may raise anything; it becomes a value
-            if is_interrupt(error):
+            if comes_from_outside(error):
                 raise
             return _raised(error, started)
         ended = perf_counter()

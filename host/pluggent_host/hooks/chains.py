@@ -21,8 +21,8 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, Band, HookKind, ImplOptions
 from pluggent_hookspecs.observations import Vote
+from pluggent_plugin_loader.names import APP
 
-from pluggent_host.common.names import APP
 from pluggent_host.settings import HostSettings
 
 _TO_FREEZE: tuple[Band, ...] = ("host-first", "normal", "late", "security", "host-last")

@@ -35,8 +35,6 @@ from pluggent_hookspecs.observations import (
 )
 
 from pluggent_host.common.event_queue import EventQueue
-from pluggent_host.common.plugin_errors import is_interrupt
-from pluggent_host.common.running import said
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain, Chains, Impl
 from pluggent_host.settings import HostSettings
@@ -151,7 +149,7 @@ class Observers:
             return
         for impl in self._inline:
             if self._wants(impl, event):
-                self._call_inline(impl, event)
+                self._note(impl, self._call_inline(impl, event))
         for impl in self._queued:
             if self._wants(impl, event):
                 self._enqueue(impl, event)
@@ -172,22 +170,14 @@ class Observers:
     def _wants(self, impl: Impl, event: Observation) -> bool:
         return self._failures[impl] < FAILURES_IN_A_ROW and (not impl.events or isinstance(event, impl.events))
 
-    def _call_inline(self, impl: Impl, event: Observation) -> None:
-        started = perf_counter()
-        try:
-            left_over = impl.function(event)
-        except BaseException as error:  # an observer may raise anything; the turn goes on
-            if is_interrupt(error):
-                raise
-            self._failed(impl, f"raised {said(error)}")
-            return
-        if asyncio.iscoroutine(left_over):
-            left_over.close()
-            self._failed(impl, "returned a coroutine; write `async def observe`")
-        elif perf_counter() - started > self._observe_s:
-            self._failed(impl, "was too slow")
-        else:
-            self._failures[impl] = 0
+    def _call_inline(self, impl: Impl, event: Observation) -> str:
+        """Call a synchronous observer; return what went wrong, empty if nothing did."""
+        answer = self._caller.call_now(impl, event, perf_counter() + self._observe_s)
+        if not answer.waits:
+            return answer.problem
+        if asyncio.iscoroutine(answer.value):
+            answer.value.close()
+        return "returned an awaitable; write `async def observe`"
 
     def _enqueue(self, impl: Impl, event: Observation) -> None:
         queue = self._queues.get(impl)
@@ -207,14 +197,15 @@ class Observers:
             try:
                 if self._wants(impl, event):
                     answer = await self._caller.call(impl, event, perf_counter() + self._observe_s)
-                    if answer.problem:
-                        self._failed(impl, answer.problem)
-                    else:
-                        self._failures[impl] = 0
+                    self._note(impl, answer.problem)
             finally:
                 queue.task_done()
 
-    def _failed(self, impl: Impl, problem: str) -> None:
+    def _note(self, impl: Impl, problem: str) -> None:
+        """Take note of how a call ended: after so many failures in a row an observer gets no more events."""
+        if not problem:
+            self._failures[impl] = 0
+            return
         self._failures[impl] += 1
         off = self._failures[impl] == FAILURES_IN_A_ROW
         log.warning("observer %s %s%s", impl.plugin, problem, OFF if off else "")

@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 from pluggent_hookspecs import Value, errors
 
-from pluggent_host.common.plugin_errors import is_interrupt
-from pluggent_host.common.running import being_cancelled, said, to_its_end
+from pluggent_host.common.running import being_cancelled, comes_from_outside, said, to_its_end
 from pluggent_host.hooks.caller import LATE, Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Ledgers, RefusedError
 from pluggent_host.operations.operation import Attempt, Operation
@@ -87,9 +86,9 @@ class Around(Generic[E, R]):
             except Late as error:
                 raise self._blame(layer, LATE) from error
             except BaseException as error:
-                is_cancelled = isinstance(error, asyncio.CancelledError)
-                if is_interrupt(error) or (is_cancelled and being_cancelled()):
+                if comes_from_outside(error):
                     raise
+                is_cancelled = isinstance(error, asyncio.CancelledError)
                 what = f"{error!r} although it was not cancelled" if is_cancelled else said(error)
                 raise self._blame(layer, f"raised {what}") from error
             finally:

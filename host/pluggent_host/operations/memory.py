@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -15,7 +16,6 @@ from pluggent_hookspecs.memory import MemoryHit, MemoryItem, MemoryPage, MemoryQ
 from pluggent_hookspecs.observations import Change
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.operations.cursors import Cursors
 from pluggent_host.operations.operation import (
     Answered,
     Attempt,
@@ -120,6 +120,39 @@ def _items(value: object) -> tuple[MemoryItem, ...] | None:
     given = tuple(cast("Sequence[object]", value)) if isinstance(value, Sequence) else (None,)
     items = tuple(item for item in given if isinstance(item, MemoryItem))
     return items if len(items) == len(given) else None
+
+
+MOST_CURSORS = 1_024
+"""How many cursors a host keeps, the newest ones."""
+
+
+class Cursors:
+    """The cursors that one host has given, each for one list of one principal.
+
+    They are random, because a store's own may name a key that a policy hides.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[str, tuple[str, str]] = {}
+
+    def give(self, cursor: str, place: str) -> str:
+        """Return what stands for the store's *cursor* in the list *place*."""
+        token = secrets.token_urlsafe(16)
+        self._given[token] = (place, cursor)
+        if len(self._given) > MOST_CURSORS:
+            del self._given[next(iter(self._given))]
+        return token
+
+    def find(self, token: str, place: str) -> str:
+        """Return the store's cursor. Raises MemoryStoreError ``invalid`` if *token* was not given for *place*."""
+        found_place, cursor = self._given.get(token, ("", ""))
+        if found_place != place:
+            problem = (
+                "this is not a cursor of this list; a host keeps the newest"
+                f" {MOST_CURSORS:,} that it gave, as long as it is open"
+            )
+            raise MemoryStoreError(MemoryStoreErrorKind.INVALID, problem)
+        return cursor
 
 
 class Memory:

@@ -6,18 +6,20 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, get_args
 
 import attrs
 import msgspec
+from pluggent_function_tools.function_tool import definition_digest
 from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.events import ModelRequestEvent, ModelResponseEvent, ReserveEvent, Scope
-from pluggent_hookspecs.messages import Message, Usage
+from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
 from pluggent_hookspecs.models import (
     Delta,
     ModelRequest,
@@ -31,15 +33,12 @@ from pluggent_hookspecs.models import (
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.plugin_errors import is_interrupt
-from pluggent_host.common.running import being_cancelled, said
+from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.common.sanitize import clean_message
 from pluggent_host.hooks.ledgers import Cost
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by, with_digest
-from pluggent_host.operations.reply_checks import checked_response, impossible_usage
 from pluggent_host.operations.token_estimate import input_tokens, used_so_far
 from pluggent_host.plugins.lookup import Model
-from pluggent_host.tools.function_tool import definition_digest
 from pluggent_host.tools.toolset import Toolset
 
 HOOKS = Hooks(
@@ -262,12 +261,8 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
                 raise self._broken(error) from error
             problem = f"no whole reply within {most:g} s ([timeouts] model_s)"
             raise self._error(ProviderErrorKind.TIMEOUT, problem) from error
-        except asyncio.CancelledError as error:
-            if being_cancelled():
-                raise
-            raise self._broken(error) from error
         except BaseException as error:
-            if is_interrupt(error):
+            if comes_from_outside(error):
                 raise
             raise self._broken(error) from error
 
@@ -412,3 +407,49 @@ def seen_in(batch: Sequence[Delta]) -> tuple[str, str]:
         elif type(delta) is ReasoningDelta:
             reasoning.append(delta.text)
     return "".join(text), "".join(reasoning)
+
+
+# ---- what is wrong with a reply --------------------------------------------------------------
+
+_PARTS = get_args(Part)
+_COUNTS = ("input", "output", "cached", "reasoning", "audio", "cache_write", "input_audio")
+
+
+def checked_response(response: object) -> ModelResponse:
+    """Return *response*. Raises TypeError if any part of it is not a reply of an assistant."""
+    if not isinstance(response, ModelResponse):
+        raise TypeError(f"it returned {type(response).__name__}, not a ModelResponse")
+    message = cast("object", response.message)
+    if not isinstance(message, Message) or message.role is not Role.ASSISTANT:
+        raise TypeError("its reply is not a message of the assistant")
+    for part in message.content:
+        _check_part(part)
+    for call in message.tool_calls:
+        _check_call(call)
+    return response
+
+
+def _check_part(part: object) -> None:
+    if not isinstance(part, _PARTS):
+        raise TypeError(f"its reply has a content part of type {type(part).__name__}")
+    if isinstance(part, Text | Refusal | Reasoning) and type(part.text) is not str:
+        raise TypeError("its reply has a text that is none")
+
+
+def _check_call(call: object) -> None:
+    if not isinstance(call, ToolCall):
+        raise TypeError(f"its reply has a tool call of type {type(call).__name__}")
+    if any(type(field) is not str for field in (call.id, call.name, call.arguments)):
+        raise TypeError("its reply has a tool call whose id, name or arguments are not text")
+
+
+def impossible_usage(usage: Usage) -> str:
+    """Return what of *usage*, as a provider gave it, is not a count or an amount of money; empty if nothing is."""
+    for name in _COUNTS:
+        count: object = getattr(usage, name)
+        if count is not None and (type(count) is not int or count < 0):
+            return f"{name}={count!r}"
+    cost: Any = usage.cost_usd
+    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf):
+        return f"cost_usd={cost!r}"
+    return ""

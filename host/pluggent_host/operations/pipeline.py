@@ -22,11 +22,12 @@ from pluggent_hookspecs import errors
 from pluggent_hookspecs.decisions import Approval, Ask, Decision, Deny
 from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_hookspecs.observations import Change, DecisionMade, HookFailed, Observation, Vote
+from pluggent_plugin_loader.names import APP
 
 from pluggent_host.approvals.patterns import may_approve
 from pluggent_host.approvals.standing import capped, limits, narrowest
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.names import APP, HOST
+from pluggent_host.common.names import HOST
 from pluggent_host.hooks.caller import NOTHING, Caller
 from pluggent_host.hooks.chains import Chain, Chains, Impl
 from pluggent_host.hooks.event_bus import Sinks

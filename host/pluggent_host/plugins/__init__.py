@@ -1,1 +1,1 @@
-"""What is installed, what of it may run, and loading it. Imports only packages to its left: common."""
+"""The plugins of one host: opened and closed, and found by the names of what they provide. Imports only common."""

@@ -13,15 +13,16 @@ from pluggent_hookspecs.memory import MemoryStore
 from pluggent_hookspecs.models import Provider
 from pluggent_hookspecs.plans import PlanParser
 from pluggent_hookspecs.sessions import SessionStore
+from pluggent_plugin_loader.catalog import Catalog, PluginRecord, catalog
+from pluggent_plugin_loader.discovery import discover
+from pluggent_plugin_loader.loader import make
+from pluggent_plugin_loader.names import plugin_of
+from pluggent_plugin_loader.settings import Selection
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_host import __version__
-from pluggent_host.common.names import plugin_of
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog
-from pluggent_host.plugins.discovery import discover
-from pluggent_host.plugins.loader import make
 from pluggent_host.plugins.registry import Offer, PluginSet
-from pluggent_host.settings import HostSettings, Selection
+from pluggent_host.settings import HostSettings
 
 
 @attrs.frozen(eq=False, repr=False)

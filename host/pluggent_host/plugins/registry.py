@@ -16,16 +16,17 @@ from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginLoadErro
 from pluggent_hookspecs.events import ProvideEvent
 from pluggent_hookspecs.observations import Observation, PluginStateChanged
 from pluggent_hookspecs.plugins import Opens, PluginContext
+from pluggent_plugin_loader.catalog import Catalog, PluginRecord, is_left_out
+from pluggent_plugin_loader.discovery import normalised
+from pluggent_plugin_loader.loader import about, load, new_manager, register, registered_name, without
+from pluggent_plugin_loader.names import APP
+from pluggent_plugin_loader.plugin_errors import is_interrupt, raised_at
+from pluggent_plugin_loader.settings import SystemList
+from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_plugin_loader.validation import PROVIDES, RefusalError, collected, near_misses
 
-from pluggent_host.common.names import APP
-from pluggent_host.common.plugin_errors import is_interrupt, raised_at
 from pluggent_host.common.running import said
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.catalog import Catalog, PluginRecord, is_left_out
-from pluggent_host.plugins.discovery import normalised
-from pluggent_host.plugins.loader import about, load, new_manager, register, registered_name, without
-from pluggent_host.plugins.validation import PROVIDES, RefusalError, collected, near_misses
-from pluggent_host.settings import HostSettings, SystemList
+from pluggent_host.settings import HostSettings
 
 log = logging.getLogger("pluggent.plugins")
 

@@ -1,1 +1,1 @@
-"""Tools: their schema, arguments, results and effects. Imports only common, settings, plugins and hooks."""
+"""Tools of a session: effects, results, sources and names. Imports only common, settings, plugins and hooks."""

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import attrs
 import msgspec
+from pluggent_function_tools.arguments import canonical, plain
 from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput, UndoCall, VendorPart
 
 from pluggent_host.common.sanitize import clean, clean_part
-from pluggent_host.tools.arguments import canonical, plain
 
 MEDIA_BYTES = 8_388_608
 """How much media one result may carry by default, in bytes of base64."""

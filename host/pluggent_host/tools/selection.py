@@ -11,21 +11,20 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
+from pluggent_function_tools.arguments import ArgumentProblems, Checker
+from pluggent_function_tools.function_tool import FunctionTool, definition_digest, function_tool
 from pluggent_hookspecs import Json
 from pluggent_hookspecs.errors import ConfigError, PluginError, PluginLoadError
 from pluggent_hookspecs.tools import Tool, ToolSource
+from pluggent_plugin_loader.catalog import PluginRecord, tool_names
+from pluggent_plugin_loader.names import APP, plugin_of
+from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_plugin_loader.validation import RefusalError, collected
 
-from pluggent_host.common.names import APP, plugin_of
-from pluggent_host.common.plugin_errors import is_interrupt
-from pluggent_host.common.running import being_cancelled, said
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_host.common.running import comes_from_outside, said
 from pluggent_host.hooks.caller import Caller, Late
-from pluggent_host.plugins.catalog import PluginRecord, tool_names
 from pluggent_host.plugins.registry import Offer, PluginSet, named
-from pluggent_host.plugins.validation import RefusalError, collected
 from pluggent_host.settings import HostSettings
-from pluggent_host.tools.arguments import ArgumentProblems, Checker
-from pluggent_host.tools.function_tool import FunctionTool, definition_digest, function_tool
 from pluggent_host.tools.toolset import BoundTool, Toolset, bind, kept_names
 
 T = TypeVar("T")
@@ -105,7 +104,7 @@ class Source:
         except PluginLoadError as error:
             problem = error.problem
         except BaseException as error:
-            if is_interrupt(error) or (isinstance(error, asyncio.CancelledError) and being_cancelled()):
+            if comes_from_outside(error):
                 raise
             problem = f"could not list its tools{self.label}: {said(error)}"
         self.found, self.problem, self.asked, self._seen = found, problem, True, seen

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import attrs
 import msgspec
+from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, parse
+from pluggent_function_tools.function_tool import FunctionTool, definition_digest
 from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.decisions import Allow, Ask, Decision
 from pluggent_hookspecs.tools import READ_ONLY, Effect, Tool, ToolOutput, ToolSpec
+from pluggent_plugin_loader.catalog import LONGEST_NAME
 
 from pluggent_host.common.names import framed
-from pluggent_host.plugins.catalog import LONGEST_NAME
-from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse
-from pluggent_host.tools.function_tool import FunctionTool, definition_digest
 
 UNDO = "undo"
 """The tag of tools that put back alone what others have changed."""

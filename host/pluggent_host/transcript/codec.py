@@ -22,6 +22,7 @@ import cattrs
 import msgspec
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 from msgspec import UNSET, UnsetType
+from pluggent_function_tools.arguments import canonical
 from pluggent_hookspecs import Json, Message, ModelResponse, Respond, ToolOutput, freeze_object, thaw
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
@@ -31,7 +32,6 @@ from pluggent_hookspecs.sessions import Line
 
 from pluggent_host.approvals.pending import Paused, Resolved
 from pluggent_host.approvals.standing import Standing
-from pluggent_host.tools.arguments import canonical
 from pluggent_host.transcript.entries import FORMAT, Decided, Entry, SessionBegan, Settled
 
 T = TypeVar("T")

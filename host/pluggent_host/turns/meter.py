@@ -12,8 +12,8 @@ import attrs
 from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Usage
+from pluggent_plugin_loader.suggestions import did_you_mean
 
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.operations.model_call import ModelCallOperation
 from pluggent_host.settings import Limits, ToolLimits
 from pluggent_host.tools.toolset import BoundTool, Toolset

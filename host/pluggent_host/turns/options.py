@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, cast, get_args
 
 import attrs
+from pluggent_function_tools.structured_output import OutputForm, output_form
 from pluggent_hookspecs import Value
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.events import Scope
@@ -16,7 +17,6 @@ from pluggent_host.approvals.pending import Waiting
 from pluggent_host.settings import GivenLimits, check_limits, limited
 from pluggent_host.turns.meter import check_names
 from pluggent_host.turns.record import Agent
-from pluggent_host.turns.structured_output import OutputForm, output_form
 
 Content = str | Part | Sequence[str | Part] | Message
 MAX_METADATA = 4096

@@ -9,6 +9,7 @@ from time import time
 from typing import Any
 
 import attrs
+from pluggent_function_tools.structured_output import OutputForm
 from pluggent_hookspecs.decisions import Ask
 from pluggent_hookspecs.events import Scope, ToolCallEvent
 from pluggent_hookspecs.memory import MemoryAccess
@@ -34,7 +35,6 @@ from pluggent_host.tools.workspace_guard import Protected
 from pluggent_host.transcript.doubts import Doubts
 from pluggent_host.transcript.entries import Decided as DecidedEntry, Entry, Said, Transcript, TurnBegan, TurnOver
 from pluggent_host.transcript.rebuild import close_call
-from pluggent_host.turns.structured_output import OutputForm
 
 log = logging.getLogger("pluggent.approvals")
 

@@ -13,6 +13,7 @@ from pluggent_hookspecs.events import DeltaEvent, Scope
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Text
 from pluggent_hookspecs.observations import Discarded, HookFailed, ReasoningShown, TextShown, UserNotified
 from pluggent_hookspecs.tools import ToolOutput
+from pluggent_plugin_loader.validation import HOLDING
 
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chains, Impl
@@ -20,7 +21,6 @@ from pluggent_host.operations.input_output import OutputOperation
 from pluggent_host.operations.operation import Denied, Journal, Ready
 from pluggent_host.operations.pipeline import Operations
 from pluggent_host.operations.tool_call import ToolCallOperation
-from pluggent_host.plugins.validation import HOLDING
 from pluggent_host.turns.consent import Consent
 from pluggent_host.turns.record import Services
 from pluggent_host.turns.result import Feed

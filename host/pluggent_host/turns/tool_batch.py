@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
+from pluggent_function_tools.arguments import ArgumentProblems, Checker
 from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ToolErrorKind
@@ -20,11 +21,11 @@ from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
 from pluggent_hookspecs.observations import ToolStarted
 from pluggent_hookspecs.tools import ToolOutput, ToolSpec
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_host.approvals.pending import Outcome, Pending
 from pluggent_host.approvals.standing import limits, narrowest
 from pluggent_host.common.sanitize import clean, clean_message
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.operations.operation import (
     Answered,
     Decided,
@@ -34,7 +35,6 @@ from pluggent_host.operations.operation import (
     Unanswered,
 )
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
-from pluggent_host.tools.arguments import ArgumentProblems, Checker
 from pluggent_host.tools.results import fit
 from pluggent_host.tools.toolset import BoundTool, Toolset, by_effect
 from pluggent_host.transcript.entries import Dispatched, PutBack, Settled

@@ -3,7 +3,7 @@
 from pluggent_anthropic.model_traits import Model
 from pluggent_anthropic.settings import Server, Settings
 from pluggent_hookspecs import Secret
-from pluggent_host.plugins.options import settings_for
+from pluggent_plugin_loader.options import settings_for
 
 
 def test_settings_come_from_a_file_as_the_readme_shows_them():

@@ -8,7 +8,7 @@ from pluggent_budget.plugin import Budget
 from pluggent_budget.prices import Price
 from pluggent_budget.settings import BudgetSettings, Limit
 from pluggent_hookspecs import ConfigError
-from pluggent_host.plugins.options import settings_for
+from pluggent_plugin_loader.options import settings_for
 
 
 def read(section: dict[str, Any]) -> BudgetSettings:

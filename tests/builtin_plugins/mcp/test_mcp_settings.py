@@ -8,12 +8,12 @@ import sys
 import pytest
 from mcp_using import PEER
 from pluggent_hookspecs import ConfigError, ProvideEvent
-from pluggent_host.plugins.options import settings_for
 from pluggent_mcp.plugin import Mcp
 from pluggent_mcp.references import resolved
 from pluggent_mcp.servers_file import read_document, read_entries, servers_in
 from pluggent_mcp.settings import Server, Settings
 from pluggent_mcp.tool_names import prefixes, tool_name
+from pluggent_plugin_loader.options import settings_for
 
 MISTAKES = {
     "files": {"comand": "x", "command": "y"},

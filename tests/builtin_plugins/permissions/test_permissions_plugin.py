@@ -22,9 +22,10 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Host
-from pluggent_host.plugins.discovery import Discovery, discover
-from pluggent_host.settings import Grants, HostSettings, Selection
+from pluggent_host.settings import Grants, HostSettings
 from pluggent_permissions.plugin import LONG, Permissions
+from pluggent_plugin_loader.discovery import Discovery, discover
+from pluggent_plugin_loader.settings import Selection
 from pluggent_testing.fakes import call as model_calls
 from policy_stage import Stage, stage
 

@@ -6,8 +6,8 @@ import httpx2
 import pytest
 from pluggent_anthropic.plugin import Anthropic
 from pluggent_hookspecs import Message, ModelRequest, ProvideEvent, ProviderError, ProviderErrorKind as Kind, Secret
-from pluggent_host.plugins.options import settings_for
 from pluggent_openai.plugin import OpenAI
+from pluggent_plugin_loader.options import settings_for
 from pluggent_provider_http.endpoint import Endpoint
 
 VALUE = "gateway-0123456789"

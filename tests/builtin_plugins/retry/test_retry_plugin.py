@@ -25,8 +25,8 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Host
-from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings, Timeouts
+from pluggent_plugin_loader.discovery import discover
 from pluggent_testing.fakes import ScriptedModel, call
 from retrying import Time, failure, retrying
 

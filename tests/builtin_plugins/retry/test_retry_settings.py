@@ -10,7 +10,7 @@ import pluggent_retry
 import pytest
 from pluggent_cli.config.sources import load_settings
 from pluggent_hookspecs import ConfigError, ProviderErrorKind as Kind
-from pluggent_host.plugins.options import settings_for
+from pluggent_plugin_loader.options import settings_for
 from pluggent_retry.plugin import Retry
 from pluggent_retry.settings import BreakerSettings, RetrySettings
 

@@ -60,7 +60,13 @@ def test_the_suite_imports_no_http_library_and_no_plugin():
     modules = {name.partition(".")[0] for name in imported_by("pluggent_testing.wires")}
 
     assert modules & {"httpx", "httpx2", "httpcore", "aiohttp", "requests", "openai", "anthropic", "mcp"} == set()
-    ours = {"pluggent_host", "pluggent_hookspecs", "pluggent_testing"}
+    ours = {
+        "pluggent_function_tools",
+        "pluggent_host",
+        "pluggent_hookspecs",
+        "pluggent_plugin_loader",
+        "pluggent_testing",
+    }
     assert {name for name in modules if name.startswith("pluggent_")} == ours
     assert "jsonschema_rs" not in modules
 

@@ -3,8 +3,8 @@ import json
 from typing import Any
 
 import pytest
+from pluggent_function_tools.function_tool import function_tool
 from pluggent_hookspecs import Deny, Effect, Image, Text, ToolCallEvent, ToolStarted, hookimpl
-from pluggent_host.tools.function_tool import function_tool
 from pluggent_testing.fakes import Recorder
 from pluggent_web.plugin import Web
 from web_site import answer, html, redirect, site, visitor

@@ -10,8 +10,8 @@ from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import HOOKS, ConfigError, HookKind, hookimpl
 from pluggent_host.hooks.chains import Chains, build
-from pluggent_host.plugins.loader import new_manager, register
 from pluggent_host.settings import Grants, HostSettings
+from pluggent_plugin_loader.loader import new_manager, register
 
 TO_FREEZE = ["host-first", "normal", "late", "security", "host-last"]
 DEFAULTS = HostSettings()

@@ -1,9 +1,9 @@
 """What a person can be asked to fill in: schemas read, shown, and answers checked."""
 
 import pytest
+from pluggent_function_tools.arguments import ArgumentProblems
 from pluggent_host.operations.forms import MOST_FIELDS, Field, FieldKind, Option
 from pluggent_host.operations.question import form_of
-from pluggent_host.tools.arguments import ArgumentProblems
 
 
 def of(**properties):

@@ -27,7 +27,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Host
-from pluggent_host.operations.cursors import MOST_CURSORS, Cursors
+from pluggent_host.operations.memory import MOST_CURSORS, Cursors
 from pluggent_host.transcript.entries import Decided
 from pluggent_memory_inmemory.plugin import InMemory
 from pluggent_testing.fakes import call

@@ -28,7 +28,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import HostSettings, Limits, SyncHost, Timeouts
-from pluggent_host.plugins.discovery import discover
+from pluggent_plugin_loader.discovery import discover
 from pluggent_testing.fakes import ScriptedModel, call
 from policy_stage import Danger, run, stage, using
 from talking import WAIT_S, said

@@ -7,7 +7,7 @@ import pytest
 from fake_distributions import importable, install
 from pluggent_hookspecs import NameTaken, PluggentError
 from pluggent_host import Host, HostSettings, Selection
-from pluggent_host.plugins.discovery import discover
+from pluggent_plugin_loader.discovery import discover
 
 PROVIDER = """
 import attrs

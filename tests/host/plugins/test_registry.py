@@ -14,9 +14,9 @@ from each_of import each_of
 from fake_distributions import POLICY_THAT_FAILS_TO_OPEN, SITE_POLICY, TOOLS, Living, Site, importable, states
 from pluggent_hookspecs import ConfigError, PluginContext, PluginLoadError, PluginStateChanged, TurnStarted, hookimpl
 from pluggent_host import Grants, Host, HostSettings, Selection
-from pluggent_host.plugins.discovery import discover
 from pluggent_host.plugins.registry import named
 from pluggent_host.settings import Timeouts
+from pluggent_plugin_loader.discovery import discover
 from pluggent_testing.fakes import call
 from policy_stage import Danger, in_order, stage
 

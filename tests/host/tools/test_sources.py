@@ -10,8 +10,8 @@ from cli_support import Cli
 from fake_distributions import importable, install
 from pluggent_hookspecs import ConfigError, PluginLoadError, PluginStateChanged, ToolSpec, hookimpl
 from pluggent_host import Host
-from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import HostSettings, Timeouts
+from pluggent_plugin_loader.discovery import discover
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import WAIT_S, hosting, results, talking
 from tool_sources import Brings, Changing, Hanging, Listed, Meeting, Named

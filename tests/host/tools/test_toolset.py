@@ -10,8 +10,8 @@ import pytest
 from fake_distributions import importable, install
 from pluggent_hookspecs import ConfigError, PluginLoadError, ToolSpec, thaw
 from pluggent_host import Host
-from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import HostSettings
+from pluggent_plugin_loader.discovery import discover
 from pluggent_testing.fakes import ScriptedModel, call
 from saved import add
 from talking import hosting, results, talking

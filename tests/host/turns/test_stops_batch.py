@@ -10,11 +10,11 @@ from fake_plugins import about, plugin
 from places import BATCH, SKIPPED, BatchTools, Log
 from pluggent_cli.config.sources import load_settings
 from pluggent_cli.sessions.explain import as_document, explain
+from pluggent_function_tools.function_tool import definition_digest, function_tool
 from pluggent_hookspecs import ApprovalEvent, Ask, Deny, Respond, ToolCall, ToolErrorKind, ToolOutput, tool
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host import HostSettings, Limits, Why
 from pluggent_host.settings import Timeouts, ToolLimits
-from pluggent_host.tools.function_tool import definition_digest, function_tool
 from pluggent_host.transcript.entries import Dispatched, Settled
 from pluggent_testing.fakes import call
 from saved import read_session

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, TypedDict
 import attrs
 import pytest
 from fake_plugins import plugin
+from pluggent_function_tools.structured_output import output_form
 from pluggent_hookspecs import Deny, Message, ModelParameters, Param
 from pluggent_hookspecs.errors import SessionError
 from pluggent_host import Limits, Why
 from pluggent_host.transcript.entries import Said
-from pluggent_host.turns.structured_output import output_form
 from pluggent_testing.fakes import ScriptedModel, call
 from talking import talking
 

@@ -11,8 +11,8 @@ from attacks import CHAINED, FAILURES, INSTALLED, LATE, NAMES, RUBBISH, Member, 
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from pluggent_hookspecs import Allow, Ask, Deny, Respond, tool
 from pluggent_host import HostSettings, Why
-from pluggent_host.plugins.discovery import Discovery, discover
 from pluggent_host.settings import Grants, Timeouts
+from pluggent_plugin_loader.discovery import Discovery, discover
 from pluggent_testing.fakes import call
 from policy_rules import ASKS, hooked
 from policy_stage import stage

@@ -23,7 +23,7 @@ from pluggent_hookspecs import (
     tool,
 )
 from pluggent_host import Why
-from pluggent_host.plugins.discovery import discover
+from pluggent_plugin_loader.discovery import discover
 from pluggent_testing.fakes import call
 from policy_rules import both_orders, friendly, hooked
 from policy_stage import either_way, reach, said, stage, watched

@@ -11,8 +11,8 @@ from fake_distributions import importable, install
 from pluggent_hookspecs import Ask, DecisionMade, Deny, Message, ProviderError, ToolFinished, tool
 from pluggent_hookspecs.errors import ProviderErrorKind
 from pluggent_host import Why
-from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings
+from pluggent_plugin_loader.discovery import discover
 from pluggent_retry.plugin import Retry
 from pluggent_retry.settings import RetrySettings
 from pluggent_testing.fakes import ScriptedModel, call

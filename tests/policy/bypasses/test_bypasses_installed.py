@@ -9,8 +9,8 @@ import pytest
 from each_of import each_of
 from fake_distributions import importable, install
 from pluggent_hookspecs import Deny, PluginLoadError
-from pluggent_host.plugins.discovery import discover
 from pluggent_host.settings import Grants, HostSettings
+from pluggent_plugin_loader.discovery import discover
 from pluggent_testing.fakes import call
 from policy_rules import ASKS, both_orders, on_danger
 from policy_stage import Danger, Seen, reach, results, stage

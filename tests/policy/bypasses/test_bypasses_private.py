@@ -11,10 +11,10 @@ from cli_support import Cli
 from each_of import each_of
 from fake_distributions import POLICY, install
 from hypothesis import given, strategies as st
+from pluggent_function_tools.arguments import canonical
 from pluggent_hookspecs import Param, ToolContext, tool
 from pluggent_hookspecs.events import ApprovalEvent
 from pluggent_host import Host
-from pluggent_host.tools.arguments import canonical
 from pluggent_host.tools.workspace_guard import Protected
 from pluggent_testing.fakes import ScriptedModel
 

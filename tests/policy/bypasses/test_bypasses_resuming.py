@@ -9,7 +9,7 @@ from attacks import PAUSING, Workplace, about_write, answers, named
 from fake_distributions import importable, install
 from pluggent_hookspecs import Ask, Respond, ToolContext, errors, tool
 from pluggent_host import Approval, Why
-from pluggent_host.plugins.discovery import discover
+from pluggent_plugin_loader.discovery import discover
 from pluggent_testing.fakes import call
 from policy_rules import hooked
 from saved import answer_stored

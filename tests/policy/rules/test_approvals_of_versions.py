@@ -8,7 +8,7 @@ import pytest
 from fake_distributions import install
 from pluggent_hookspecs import Approval
 from pluggent_host import Host, HostSettings
-from pluggent_host.plugins.discovery import discover
+from pluggent_plugin_loader.discovery import discover
 from pluggent_testing.fakes import ScriptedModel, call
 
 SENDS = """

@@ -15,9 +15,9 @@ from pluggent_guard.conditions import condition, values_at
 from pluggent_guard.plugin import Guard
 from pluggent_guard.settings import GuardSettings, Rule
 from pluggent_hookspecs import Allow, Ask, ConfigError, Decision, Deny, HookError, Json, Scope, ToolCallEvent, ToolSpec
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.discovery import discover
-from pluggent_host.plugins.loader import load, new_manager
+from pluggent_plugin_loader.catalog import PluginRecord
+from pluggent_plugin_loader.discovery import discover
+from pluggent_plugin_loader.loader import load, new_manager
 
 WEATHER = "pluggent-weather:tool/weather"
 FORECAST = "pluggent-weather:tool/forecast"

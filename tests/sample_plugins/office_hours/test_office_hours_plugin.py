@@ -8,11 +8,11 @@ from typing import Any
 import pluggent_office_hours
 import pytest
 from pluggent_hookspecs import Ask, ConfigError, Decision, Deny, Scope, ToolCallEvent, ToolSpec
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.discovery import discover
-from pluggent_host.plugins.loader import load, new_manager
 from pluggent_office_hours.plugin import OfficeHours
 from pluggent_office_hours.settings import OfficeHoursSettings
+from pluggent_plugin_loader.catalog import PluginRecord
+from pluggent_plugin_loader.discovery import discover
+from pluggent_plugin_loader.loader import load, new_manager
 
 SEND = "acme-mail:tool/send"
 NOON = datetime(2026, 11, 20, 11, tzinfo=UTC)  # of a friday, in Berlin

@@ -4,9 +4,9 @@ import inspect
 from typing import Any
 
 import pytest
+from pluggent_function_tools.function_tool import function_tool
 from pluggent_hookspecs import ProvideEvent, ToolOutput
 from pluggent_host import Host
-from pluggent_host.tools.function_tool import function_tool
 from pluggent_weather.plugin import Weather
 from pluggent_weather.tools import forecast, weather
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pluggent_hookspecs import Scope, ToolCallEvent, ToolSpec
-from pluggent_host.plugins.discovery import Discovery, discover
-from pluggent_host.plugins.options import settings_for
 from pluggent_host.settings import Grants, HostSettings
 from pluggent_permissions.argument_settings import ArgumentTest
 from pluggent_permissions.arguments import argument_test
 from pluggent_permissions.policy import Answer, Policy
 from pluggent_permissions.settings import PermissionSettings
 from pluggent_permissions.text_patterns import Reading
+from pluggent_plugin_loader.discovery import Discovery, discover
+from pluggent_plugin_loader.options import settings_for
 
 ID = "pluggent-permissions"
 TOOL = "acme-tools:tool/do"

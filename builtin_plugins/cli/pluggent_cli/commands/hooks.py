@@ -8,8 +8,8 @@ from typing import Any
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.inspection import Chains
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli import exits, process
 from pluggent_cli.host_access import Setup, open_for_listing, prepare

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.catalog import Catalog, PluginRecord
+from pluggent_plugin_loader.catalog import Catalog, PluginRecord
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.host_access import Setup, prepare, recorded_failures

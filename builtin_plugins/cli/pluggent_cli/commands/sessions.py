@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.host_access import prepare_to_look

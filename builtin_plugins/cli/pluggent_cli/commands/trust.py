@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.discovery import Distribution, normalised
+from pluggent_plugin_loader.discovery import Distribution, normalised
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli import exits
 from pluggent_cli.config.sources import FILE_NAME

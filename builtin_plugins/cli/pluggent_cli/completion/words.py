@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # both are imported by what returns them
     from pathlib import Path
 
     # as above
-    from pluggent_host.plugins.discovery import Distribution
+    from pluggent_plugin_loader.discovery import Distribution
 
     from pluggent_cli.config.command_settings import CommandSettings  # the same
 

@@ -5,7 +5,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pluggent_host.settings import NOTHING
+from pluggent_plugin_loader.settings import NOTHING
 
 
 class ModelNames(NamedTuple):

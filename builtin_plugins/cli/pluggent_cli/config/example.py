@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pluggent_hookspecs.errors import PluggentError
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.loader import settings_class
 from pluggent_host.settings import HostSettings
+from pluggent_plugin_loader.catalog import PluginRecord
+from pluggent_plugin_loader.loader import settings_class
 
 from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import KEYS

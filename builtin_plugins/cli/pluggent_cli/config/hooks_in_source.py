@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from pluggent_hookspecs.hooks import HOOKS
-from pluggent_host.plugins.discovery import MODEL_NAMES, Distribution
+from pluggent_plugin_loader.discovery import MODEL_NAMES, Distribution
 
 _MOST_BYTES = 1_048_576
 _MOST_FILES = 200

@@ -17,9 +17,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.discovery import normalised
-from pluggent_host.settings import NOTHING, Limits, SystemList, ToolLimits, granted
+from pluggent_host.settings import Limits, ToolLimits, granted
+from pluggent_plugin_loader.discovery import normalised
+from pluggent_plugin_loader.settings import NOTHING, SystemList
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 _NUMBER_MAX = 1e12
 _NAME_MAX = 200

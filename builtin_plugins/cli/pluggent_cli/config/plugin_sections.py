@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
 from pluggent_host.inspection import look_around
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.loader import check_settings
+from pluggent_plugin_loader.catalog import PluginRecord
+from pluggent_plugin_loader.loader import check_settings
 
 from pluggent_cli.host_access import Setup
 from pluggent_cli.process import loading_plugins

@@ -18,9 +18,10 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.folders import home_folder, state_folder
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.discovery import normalised
-from pluggent_host.settings import NOTHING, HostSettings, Section
+from pluggent_host.settings import HostSettings
+from pluggent_plugin_loader.discovery import normalised
+from pluggent_plugin_loader.settings import NOTHING, Section
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import (

@@ -18,7 +18,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from pluggent_host.plugins.catalog import PluginRecord
+from pluggent_plugin_loader.catalog import PluginRecord
 
 LIMIT_S = 30.0
 _PROGRAM = "import sys; sys.path[:] = sys.argv[3:]; from pluggent_cli.doctor.import_cost import main; main()"
@@ -87,7 +87,7 @@ def _read(reader: int, code: int | None) -> Cost:
 
 def main() -> None:
     """Import what the arguments name and write what it costs."""
-    for name in ("pluggent_host.host", "pluggent_host.plugins.loader"):  # what is there before any plugin
+    for name in ("pluggent_host.host", "pluggent_plugin_loader.loader"):  # what is there before any plugin
         import_module(name)
     before = set(sys.modules)
     names: list[str] = json.loads(sys.argv[2])

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from pluggent_hookspecs.errors import ConfigError, PluggentError, PluginError, PluginLoadError
 from pluggent_host.host import Host
 from pluggent_host.inspection import NoModelList
-from pluggent_host.plugins.catalog import Catalog, PluginRecord
-from pluggent_host.plugins.discovery import normalised
 from pluggent_host.settings import HostSettings
+from pluggent_plugin_loader.catalog import Catalog, PluginRecord
+from pluggent_plugin_loader.discovery import normalised
 
 from pluggent_cli.doctor.checks import Check
 from pluggent_cli.doctor.import_cost import Cost, import_cost

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.catalog import Catalog
-from pluggent_host.plugins.discovery import MODEL_NAMES
+from pluggent_plugin_loader.catalog import Catalog
+from pluggent_plugin_loader.discovery import MODEL_NAMES
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 
 def full_name(name: str, aliases: Mapping[str, str], catalog: Catalog) -> str:

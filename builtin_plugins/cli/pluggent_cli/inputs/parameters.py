@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.models import ModelParameters
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 VENDOR = "extra."
 """Begins the name of a parameter that only the vendor knows."""

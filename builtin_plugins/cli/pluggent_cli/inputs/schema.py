@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli.inputs.reading import Say, read_file
 from pluggent_cli.inputs.texts import read_text

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 INPUT = "input"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.sessions import Line, ListedSession, SessionPage, SessionQuery, SessionStore
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.suggestions import did_you_mean
 from pluggent_state_files.listing import FOLDER, SUFFIX
 from pluggent_state_files.store import FileStore
 

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.inspection import DEFAULT_MODEL
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.loader import settings_class
+from pluggent_plugin_loader.catalog import PluginRecord
+from pluggent_plugin_loader.loader import settings_class
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli.host_access import Setup
 from pluggent_cli.process import loading_plugins

@@ -11,7 +11,7 @@ from pluggent_hookspecs import ModelInfo
 from pluggent_hookspecs.errors import ConfigError, PluggentError
 from pluggent_hookspecs.secrets import Secret
 from pluggent_host.common.escape import escape_all
-from pluggent_host.plugins.loader import check_settings
+from pluggent_plugin_loader.loader import check_settings
 
 from pluggent_cli import process
 from pluggent_cli.config.settings_class import Field

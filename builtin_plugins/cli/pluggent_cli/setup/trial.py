@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from pluggent_hookspecs import ModelInfo, ProviderError, ProviderErrorKind
 from pluggent_hookspecs.errors import PluggentError
 from pluggent_host.inspection import NoModelList
-from pluggent_host.settings import Section
 from pluggent_host.turns.step import Why
+from pluggent_plugin_loader.settings import Section
 
 from pluggent_cli.host_access import Setup, open_host
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from pluggent_hookspecs import Json, thaw
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.suggestions import did_you_mean
 from pluggent_host.session import OfferedTool, Session
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 from pluggent_cli.terminal.console import Row
 

@@ -12,11 +12,11 @@ from typing import Any
 import attrs
 from mcp.client.client import Client
 from mcp_types import Tool, ToolAnnotations
+from pluggent_function_tools.arguments import validator
 from pluggent_hookspecs import EMPTY, Effect
 
 from pluggent_mcp.client.status import ServerStatus
 from pluggent_mcp.invisible import is_invisible
-from pluggent_mcp.schemas import validator
 from pluggent_mcp.settings import Server
 
 MOST_PAGES = 100

@@ -21,6 +21,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pluggent_function_tools.arguments import validator
 from pluggent_hookspecs import (
     READ_ONLY,
     Audio,
@@ -35,8 +36,6 @@ from pluggent_hookspecs import (
     ToolSpec,
     thaw,
 )
-
-from pluggent_mcp.schemas import validator
 
 _ADDS = READ_ONLY | {Effect.MEMORY, Effect.MESSAGING}
 _CLOSED = frozenset({Effect.FILESYSTEM_READ, Effect.FILESYSTEM_WRITE, Effect.MEMORY})

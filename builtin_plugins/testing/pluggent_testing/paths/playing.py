@@ -14,10 +14,10 @@ import pluggent_hookspecs
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import HookKind
 from pluggent_host.inspection import Chains, Impl
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.discovery import Discovery, Distribution, EntryPoint, discover
-from pluggent_host.plugins.validation import HOLDING
 from pluggent_host.settings import HostSettings
+from pluggent_plugin_loader.catalog import PluginRecord
+from pluggent_plugin_loader.discovery import Discovery, Distribution, EntryPoint, discover
+from pluggent_plugin_loader.validation import HOLDING
 
 from pluggent_testing.paths.operations import EntryPath
 from pluggent_testing.paths.probes import listener

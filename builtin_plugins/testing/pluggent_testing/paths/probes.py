@@ -23,7 +23,7 @@ from pluggent_hookspecs.memory import MemoryItem
 from pluggent_hookspecs.messages import Message, Text
 from pluggent_hookspecs.observations import DecisionMade, Observation
 from pluggent_hookspecs.questions import Declined
-from pluggent_host.plugins.validation import HOLDING
+from pluggent_plugin_loader.validation import HOLDING
 
 from pluggent_testing.paths.operations import EVERYWHERE, NO_OPERATION
 from pluggent_testing.paths.stage import Log

@@ -22,10 +22,10 @@ from pluggent_hookspecs.observations import Discarded, TextShown
 from pluggent_hookspecs.tools import ToolContext, ToolOutput, ToolSpec, UndoCall, tool
 from pluggent_host.host import Host
 from pluggent_host.inspection import Chains
-from pluggent_host.plugins.validation import HOLDING
 from pluggent_host.sync import SyncHost
 from pluggent_host.transcript.codec import to_json
 from pluggent_host.turns.result import TurnResult
+from pluggent_plugin_loader.validation import HOLDING
 
 from pluggent_testing.fakes import ScriptedModel
 from pluggent_testing.paths.operations import EntryPath

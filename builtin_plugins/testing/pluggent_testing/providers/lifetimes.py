@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from pluggent_function_tools.arguments import Checker
 from pluggent_hookspecs import AllowedTools, ModelRequest, ModelResponse, Provider
-from pluggent_host.tools.arguments import Checker
 
 from pluggent_testing.providers.asking import (
     Ask,

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
+from pluggent_function_tools.arguments import ArgumentProblems, canonical, parse
 from pluggent_hookspecs import (
     Deny,
     Message,
@@ -31,7 +32,6 @@ from pluggent_hookspecs import (
 )
 from pluggent_host.host import Host
 from pluggent_host.session import Session
-from pluggent_host.tools.arguments import ArgumentProblems, canonical, parse
 from pluggent_host.tools.selection import ToolChoice
 from pluggent_host.transcript.entries import (
     Decided,

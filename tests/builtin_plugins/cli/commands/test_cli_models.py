@@ -2,7 +2,7 @@
 
 from cli_support import Cli
 from each_of import each_of
-from pluggent_host.plugins.discovery import discover
+from pluggent_plugin_loader.discovery import discover
 
 VENDOR = """
 import asyncio

@@ -8,7 +8,7 @@ import pytest
 from cli_support import Cli, Done
 from each_of import each_of
 from fake_distributions import policy
-from pluggent_host.plugins.discovery import discover
+from pluggent_plugin_loader.discovery import discover
 
 PERMISSIONS = '[plugins.pluggent-permissions]\ndefault = "deny"\n'
 GUARD = "[plugins.acme-guard]\n"

@@ -14,7 +14,7 @@ from pluggent_cli.config.keys import KEYS
 from pluggent_cli.config.plugin_sections import check_plugins
 from pluggent_cli.config.sources import load_settings
 from pluggent_cli.host_access import Setup, gather
-from pluggent_host.plugins.discovery import discover
+from pluggent_plugin_loader.discovery import discover
 
 ALL = sorted(item.name for item in discover().distributions)
 EXTRAS = {

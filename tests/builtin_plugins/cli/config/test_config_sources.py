@@ -14,7 +14,8 @@ from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import KEYS, sifted
 from pluggent_cli.config.sources import Loaded, Origin, load_settings, state_dir, user_config
 from pluggent_hookspecs import ConfigError
-from pluggent_host.settings import Grants, HostSettings, Limits, Selection, Timeouts
+from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
+from pluggent_plugin_loader.settings import Selection
 
 
 class Everything:

@@ -13,7 +13,7 @@ from fake_distributions import POLICY, install
 from pluggent_cli.doctor import plugins
 from pluggent_cli.doctor.import_cost import Cost
 from pluggent_cli.main import main
-from pluggent_host.plugins.discovery import discover
+from pluggent_plugin_loader.discovery import discover
 from saved import save
 
 OTHERS = ",".join(

@@ -16,9 +16,9 @@ from mcp_sdk import WAIT_S, Telling
 from mcp_types.version import LATEST_MODERN_VERSION
 from pluggent_cli.command_host import CommandHost
 from pluggent_host import Host, Session
-from pluggent_host.plugins.discovery import Discovery, discover
 from pluggent_mcp.serving.server import HostServer
 from pluggent_mcp.serving.settings import Serving
+from pluggent_plugin_loader.discovery import Discovery, discover
 from pluggent_testing.paths.stage import Log, Stage
 
 Asking = Context[Any, Any]

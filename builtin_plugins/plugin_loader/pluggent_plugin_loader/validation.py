@@ -18,7 +18,7 @@ from pluggent_hookspecs import hooks as hookspecs
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import IMPL_MARK, PROJECT, HookKind, ImplOptions
 
-from pluggent_host.common.suggestions import did_you_mean
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 HOLDING = ("transform_model_response", "decide_model_response", "transform_output", "decide_output")
 """Hooks that may change or refuse a whole reply: while one is active, a stream shows nothing before.

@@ -44,7 +44,7 @@ def is_own(place: str, roots: Sequence[str]) -> bool:
     A project below a prefix such as /usr or /opt/conda is not the interpreter's. sysconfig's purelib and
     platlib are among these places; importing it costs 1.5 ms.
     """
-    host = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    host = os.path.dirname(os.path.dirname(__file__))
     for own in map(os.path.realpath, (*site.getsitepackages(), site.getusersitepackages(), host)):
         if place == own or (below(place, own) and not any(below(root, own) for root in roots)):
             return True

@@ -12,8 +12,8 @@ from typing import Any, cast
 import msgspec
 from pluggent_hookspecs import TOOL_MARK, Json, ToolContext, ToolMark, ToolSpec, tool
 
-from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, sorted_json
-from pluggent_host.tools.schema import Signature, path_of, read_signature
+from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, sorted_json
+from pluggent_function_tools.schema import Signature, path_of, read_signature
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHARED = (

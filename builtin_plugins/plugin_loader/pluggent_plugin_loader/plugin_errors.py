@@ -10,8 +10,8 @@ from functools import partial
 from types import FrameType
 
 _LIBRARY = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 (pathlib is not needed for it)
-_HOST = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120 (the same)
 _PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+_HOST = tuple(f"{os.sep}{name}{os.sep}" for name in ("pluggent_host", "pluggent_plugin_loader"))
 
 
 def raised_at(error: BaseException) -> str:
@@ -26,7 +26,8 @@ def raised_at(error: BaseException) -> str:
         for frame, line in _frames(error):
             file = frame.f_code.co_filename
             is_library = file.startswith(_LIBRARY) and not any(name in file for name in _PACKAGES)
-            if not file.startswith(("<", _HOST)) and not is_library:
+            is_host = file.startswith("<") or any(name in file for name in _HOST)
+            if not is_host and not is_library:
                 found = f"{file}:{line}"
     return f" (at {found})" if found else ""
 

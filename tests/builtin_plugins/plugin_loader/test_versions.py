@@ -6,7 +6,7 @@ import pytest
 from each_of import each_of
 from hypothesis import example, given, strategies as st
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pluggent_host.plugins.catalog import version_fits
+from pluggent_plugin_loader.catalog import version_fits
 
 NUMBERS = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
 VERSIONS = st.tuples(NUMBERS, st.sampled_from(["", "", "a1", "b2", "rc1", "rc2", "rc10"])).map("".join)

@@ -17,7 +17,7 @@ import attrs
 import msgspec
 from pluggent_hookspecs import Json, Param, ToolContext, Value, thaw
 
-from pluggent_host.tools.arguments import canonical
+from pluggent_function_tools.arguments import canonical
 
 if sys.version_info >= (3, 14):
     from annotationlib import Format

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pluggent_host.common.names import APP, plugin_of
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.discovery import CONTRACT, GROUPS, HOST, ROOT, Discovery, Distribution, Problem, normalised
-from pluggent_host.settings import NOTHING, Selection, SystemList
+from pluggent_plugin_loader.discovery import CONTRACT, GROUPS, HOST, ROOT, Discovery, Distribution, Problem, normalised
+from pluggent_plugin_loader.names import APP, plugin_of
+from pluggent_plugin_loader.settings import NOTHING, Selection, SystemList
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 RESERVED = frozenset({"application", "expiry", "host"})
 """Names of the host and its users in records: no plugin may have one."""
@@ -119,7 +119,7 @@ def catalog(
     """Decide about everything in *discovery*. *required* plugins run in ``safe`` mode too; block always wins.
 
     Raises ConfigError naming every entry of allow, block and aliases that is not installed (but for
-    *required* ones, which assembly.py reports).
+    *required* ones, which the host reports).
     """
     running = {item.name for item in discovery.distributions}
     installed = running | {item.name for item in discovery.left_out}

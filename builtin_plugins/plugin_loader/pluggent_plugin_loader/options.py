@@ -15,9 +15,9 @@ import attrs
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.secrets import Secret
 
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.validation import text_of
-from pluggent_host.settings import Section
+from pluggent_plugin_loader.settings import Section
+from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_plugin_loader.validation import text_of
 
 if TYPE_CHECKING:  # cattrs costs 70 ms, and most plugins are given no settings
     from cattrs import Converter

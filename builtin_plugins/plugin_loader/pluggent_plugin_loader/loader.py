@@ -18,13 +18,13 @@ from pluggent_hookspecs.errors import PluginLoadError
 from pluggent_hookspecs.hooks import HOOKS
 from pluggent_hookspecs.markers import PROJECT
 
-from pluggent_host.common.plugin_errors import is_interrupt, raised_at
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.catalog import PluginRecord
-from pluggent_host.plugins.options import settings_for
-from pluggent_host.plugins.project import is_foreign, roots
-from pluggent_host.plugins.requirements import install_command
-from pluggent_host.plugins.validation import RefusalError, near_misses, register_checked, text_of
+from pluggent_plugin_loader.catalog import PluginRecord
+from pluggent_plugin_loader.options import settings_for
+from pluggent_plugin_loader.plugin_errors import is_interrupt, raised_at
+from pluggent_plugin_loader.project import is_foreign, roots
+from pluggent_plugin_loader.requirements import install_command
+from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_plugin_loader.validation import RefusalError, near_misses, register_checked, text_of
 
 _ABSENT = object()
 

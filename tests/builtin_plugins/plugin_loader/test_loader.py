@@ -13,7 +13,7 @@ import pluggy
 import pytest
 from fake_distributions import CASE_HEADER, POLICY, importable, record_of, refusal
 from pluggent_hookspecs import hookimpl
-from pluggent_host.plugins.loader import Loaded, load, new_manager, register
+from pluggent_plugin_loader.loader import Loaded, load, new_manager, register
 
 
 @pytest.fixture

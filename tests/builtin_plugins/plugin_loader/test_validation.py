@@ -10,8 +10,8 @@ from each_of import each_of
 from fake_distributions import refusal
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import HOOKS, hookimpl
-from pluggent_host.plugins.loader import new_manager, register
-from pluggent_host.plugins.validation import near_misses
+from pluggent_plugin_loader.loader import new_manager, register
+from pluggent_plugin_loader.validation import near_misses
 
 
 def refused(plugin: object, *kinds: str) -> str:

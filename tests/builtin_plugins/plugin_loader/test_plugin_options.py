@@ -12,7 +12,7 @@ import pytest
 from fake_distributions import CASE_HEADER, POLICY, importable, record_of
 from pluggent_cli.config.sources import load_settings
 from pluggent_hookspecs import ConfigError, Secret
-from pluggent_host.plugins.loader import load, new_manager
+from pluggent_plugin_loader.loader import load, new_manager
 
 
 @pytest.fixture
@@ -166,10 +166,10 @@ def test_cattrs_is_imported_only_for_settings(site: Path) -> None:
     record_of(site, SETTINGS)
     code = (
         "import sys\n"
-        "from pluggent_host.plugins.catalog import catalog\n"
-        "from pluggent_host.plugins.discovery import discover\n"
-        "from pluggent_host.plugins.loader import load, new_manager\n"
-        "from pluggent_host.settings import Selection\n"
+        "from pluggent_plugin_loader.catalog import catalog\n"
+        "from pluggent_plugin_loader.discovery import discover\n"
+        "from pluggent_plugin_loader.loader import load, new_manager\n"
+        "from pluggent_plugin_loader.settings import Selection\n"
         f"sys.path.insert(0, {str(site)!r})\n"
         "(record,) = catalog(discover(sys.path[:1]), Selection(), '0.1.0').records\n"
         "load(record, new_manager())\n"

@@ -17,8 +17,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pluggent_host.common.suggestions import did_you_mean
-from pluggent_host.plugins.project import in_project, is_editable, real, roots
+from pluggent_plugin_loader.project import in_project, is_editable, real, roots
+from pluggent_plugin_loader.suggestions import did_you_mean
 
 CONTRACT = "pluggent-hookspecs"
 """The distribution whose version a plugin requires."""

@@ -9,10 +9,10 @@ import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import ConfigError, NameTaken, PluginIncompatible
-from pluggent_host.common.names import plugin_of
-from pluggent_host.plugins.catalog import Catalog, PluginRecord, catalog, tool_names
-from pluggent_host.plugins.discovery import GROUPS, Discovery, Distribution, EntryPoint, Problem
-from pluggent_host.settings import NOTHING, Selection
+from pluggent_plugin_loader.catalog import Catalog, PluginRecord, catalog, tool_names
+from pluggent_plugin_loader.discovery import GROUPS, Discovery, Distribution, EntryPoint, Problem
+from pluggent_plugin_loader.names import plugin_of
+from pluggent_plugin_loader.settings import NOTHING, Selection
 
 FIRST_PARTY: Mapping[str, str] = {
     "pluggent-guard": "sample",

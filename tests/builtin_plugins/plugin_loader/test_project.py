@@ -13,8 +13,8 @@ import pytest
 from fake_distributions import POLICY, importable, install
 from pluggent_hookspecs import ConfigError, PluginLoadError
 from pluggent_host import Grants, Host, HostSettings, Selection
-from pluggent_host.plugins import project as project_module
-from pluggent_host.plugins.discovery import Discovery, discover
+from pluggent_plugin_loader import project as project_module
+from pluggent_plugin_loader.discovery import Discovery, discover
 
 OTHER = "raise SystemExit('the module of the project was run')"
 PACKAGE = "acme/__init__.py"
@@ -206,12 +206,12 @@ def test_the_sources_of_an_editable_policy_are_not_missed_in_their_own_folder(
 
 def test_the_folder_that_the_host_was_installed_into_is_searched_in_the_project(tmp_path: Path) -> None:
     """pip install --target ./lib, as containers and functions in a cloud do."""
-    package = Path(project_module.__file__).parents[1]
+    package = Path(project_module.__file__).parent
     lib = tmp_path / "app" / "lib"
     install(lib, "acme", ENTRY)
-    shutil.copytree(package, lib / "pluggent_host", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(package, lib / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     found = "[i.name for i in discover(['', 'lib']).distributions]"
-    code = f"from pluggent_host.plugins.discovery import Discovery, discover; print({found})"
+    code = f"from pluggent_plugin_loader.discovery import Discovery, discover; print({found})"
 
     done = subprocess.run(  # noqa: S603 (the test's own program)
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(lib)!r}); {code}"],

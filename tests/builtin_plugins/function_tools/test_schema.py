@@ -7,9 +7,9 @@ import attrs
 import msgspec
 import pytest
 from each_of import each_of
+from pluggent_function_tools.arguments import canonical
+from pluggent_function_tools.function_tool import function_tool
 from pluggent_hookspecs import Json, Param, ToolContext, tool
-from pluggent_host.tools.arguments import canonical
-from pluggent_host.tools.function_tool import function_tool
 from tool_sources import Place, Trip, Unit, call, problems
 
 

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 from pluggent_hookspecs import Json, Message, Refusal, freeze_object
 
-from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse
-from pluggent_host.tools.function_tool import FunctionTool, function_tool
+from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, parse
+from pluggent_function_tools.function_tool import FunctionTool, function_tool
 
 T = TypeVar("T")
 

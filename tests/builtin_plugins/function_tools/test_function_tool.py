@@ -15,9 +15,9 @@ import msgspec
 import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
+from pluggent_function_tools.arguments import ArgumentProblems, Checker
+from pluggent_function_tools.function_tool import definition_digest, function_tool
 from pluggent_hookspecs import Effect, Param, Tool, thaw, tool
-from pluggent_host.tools.arguments import ArgumentProblems, Checker
-from pluggent_host.tools.function_tool import definition_digest, function_tool
 from tool_sources import Place, Trip, Unit, call, problems
 
 

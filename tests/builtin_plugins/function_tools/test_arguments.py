@@ -4,8 +4,8 @@ import math
 import pytest
 from each_of import each_of
 from hypothesis import given, strategies as st
+from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, parse, with_defaults
 from pluggent_hookspecs import freeze, freeze_object
-from pluggent_host.tools.arguments import ArgumentProblems, Checker, canonical, parse, with_defaults
 
 numbers = st.integers(min_value=-(10**40), max_value=10**40) | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(exclude_categories=("Cs",)))
