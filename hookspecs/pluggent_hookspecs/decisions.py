@@ -85,6 +85,7 @@ class Ask(Value):
 class Approval(Value):
     """An answer to an ask: agreed or not, its reach, and a reason.
 
+    The model reads the reason of a refusal, as far as the policies on input let it pass.
     With ``where`` an approval beyond this request covers only calls with arguments that fit: {name:
     pattern}. In a pattern ``*`` matches anything but ``/``, ``**`` anything, two of them at most. Stars match
     text alone, of 4,096 characters at most, without ``..`` between slashes; the text has to match as it

@@ -19,7 +19,7 @@ from pluggent_hookspecs import (
     hookimpl,
 )
 
-from pluggent_budget.accounts import Account, Facts, PeriodOver, Rule, Shortage, Standing, rule_of
+from pluggent_budget.accounts import Account, Facts, PeriodOver, Shortage, Standing, rule_of
 from pluggent_budget.amounts import Amount
 from pluggent_budget.costs import Estimate, expected, price_of, spent
 from pluggent_budget.ledger_file import FileRules, LedgerFile
@@ -47,7 +47,7 @@ class Budget:
         self._now = HighWater(clock.now)
         self._calendar = Calendar(settings.zone)
         self._rules = tuple(rule_of(limit, settings) for limit in settings.limits)
-        self._prices = _prices(settings, self._rules)
+        self._prices = _prices(settings)
         self._memory = MemoryLedger(clock.monotonic)
         self._pending = PendingReservations(settings.expires_s)
         self._ledger_thread: LedgerThread | None = None
@@ -75,12 +75,13 @@ class Budget:
     def reserve(self, event: ReserveEvent) -> Deny | int | Awaitable[Deny | int] | None:
         """Hold what the attempt may cost at most, in every account that it is counted in, or refuse it.
 
-        Returns the number of the reservation.
+        Returns the number of the reservation. A call with a price and without an account has one too: what it
+        did cost is known then.
         """
         accounts = self._accounts(Facts.of(event)) if self._rules else []
-        if not accounts:
-            return None
         price = self._prices.of(event.model) if event.model else None
+        if not accounts and price is None:
+            return None
         if event.model and price is None and self._settings.unknown_price == "refuse":
             for account in accounts:
                 if account.rule.has_money:
@@ -224,10 +225,8 @@ def _changed(before: ModelRequest, after: ModelRequest) -> ModelRequest | None:
     return None if after is before else after
 
 
-def _prices(settings: BudgetSettings, rules: Sequence[Rule]) -> Prices:
+def _prices(settings: BudgetSettings) -> Prices:
     """Return the prices in force. Raises ValueError for a file that is wrong."""
-    if not rules:
-        return Prices(())
     own = () if settings.own_prices is None else read_prices(settings.own_prices)
     unknown = settings.unknown_price
     return Prices((*settings.prices, *own, *shipped()), unknown if isinstance(unknown, Price) else None)

@@ -29,6 +29,15 @@ async def test_a_call_with_a_price_is_told_with_it_also_where_no_money_is_limite
     assert await told(budget(), Usage(1_000_000, 100_000)) == Usage(cost_usd=2.0)
 
 
+@pytest.mark.parametrize("limits", [[], [Limit(per=("session",), tokens=1, where={"model": "other/*"})]])
+async def test_a_call_that_no_limit_counts_is_told_with_its_price_and_never_refused(limits: list[Limit]) -> None:
+    plugin = Budget(BudgetSettings(limits=limits, prices=PRICES))
+
+    assert await told(plugin, Usage(1_000_000, 100_000)) == Usage(cost_usd=2.0)
+    assert await reserve(plugin, model_call(10**9, model="unheard/of")) is None
+    assert await reserve(plugin, tool_call()) is None
+
+
 @pytest.mark.parametrize("outcome", ["failed", "cancelled"])
 async def test_a_broken_call_costs_what_it_used(outcome: str) -> None:
     assert await told(budget(), Usage(1_000_000, 0, estimated=True), outcome) == Usage(cost_usd=1.0)

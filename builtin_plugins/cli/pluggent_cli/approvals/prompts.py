@@ -25,7 +25,7 @@ from pluggent_host.operations.forms import Field, FieldKind, Option
 from pluggent_cli.approvals.refusals import words_of
 from pluggent_cli.approvals.view import request_lines
 from pluggent_cli.terminal.console import Ink, hanging, width
-from pluggent_cli.terminal.reader import read_some
+from pluggent_cli.terminal.reader import PASTE_S, read_some
 from pluggent_cli.terminal.tty import foreground_terminal, who, write
 
 QUESTION = "Allow this once? [y/N] "
@@ -41,6 +41,8 @@ _REACHES: Mapping[str, Reach] = MappingProxyType(
 )
 REFUSAL_HELP = "to refuse and tell the model why: n, use the other folder"
 _DIGEST_SHOWN = 12
+_WORDLESS = max(map(len, _REACHES)) + 1
+"""A longer answer has words."""
 _CALL = "tool_call"
 _DIFF = MappingProxyType({"+": "green", "-": "red"})
 """How lines of a preview that is a diff are shown."""
@@ -81,6 +83,11 @@ class ConsoleApprover:
                 answer = b""
                 try:
                     answer = await read_some(terminal)
+                    while len(answer) > _WORDLESS and answer.endswith(b"\n"):  # pasted lines are one refusal
+                        more = await read_some(terminal, PASTE_S)
+                        if not more:
+                            break
+                        answer += more
                 finally:
                     if not answer.endswith(b"\n"):  # Ctrl-D, or interrupted
                         write(terminal, "\n")

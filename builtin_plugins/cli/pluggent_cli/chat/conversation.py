@@ -13,7 +13,7 @@ from pluggent_host.turns.step import Why
 
 from pluggent_cli.chat.attachments import Attached
 from pluggent_cli.chat.cost import used_since
-from pluggent_cli.chat.loop import Talk
+from pluggent_cli.chat.loop import Answers, Talk
 from pluggent_cli.terminal.console import Console
 
 _UNHEARD = (Why.DENIED, Why.FAILED)
@@ -37,6 +37,8 @@ class Chat:
     """What the next line begins with."""
     last: Usage = Usage()
     """What the last turn has used."""
+    private: bool = False
+    """Whether the last message began with a space: it is not remembered for the arrow keys."""
     typed: bool = False
     """Whether a person types the lines, at a terminal."""
     left: bool = False
@@ -51,6 +53,10 @@ class Chat:
         parts = [each.part for each in self.attached]
         self.attached.clear()
         return Message.user((Text(text), *parts))
+
+    def privately(self, text: str) -> str:
+        """Return *text*, which repeats the last message, with the space of a private one."""
+        return f" {text}" if self.private else text
 
     async def say(self, message: Message) -> TurnResult[Any]:
         """Run a turn with *message*. One that was typed is given back if the turn fails before a tool has run.
@@ -71,7 +77,7 @@ class Chat:
             await self._give_back(message, count)
         return result
 
-    async def resume(self, answers: Any = None) -> TurnResult[Any]:
+    async def resume(self, answers: Answers | None = None) -> TurnResult[Any]:
         """Continue the paused turn with *answers*."""
         session, before = self.talk.session, self.talk.session.usage
         try:
@@ -88,7 +94,8 @@ class Chat:
                 return  # tools have acted; /retry says so first
             await session.undo()
         self.unsaid = message
-        self.draft = "\n".join(part.text for part in message.content[:1] if isinstance(part, Text))
+        said = "\n".join(part.text for part in message.content[:1] if isinstance(part, Text))
+        self.draft = self.privately(said)
         self.attached = [Attached(part) for part in message.content[1:]]
 
 

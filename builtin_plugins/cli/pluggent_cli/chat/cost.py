@@ -28,8 +28,8 @@ def cost_lines(host: Host, session: Session, last: Usage) -> list[str]:
 
 def _why_unknown(host: Host, model: str) -> str:
     if any(record.id == _PRICES and state == "active" for record, state, _ in host.plugins):
-        return f"no limit of {_PRICES} counts these calls, or it has no price for {escape_all(model)}"
-    return f"no plugin that knows prices is active, such as {_PRICES}"
+        return f"{_PRICES} has none for {escape_all(model)}; write it in its price_file"
+    return f"no plugin names prices; {_PRICES} does"
 
 
 def status(session: Session, attached: int) -> str:
@@ -38,7 +38,7 @@ def status(session: Session, attached: int) -> str:
     facts = [escape_all(session.model)]
     if used.total:
         facts.append(f"{used.total:,} tokens")
-    if used.cost_usd is not None:
+    if used.cost_usd:
         facts.append(f"${used.cost_usd:.4f}")
     if attached:
         facts.append("1 attachment" if attached == 1 else f"{attached} attachments")

@@ -59,6 +59,7 @@ class Editor:
     ) -> None:  # fmt: skip
         self._console = console
         self._offered = ""
+        self._unsent = ""
         self._edits = False
         """Whether another program edits the line."""
         # No cursor position reports: one that comes late would be taken for what is typed next.
@@ -102,8 +103,12 @@ class Editor:
                 return await self._prompt.prompt_async(
                     default=default, handle_sigint=False, set_exception_handler=False
                 )
-            except EOFError:
-                return None
+            except (EOFError, OSError, asyncio.CancelledError) as error:
+                # Ctrl-D wants an empty line: where there is text, the terminal or the process has ended.
+                self._unsent = self._prompt.default_buffer.text
+                if isinstance(error, EOFError):
+                    return None
+                raise
             except KeyboardInterrupt:
                 self._interrupted = False
                 if self._warned:
@@ -122,8 +127,8 @@ class Editor:
 
     @property
     def draft(self) -> str:
-        """What is typed of the line that ``read`` was cancelled in."""
-        return self._offered or self._prompt.default_buffer.text
+        """What was typed of a line when the terminal or the process was ended."""
+        return self._offered or self._unsent
 
     def interrupt(self) -> None:
         """Do what Ctrl-C does. For signals that come from elsewhere; call it in the loop."""

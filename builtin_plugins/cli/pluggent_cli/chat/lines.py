@@ -9,14 +9,12 @@ import os
 from pluggent_hookspecs.errors import ConfigError
 
 from pluggent_cli.terminal.console import Console, escape_controls
-from pluggent_cli.terminal.reader import read_some
+from pluggent_cli.terminal.reader import PASTE_S, read_some
 from pluggent_cli.terminal.tty import foreground_terminal
 
 PROMPT = b"> "
 _CTRL_D = b"\x04"
 """The end of the input, if it was typed while a turn ran."""
-_PASTE_S = 0.05
-"""What a terminal sends within this time was pasted, not typed."""
 
 
 class PipedLines:
@@ -144,6 +142,6 @@ def _text(typed: bytes) -> str:
 
 async def _lines(terminal: int) -> bytes:
     data = await read_some(terminal)
-    while data.endswith(b"\n") and (more := await read_some(terminal, _PASTE_S)):
+    while data.endswith(b"\n") and (more := await read_some(terminal, PASTE_S)):
         data += more
     return data

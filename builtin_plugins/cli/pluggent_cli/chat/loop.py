@@ -34,6 +34,7 @@ from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, last_asked
 from pluggent_cli.terminal.tty import Keys
 
 Show: TypeAlias = Callable[[Observation], None]
+Content: TypeAlias = Sequence[str | Part] | Message
 Answers: TypeAlias = Mapping[str, bool | Approval]
 
 CODES = {

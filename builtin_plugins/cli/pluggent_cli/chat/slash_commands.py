@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import textwrap
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -100,21 +101,22 @@ async def _help(chat: Chat, argument: str) -> None:
     in_columns = chat.console.width >= wide + _LEAST_HELP
     for one in shown:
         about = one.help + (f" (also {', '.join(one.others)})" if one.others else "")
-        lines = wrapped(about, chat.console.width - (wide + 4 if in_columns else 4))
+        lines = textwrap.wrap(about, chat.console.width - (wide + 4 if in_columns else 4))
         first = f"  {lines.pop(0)}" if in_columns else ""
         chat.console.line(
             "  " + chat.console.ink("bold", one.usage) + " " * (wide - len(one.usage)) * in_columns + first
         )
         for line in lines:
             chat.console.line(" " * (wide + 4 if in_columns else 4) + line)
-    for line in () if argument else _KEYS:
-        _print(chat, line, "dim", indent="  ")
+    for text in () if argument else _KEYS:
+        for line in textwrap.wrap(text, chat.console.width - 2):
+            chat.console.line("  " + chat.console.ink("dim", line))
 
 
-def _print(chat: Chat, text: str, style: str = "plain", *, indent: str = "") -> None:
+def _print(chat: Chat, text: str, style: str = "plain") -> None:
     """Print *text* in lines that the terminal does not break."""
-    for line in wrapped(text, chat.console.width - len(indent)):
-        chat.console.line(indent + chat.console.ink(style, line))
+    for line in wrapped(text, chat.console.width):
+        chat.console.line(chat.console.ink(style, line))
 
 
 _LEAST_HELP = 30
@@ -210,9 +212,10 @@ async def _edit(chat: Chat, argument: str) -> None:
     before = next((one.text for one in reversed(history) if one.role is Role.USER), "")
     text = argument or (chat.unsaid.text if chat.unsaid is not None else "") or before
     with chat.talk.terminal_given():
-        chat.draft = await asyncio.to_thread(edited, text)
-    if not chat.draft.strip():
-        chat.draft = ""
+        text = await asyncio.to_thread(edited, text)
+    if text.strip():
+        chat.draft = text if argument else chat.privately(text)
+    else:
         chat.console.line("the text is empty, so there is nothing to send")
 
 
@@ -306,7 +309,7 @@ async def _new(chat: Chat, _: str) -> None:
     before = talk.session.id
     await talk.open(talk.host, model=talk.session.model)
     chat.attached.clear()
-    chat.unsaid, chat.undone, chat.last = None, None, Usage()
+    chat.unsaid, chat.undone, chat.last, chat.private = None, None, Usage(), False
     kept = "is gone" if talk.options.no_save else f"is kept: --session {before}"
     _print(chat, f"a new conversation, {talk.session.id}; the one before {kept}")
 

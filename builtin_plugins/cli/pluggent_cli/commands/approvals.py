@@ -174,7 +174,9 @@ def _show(sessions: Sessions, words: Sequence[str], console: Console) -> int:
         console.note(
             console.err_ink("dim", f"\napprove: pluggent approvals approve {waiting.session} {words_of}{more}")
         )
-        console.note(console.err_ink("dim", f"deny:    pluggent approvals deny {waiting.session} {words_of}"))
+        console.note(
+            console.err_ink("dim", f"deny:    pluggent approvals deny {waiting.session} {words_of} [--reason TEXT]")
+        )
     else:
         console.note(console.err_ink("dim", f"\nall is answered; continue: pluggent resume {waiting.session}"))
     return exits.OK

@@ -95,7 +95,7 @@ class Lines(Protocol):
 
     @property
     def draft(self) -> str:
-        """What is typed of a line that ``read`` was cancelled in."""
+        """What was typed of a line when the terminal or the process was ended."""
         ...
 
 
@@ -135,12 +135,10 @@ class _Chatting:
                 if came is None:
                     break
                 code = code or came
-        except asyncio.CancelledError:
-            if not self._options.no_save:
-                keep_draft(self._setup.state_dir, lines.draft)
-            raise
         finally:
             self._lines = None  # from here on Ctrl-C ends everything
+            if not self._options.no_save:
+                keep_draft(self._setup.state_dir, lines.draft)
             self._keys.release()
             if self._said:
                 chat.talk.say_where(_GO_ON)
@@ -177,6 +175,7 @@ class _Chatting:
             if line is None or not line.strip():
                 return None if line is None else exits.OK
             if self._console.json or not is_command(line):
+                chat.private = line.startswith((" ", "\t"))
                 return await self._interruptible(self._say(chat, line.strip()))
             return await self._interruptible(self._obey(chat, line))
         except OSError:

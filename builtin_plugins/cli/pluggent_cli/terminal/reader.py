@@ -8,6 +8,8 @@ import os
 import select
 import threading
 
+PASTE_S = 0.05
+"""What a terminal sends within this time was pasted, not typed."""
 _BLOCK = 65_536
 
 

@@ -166,6 +166,17 @@ def test_what_waits_is_answered_here_whatever_the_settings_say_about_asking(tmp_
     assert sent(cli) == mails
 
 
+def test_each_of_several_calls_that_wait_is_answered_by_itself(cli):
+    mails = "send_mail to=ann & send_mail to=bob & send_mail to=cat"
+    assert cli("chat", "--session", "s", stdin=f"{mails}\n", PLUGGENT_ON_ASK="pause").code == 6
+    keys = ["3 waiting for approval", "/approve\r", QUESTION, "y\r", QUESTION, "n, bob is\raway today\r",
+            QUESTION, "y\r", "send_mail: sent to cat", CTRL_D]  # fmt: skip
+    done = cli.talk("chat", "--session", "s", keys=keys)
+
+    assert sent(cli) == ["ann", "cat"]
+    assert "Denied: a person refused this: bob is away today\n" in done.out
+
+
 def test_a_question_that_is_interrupted_leaves_the_call_waiting(paused):
     keys = ["/approve asks", "/approve c1\r", QUESTION, CTRL_C, "the conversation continues", "",
             "1 waiting for approval", "/approve no\r", "no call 'no' waits; these do: c1", CTRL_D]  # fmt: skip

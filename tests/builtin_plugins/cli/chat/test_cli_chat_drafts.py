@@ -7,6 +7,7 @@ import stat
 import pytest
 from each_of import each_of
 from screens import CTRL_C, CTRL_D, GREETING, chat, chatted, install_speaker
+from talking import WAIT_S
 
 UP = "\x1b[A"
 EMPTIED = "\x1b[K"
@@ -52,12 +53,15 @@ def test_a_failing_turn_leaves_alone_what_was_typed_meanwhile(cli):
         assert terminal.end().code == 0
 
 
-@each_of("number", [signal.SIGHUP, signal.SIGTERM])
+@each_of("number", [0, signal.SIGHUP, signal.SIGTERM])
 def test_what_is_typed_when_the_terminal_is_closed_is_in_the_line_of_the_next_chat(cli, number):
     with chat(cli) as terminal:
         terminal.exchange(PASTE.format("half\ra message"), "a message")
-        terminal.process.send_signal(number)
-        terminal.end()
+        if number:
+            terminal.process.send_signal(number)
+        else:
+            terminal.close()
+        terminal.process.wait(WAIT_S)
     draft = cli.state / "chat-draft"
     assert (draft.read_text(), stat.S_IMODE(draft.stat().st_mode)) == ("half\na message", 0o600)
 
@@ -73,6 +77,15 @@ def test_what_is_private_is_kept_nowhere(cli, typed, arguments):
         terminal.end()
 
     assert not (cli.state / "chat-draft").exists()
+
+
+def test_a_private_message_stays_private_when_its_turn_fails(cli):
+    keys = (" fail secretly\r", "out of order", "", "> \x1b[0m fail secretly", CTRL_C, "", "/retry\r", "out of order",
+            "", "fail secretly", CTRL_C, "", "seen\r", "x heard: seen", CTRL_D)  # fmt: skip
+    chatted(cli, *keys)
+
+    kept = (cli.state / "chat-history").read_text()
+    assert ("secretly" in kept, "+seen" in kept) == (False, True)
 
 
 @pytest.mark.parametrize("place", ["link", "pipe", "folder"])
