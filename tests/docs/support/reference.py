@@ -28,11 +28,12 @@ from pluggent_cli.config.toml import toml_value
 from pluggent_cli.parsing import Parser, root_parser
 from pluggent_cli.table import COMMANDS
 from pluggent_hookspecs import HOOKS, ProvideEvent, errors, events, markers, observations
+from pluggent_plugin_loader.settings import Selection
 from workspace import Member, members
 
 NONE = "none"
 _CLASSES = {
-    "limits": host_settings.Limits, "timeouts": host_settings.Timeouts, "selection": host_settings.Selection,
+    "limits": host_settings.Limits, "timeouts": host_settings.Timeouts, "selection": Selection,
     "grants": host_settings.Grants, "models": ModelNames,
 }  # fmt: skip
 
