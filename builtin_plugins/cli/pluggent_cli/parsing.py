@@ -228,8 +228,8 @@ def add_talking_options(made: Parser) -> None:
     """Add them to the parser of a command."""
     made.add_argument("-m", "--model", metavar="MODEL", default="", help="such as openai/gpt-5-mini, gpt-5-mini, or an"
                       " alias of the settings")  # fmt: skip
-    made.add_argument("-o", "--option", metavar="NAME=VALUE", action="append", default=[], help="a parameter of the"
-                      " model, such as temperature=0.2 (repeatable)")  # fmt: skip
+    made.add_argument("-o", "--option", metavar="NAME=VALUE", type=typed_text, action="append", default=[],
+                      help="a parameter of the model, such as temperature=0.2 (repeatable)")  # fmt: skip
     made.add_argument("--system", metavar="TEXT", type=typed_text, help="the system prompt")
     made.add_argument("-c", "--continue", dest="continues", action="store_true", help="continue the last session of"
                       " this folder")  # fmt: skip
@@ -246,6 +246,7 @@ def add_talking_options(made: Parser) -> None:
                       " unless that is your home folder)")  # fmt: skip
     made.add_argument("--no-stream", action="store_true", help="print the answer when it is whole")
     made.add_argument("--plain", action="store_true", help="print the answer as it was written, also on a terminal")
+    made.set_defaults(parameters=None)
     add_limits(made)
 
 

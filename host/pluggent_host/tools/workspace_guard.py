@@ -129,7 +129,9 @@ def _real(text: str, folder: str) -> str:
     if colon and scheme.lower() == "file":  # whatever host it names: many readers look at the path alone
         text = unquote(re.sub("^//[^/]*", "", rest))
     path = text.partition("\0")[0]  # to many a reader it ends there
-    path = os.path.normpath(path) if len(path) > _LONGEST else path
+    if len(path) > _LONGEST:
+        # What is left of a long text without its "/.", "//" is a path only if ".." takes away most of it.
+        path = os.path.normpath(path) if "/.." in path or len(path) - 2 * path.count("/") <= _LONGEST else ""
     if not path or len(path) > _LONGEST:
         return ""
     return os.path.realpath(os.path.join(folder, os.path.expanduser(path)))  # noqa: PTH111, PTH118 (any text)

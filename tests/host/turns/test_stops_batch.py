@@ -237,9 +237,9 @@ def test_every_file_can_add_tools_that_stop_and_none_can_take_them_away(tmp_path
         file.write_text(f'stops_batch = ["{name}"]\n')
     environ = {"HOME": str(tmp_path), "PLUGGENT_STOPS_BATCH": "test, lint"}
 
-    settings, _, notes = load_settings(environ=environ, cwd=project.parent)  # the project's file is not trusted
+    loaded = load_settings(environ=environ, cwd=project.parent)  # the project's file is not trusted
 
-    assert (set(settings.stops_batch), notes) == ({"deploy", "migrate", "test", "lint"}, ())
+    assert (set(loaded.settings.stops_batch), loaded.notes) == ({"deploy", "migrate", "test", "lint"}, ())
 
 
 # ---- a pause

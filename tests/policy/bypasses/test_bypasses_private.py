@@ -39,6 +39,7 @@ def holds(state: Path, value: object, *schema: Any) -> bool:
     [
         "{sessions}/s.jsonl", "  {sessions}/s.jsonl", "{sessions}\n", "{sessions}\0.txt", "{sessions}/s.jsonl\0",
         "/" + "/." * 3000 + "{sessions}/s.jsonl", "{sessions}" + "/x/.." * 2000, "//{sessions}/s.jsonl",
+        "{sessions}" + "/" * 5000, "{sessions}/" + "y" * 5000 + "/..", "./" * 3000 + "link/s.jsonl",
         "FILE:{sessions}", "file:{sessions}/s.jsonl", "File:///{sessions}", "file://LOCALHOST{sessions}/x",
         "file://127.0.0.1{sessions}/x", "file://user@[::1]:80{sessions}/x", " file://{sessions}/s.jsonl",
         "file://{sessions}/s.jsonl?a=b#c", "file://{encoded}", "file:../state/sessions/s.jsonl",

@@ -25,7 +25,6 @@ from pluggent_state_files.listing import SESSION_ID
 
 from pluggent_cli import exits
 from pluggent_cli.host_access import Setup, folder_record, open_host, workspace_option
-from pluggent_cli.inputs.parameters import read_model_parameters
 from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.live import Answer, Stage, answer_for
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
@@ -281,15 +280,21 @@ async def open_talk(
         yield talk
 
 
-def choose_session(setup: Setup, options: argparse.Namespace) -> None:
-    """Set the session of *options* to the last one of this folder if they say so. Raises ConfigError for none."""
-    if options.continues:
-        # Here and not above, with everything behind it: most turns begin a session, or name one.
-        from pluggent_cli.sessions.latest import latest_here
-        from pluggent_cli.sessions.store import open_sessions  # the same
+def complete(setup: Setup, options: argparse.Namespace) -> None:
+    """Put into *options* what they stand for: a model's full name, its parameters, the last session of this folder.
 
-        with open_sessions(setup) as sessions:
-            options.session = latest_here(sessions, setup)
+    Before anything is read or opened. Raises ConfigError for what is not there, or wrong.
+    """
+    options.model = setup.model_named(options.model)
+    if options.option:
+        from pluggent_cli.inputs.parameters import read_model_parameters  # here and not above: most turns have none
+
+        options.parameters = read_model_parameters(options.option)
+    if options.continues:
+        # Here and not above: most turns begin a session, or name one.
+        from pluggent_cli.inputs.last_session import last_session
+
+        options.session = last_session(setup, "--continue")
 
 
 def read_attachments(options: argparse.Namespace, console: Console) -> tuple[Part, ...]:
@@ -325,7 +330,7 @@ def _unsaved(setup: Setup) -> Setup:
 async def _session(host: Host, options: argparse.Namespace, console: Console, id: str, model: str) -> Session:
     given: dict[str, Any] = {
         "model": model, "system": options.system, "origin": "cli", "metadata": folder_record(),
-        "parameters": read_model_parameters(options.option),
+        "parameters": options.parameters,
     }  # fmt: skip
     try:
         return await host.session(id, **given)

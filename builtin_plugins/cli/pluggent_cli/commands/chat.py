@@ -23,7 +23,7 @@ from pluggent_cli.chat.conversation import Chat
 from pluggent_cli.chat.cost import status
 from pluggent_cli.chat.drafts import keep_draft, take_draft
 from pluggent_cli.chat.lines import PipedLines, TerminalLines
-from pluggent_cli.chat.loop import CODES, Talk, choose_session, open_talk, read_attachments
+from pluggent_cli.chat.loop import CODES, Talk, complete, open_talk, read_attachments
 from pluggent_cli.chat.slash_commands import completion, is_command, obey
 from pluggent_cli.host_access import Setup, prepare
 from pluggent_cli.parsing import Parser, add_talking_options, command_parser, examples, limit_flags
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if sys.stdin is None:
         raise ConfigError("standard input", ["is closed, so nothing can be said"])
     setup = prepare(options, console, flags)
-    choose_session(setup, options)
+    complete(setup, options)
     parts = read_attachments(options, console)
     log_to(console, debug=options.debug)
     keys = Keys(marking_pastes=_edits(console))

@@ -47,7 +47,7 @@ def parser() -> Parser:
     made.add_argument("--plain", action="store_true", help="print the answer as it was written, also on a terminal")
     add_limits(made)
     # What a run is asked about besides, and has been settled.
-    made.set_defaults(session="", system=None, no_save=False, no_tools=False, continues=False, option=[])
+    made.set_defaults(session="", system=None, no_save=False, no_tools=False, continues=False, parameters=None)
     return made
 
 

@@ -13,7 +13,7 @@ from pluggent_host.turns.result import TurnResult
 from pluggent_host.turns.step import Why
 
 from pluggent_cli import exits, process
-from pluggent_cli.chat.loop import CODES, Talk, choose_session, open_talk
+from pluggent_cli.chat.loop import CODES, Talk, complete, open_talk
 from pluggent_cli.host_access import Setup, prepare
 from pluggent_cli.parsing import Parser, add_talking_options, command_parser, examples, limit_flags, typed_text
 from pluggent_cli.process import log_to
@@ -24,7 +24,7 @@ from pluggent_cli.terminal.tty import Keys
 if TYPE_CHECKING:  # for those who use one
     from pluggent_cli.inputs.templates import PromptTemplate
 
-_GO_ON = 'run --session {id} "…"'
+_GO_ON = 'run -c "…"'
 
 
 def parser() -> Parser:
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if options.schema and options.extract:
         raise ConfigError("--extract", ["contradicts --schema; give one of the two"])
     setup = prepare(options, console, flags)
-    choose_session(setup, options)
+    complete(setup, options)
     schema = _schema(options, console)
     content = _content(setup, options, console)
     log_to(console, debug=options.debug)
@@ -105,7 +105,7 @@ def _content(setup: Setup, options: argparse.Namespace, console: Console) -> tup
 
         parameters = read_parameters(options.param, options.template)
         template = find_template(setup.command.templates, options.template)
-        options.model = options.model or template.model
+        options.model = options.model or setup.model_named(template.model)
         options.system = template.system or None if options.system is None else options.system
     given = Given(options.prompt, options.file, options.attach, options.image, template, parameters)
     return read_prompt(given, console.error)
@@ -152,6 +152,7 @@ def _check_withdrawing(talk: Talk, options: argparse.Namespace) -> None:
 def _print(talk: Talk, options: argparse.Namespace, console: Console, result: TurnResult[Any]) -> int:
     """Print what ``Talk.turn`` has not: a document, JSON of the schema, a code block. Return the exit code."""
     code = CODES[result.why]
+    block: str | None = None
     more: dict[str, Any] = {}
     if options.schema:
         more = {"output": result.value}
@@ -159,15 +160,16 @@ def _print(talk: Talk, options: argparse.Namespace, console: Console, result: Tu
         # Here and not above: most answers are printed whole.
         from pluggent_cli.terminal.code_blocks import last_code_block
 
-        more = {"code": last_code_block(result.text)}
-        code = exits.FAILED if more["code"] is None else code
+        block = last_code_block(result.text)
+        more = {"code": block}
+        code = exits.FAILED if block is None else code
     if console.json:
         console.document({**talk.document(result), **more, "exit_code": code})
     elif options.schema and result.has_output:
         console.document(result.output)
-    elif options.extract and more.get("code") is not None:
+    elif block is not None:
         answer = PlainAnswer(console)
-        answer.add(more["code"])
+        answer.add(block)
         answer.end()
     elif options.extract and "code" in more:
         console.error(f"{console.err_ink('red', 'error:')} the answer has no code block; to read it: pluggent last")

@@ -9,15 +9,17 @@ from pluggent_plugin_loader.settings import NOTHING
 
 
 class ModelNames(NamedTuple):
-    """Names of models."""
+    """What models may be called."""
 
     aliases: Mapping[str, str] = NOTHING
-    """Your own names of models, each of one as provider/model."""
+    """Your own names of models, as in fast = "openai/gpt-5-mini": then -m fast, or model = "fast"."""
 
 
 class CommandSettings(NamedTuple):
-    """What the command has for a person: names and prompts."""
+    """All settings of the command that a host does not have."""
 
     models: ModelNames = ModelNames()
+
     templates: Mapping[str, Mapping[str, Any]] = NOTHING
-    """Your own prompts by name, each a table with prompt, system, model and defaults."""
+    """Prompts for run -t NAME, as in short = "In one sentence: $input", or as a table of prompt, system, model and
+    defaults. $input is what is said and piped in, -p gives other names a value, and $$ is a dollar."""

@@ -9,11 +9,8 @@ from pluggent_hookspecs.attachments import LIMIT_BYTES, attachment, image
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import File, Part, Text
 
-from pluggent_cli.inputs.reading import STANDARD_INPUT, Say, read_file, read_standard_input
-from pluggent_cli.inputs.texts import decoded, framed, read_text
-
-ATTACH = "To send an image, a PDF or a sound, attach it: -a {}"
-FROM_STANDARD_INPUT = "-"
+from pluggent_cli.inputs.reading import FROM_STANDARD_INPUT, STANDARD_INPUT, Say, read_file, read_standard_input
+from pluggent_cli.inputs.texts import ATTACH, decoded, framed, read_text
 
 
 def attached(names: Iterable[str], images: Iterable[str], say: Say, files: Iterable[str] = ()) -> tuple[Part, ...]:
@@ -43,6 +40,8 @@ def attached(names: Iterable[str], images: Iterable[str], say: Say, files: Itera
 
 def attach_text(path: str, say: Say) -> Text:
     """Return the text in the file *path*, framed. Raises ConfigError."""
+    if is_url(path):
+        raise ConfigError(path, [f"is not a file; attach it: -a {path}"])
     text = read_text(read_file(path, say), path, ATTACH.format(path))
     if not text.strip():
         raise ConfigError(path, ["is empty"])
@@ -57,11 +56,18 @@ def attach(name: str, say: Say) -> Part:
     if name == FROM_STANDARD_INPUT:
         return part_of(read_standard_input(say, limit_bytes=LIMIT_BYTES), STANDARD_INPUT)
     if is_url(name):
+        return part_of(_fetched(name), "URL", name)
+    return part_of(read_file(name, say, limit_bytes=LIMIT_BYTES), "file", name)
+
+
+def _fetched(url: str) -> bytes:
+    try:
         # Here and not above: the HTTP library behind it takes longer than the host's start.
         from pluggent_cli.inputs.url_fetch import fetch
-
-        return part_of(fetch(name), "URL", name)
-    return part_of(read_file(name, say, limit_bytes=LIMIT_BYTES), "file", name)
+    except ModuleNotFoundError as error:
+        problem = "attaching a URL needs one more package: pip install 'pluggent-cli[urls]'"
+        raise ConfigError(url, [problem]) from error
+    return fetch(url)
 
 
 def is_url(name: str) -> bool:

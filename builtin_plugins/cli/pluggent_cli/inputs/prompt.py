@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.messages import Part, Text
 
-from pluggent_cli.inputs.attachments import ATTACH, FROM_STANDARD_INPUT, attached
-from pluggent_cli.inputs.reading import STANDARD_INPUT, Say, is_piped, is_typed, read_standard_input
-from pluggent_cli.inputs.templates import PromptTemplate
-from pluggent_cli.inputs.texts import framed, read_text
+from pluggent_cli.inputs.reading import (
+    FROM_STANDARD_INPUT,
+    STANDARD_INPUT,
+    Say,
+    is_piped,
+    is_typed,
+    read_standard_input,
+)
+from pluggent_cli.inputs.texts import ATTACH, framed, read_text
+
+if TYPE_CHECKING:  # for those who use one
+    from pluggent_cli.inputs.templates import PromptTemplate
 
 _NOTHING = 'say something: pluggent run "weather city=Beijing", or pipe it in'
 
@@ -31,9 +40,9 @@ class Given:
 def read_prompt(given: Given, say: Say) -> tuple[str | Part, ...]:
     """Return the content of the message: its text, then the parts that are no text.
 
-    ``-`` among the words is standard input, as if it had been typed there; so is standard input where there are no
-    words, files and template. Otherwise what is piped in follows the words as data. Raises ConfigError for what is
-    empty, cannot be read, or is not text.
+    ``-`` among the words is standard input, as if it had been typed there; so is what is piped in where there are
+    neither words nor a template. Otherwise it follows the words as data. Raises ConfigError for what is empty, cannot
+    be read, or is not text.
     """
     if given.template is not None:
         given.template.check(given.parameters)
@@ -41,11 +50,10 @@ def read_prompt(given: Given, say: Say) -> tuple[str | Part, ...]:
     attaches = FROM_STANDARD_INPUT in given.attachments
     if [*given.words, *given.attachments].count(FROM_STANDARD_INPUT) > 1:
         raise ConfigError(STANDARD_INPUT, ["is named more than once by -; it can be read once"])
-    alone = not (given.words or given.files or given.attachments or given.images or given.template)
-    typed = _typed(given.words, say)
-    if alone:
-        typed = _whole_input(say)
-    parts = attached(given.attachments, given.images, say, given.files)
+    nothing_else = not (given.files or given.attachments or given.images)
+    alone = not (given.words or given.template or attaches) and (nothing_else or is_piped())
+    typed = _whole_input(say) if alone else _typed(given.words, say)
+    parts = _attached(given, say)
     data = [part.text for part in parts if isinstance(part, Text)]
     if not (spliced or attaches or alone) and is_piped():
         piped = _standard_input(say)
@@ -55,6 +63,14 @@ def read_prompt(given: Given, say: Say) -> tuple[str | Part, ...]:
     others = tuple(part for part in parts if not isinstance(part, Text))
     _check(text, others)
     return (text, *others)
+
+
+def _attached(given: Given, say: Say) -> tuple[Part, ...]:
+    if not (given.files or given.attachments or given.images):
+        return ()
+    from pluggent_cli.inputs.attachments import attached  # here and not above: most turns have none
+
+    return attached(given.attachments, given.images, say, given.files)
 
 
 def _typed(words: Sequence[str], say: Say) -> str:

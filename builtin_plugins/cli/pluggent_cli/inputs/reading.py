@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pluggent_hookspecs.errors import ConfigError
 
 STANDARD_INPUT = "standard input"
+FROM_STANDARD_INPUT = "-"
+"""What a person writes in place of a text or a file."""
 MAX_TEXT_BYTES = 8 * 1024 * 1024
 """More than the context of any model holds as text."""
 PATIENCE_S = 2.0

@@ -8,6 +8,8 @@ import os
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.escape import escape_all
 
+ATTACH = "To send an image, a PDF or a sound, attach it: -a {}"
+
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16: it begins with the same bytes

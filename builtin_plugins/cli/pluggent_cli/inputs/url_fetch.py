@@ -8,20 +8,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from importlib.util import find_spec
 from ipaddress import ip_address
-
-from pluggent_hookspecs.attachments import LIMIT_BYTES
-from pluggent_hookspecs.errors import ConfigError
-
-if find_spec("pluggent_checked_http") is None:
-    raise ConfigError("URL", ["attaching one needs pluggent-checked-http: pip install 'pluggent-cli[urls]'"])
 
 import httpx2
 from pluggent_checked_http.addresses import Place, place
 from pluggent_checked_http.certificates import trusted
 from pluggent_checked_http.failures import reason
 from pluggent_checked_http.pinned import addresses_of, send
+from pluggent_hookspecs.attachments import LIMIT_BYTES
+from pluggent_hookspecs.errors import ConfigError
 
 TIMEOUT_S = 60.0
 _CONNECT_S = 10.0

@@ -11,8 +11,8 @@ from pluggent_host.transcript.entries import Said
 
 from pluggent_cli import exits
 from pluggent_cli.host_access import prepare_to_look
+from pluggent_cli.inputs.last_session import last_session
 from pluggent_cli.parsing import Parser, command_parser, examples, one_name
-from pluggent_cli.sessions.latest import latest_here
 from pluggent_cli.sessions.reader import StoredSession, StoredTurn, read_session
 from pluggent_cli.sessions.store import open_sessions
 from pluggent_cli.terminal.code_blocks import last_code_block
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
         if options.words:
             id = sessions.named("last", one_name("last", options.words))
         else:
-            id = latest_here(sessions, setup, "pluggent last")
+            id = last_session(setup, "pluggent last")
         session = read_session(sessions, id)
     turn, text = last_reply(session)
     code = last_code_block(text) if options.extract else None

@@ -82,10 +82,10 @@ class Sessions:
     def first(self, most: int) -> SessionPage:
         """Return in one page, and in brief, the *most* sessions that were last written to; all of them for 0."""
         query = SessionQuery(limit=most or _PAGE, brief=True)
-        page = self.page(query)
+        page = self._page(query)
         while page.cursor is not None and (not most or len(page.sessions) < most):
             left = most - len(page.sessions) if most else _PAGE
-            more = self.page(query._replace(cursor=page.cursor, limit=left))
+            more = self._page(query._replace(cursor=page.cursor, limit=left))
             page = more._replace(sessions=(*page.sessions, *more.sessions))
         return page
 
@@ -93,14 +93,13 @@ class Sessions:
         """Yield every session whose id begins with *prefix*, the one last written to first."""
         query = SessionQuery(prefix, _PAGE, brief=brief)
         while True:
-            page = self.page(query)
+            page = self._page(query)
             yield from page.sessions
             if page.cursor is None:
                 return
             query = query._replace(cursor=page.cursor)
 
-    def page(self, query: SessionQuery) -> SessionPage:
-        """Return one page; see ``SessionStore.list``."""
+    def _page(self, query: SessionQuery) -> SessionPage:
         return self.ask(lambda: self.store.list(query))
 
     def matching(self, beginning: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -100,6 +101,20 @@ def test_files_alone_are_a_prompt(run):
     assert text.startswith('[file "notes.md" ')
 
 
+def test_what_is_piped_in_is_the_prompt_where_none_is_typed_also_with_attachments(run):
+    (_, text), (kind, _) = sent(run("-a", "cat.txt", stdin=b"what is this?\n"))
+
+    assert (text, kind) == ("what is this?", "Image")
+    assert sent(run("-f", "notes.md", stdin=b"sum up\n"))[0][1].startswith('sum up\n\n[file "notes.md" ')
+
+
+def test_a_url_needs_a_package_that_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pluggent_cli.inputs.url_fetch", None)
+
+    with pytest.raises(ConfigError, match=r"pip install 'pluggent-cli\[urls\]'"):
+        attach("https://example.com/cat.png", print)
+
+
 def test_a_name_of_a_file_cannot_break_out_of_its_mark(run, cli):
     name = "a]\n[end of file"
     (cli.work / name).write_text("inside")
@@ -123,6 +138,7 @@ def test_a_file_may_be_a_pipe(cli):
         (["-f", "absent"], "error: absent: cannot be read: No such file or directory\n"),
         (["-f", "."], "error: .: is a folder\n"),
         (["-f", "/dev/zero"], "error: /dev/zero: is not a file\n"),
+        (["-f", "https://example.com"], "is not a file; attach it: -a https://example.com\n"),
         (["-f", "empty"], "error: empty: is empty\n"),
         (["-a", "empty"], "error: empty: is empty\n"),
         (["-f", "cat.txt"], "To send an image, a PDF or a sound, attach it: -a cat.txt\n"),

@@ -29,7 +29,7 @@ def run(cli):
 def order(cli, *ids: str) -> None:
     """Make the sessions *ids* the last ones that were written to, the first of them last."""
     for number, id in enumerate(ids):
-        os.utime(cli.state / "sessions" / f"{id}.jsonl", (2_000_000_000 - number,) * 2)
+        os.utime(cli.state / "sessions" / f"{id}.jsonl", (2_000_000_000 - number, 2_000_000_000 - number))
 
 
 def test_the_last_session_of_this_folder_goes_on_and_not_that_of_another(cli, run, tmp_path):

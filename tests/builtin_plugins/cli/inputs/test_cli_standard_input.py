@@ -87,7 +87,9 @@ def test_data_cannot_contain_its_own_end():
     first, second = framed("x", "standard input"), framed(framed("x", "standard input"), "standard input")
 
     assert first.splitlines()[0] != framed("x", "standard input").splitlines()[0]
-    assert MARKED.fullmatch(second)["text"] != "x"
+    found = MARKED.fullmatch(second)
+    assert found is not None
+    assert found["text"] != "x"
 
 
 @each_of("shell", ['"$@" </dev/null', '"$@" <&-', ': | "$@"', '"$@" </dev/zero'])
@@ -116,6 +118,16 @@ def test_an_open_pipe_that_sends_nothing_is_said_and_how_to_leave_it_out(cli):
 
     assert said == ("waiting: standard input is open and has sent nothing yet. To leave it out, add: </dev/null\n")
     assert (process.returncode, "\nlate\n" in out, err) == (0, True, "")
+
+
+@each_of("words", [("-m", "qwen"), ("-o", "temperatur=1"), ("-c",), ("-t", "absent"), ("--schema", "a strr")])
+def test_what_is_typed_wrong_is_said_before_a_pipe_is_waited_for(cli, words):
+    process = cli.start("run", *words, "hello", stdin=subprocess.PIPE)
+
+    code = process.wait(30)
+    _, err = process.communicate()
+
+    assert (code, "waiting" in err, err.startswith("error: ")) == (2, False, True)
 
 
 def test_ctrl_c_while_a_pipe_sends_nothing_ends_cleanly(cli):
