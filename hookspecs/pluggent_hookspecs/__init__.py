@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # for type checkers; __getattr__ does it at run time
     from pluggent_hookspecs.plans import *  # noqa: F403
     from pluggent_hookspecs.plugins import *  # noqa: F403
     from pluggent_hookspecs.questions import *  # noqa: F403
+    from pluggent_hookspecs.reply_meta import *  # noqa: F403
     from pluggent_hookspecs.secrets import *  # noqa: F403
     from pluggent_hookspecs.sessions import *  # noqa: F403
     from pluggent_hookspecs.tools import *  # noqa: F403
@@ -69,6 +70,7 @@ _MODULES = {
     "plans": "Plan PlanParser Step StepStatus",
     "plugins": "Opens PluginContext",
     "questions": "Accepted Cancelled Declined Elicited",
+    "reply_meta": "RateLimit ReplyMeta",
     "secrets": "Secret",
     "sessions": (
         "ApprovalRecord ApprovalRecords Line Lines ListedSession SessionLog SessionPage SessionQuery SessionStore"

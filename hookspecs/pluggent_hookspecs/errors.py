@@ -7,7 +7,7 @@ PluggentError
   - PluginIncompatible   made for another version of the contract
   - NameTaken            two plugins offer one name
   - HookError            .hook                   a hook failed while an operation ran
-+ ProviderError          .kind .retryable .retry_after .status
++ ProviderError          .kind .retryable .retry_after .status .meta
 + ToolError              .tool .kind             raised by a tool for the model to read
 + MemoryStoreError       .kind .retryable
 + PlanParseError         .line .problems
@@ -22,6 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # attrs takes long to import, and errors need none of it
+    from pluggent_hookspecs.reply_meta import ReplyMeta
 
 __all__ = [
     "ConfigError", "Denied", "HookError", "LimitReached", "MemoryStoreError", "MemoryStoreErrorKind", "NameTaken",
@@ -129,6 +133,7 @@ class ProviderError(PluggentError):
     ``context_length`` error, None where unknown. ``retryable``: rate limits, unavailability, time-outs
     and broken streams are worth another try, unless the provider gives ``retryable`` because it knows
     better: the server said so, or what failed cannot pass, such as a certificate that is not trusted.
+    ``meta`` is what the server's answer said besides the error, None where there was none.
 
     >>> ProviderError(ProviderErrorKind.RATE_LIMITED, "slow down", retry_after=2.0).retryable
     True
@@ -145,6 +150,7 @@ class ProviderError(PluggentError):
         actual: int | None = None,
         limit: int | None = None,
         retryable: bool | None = None,
+        meta: ReplyMeta | None = None,
     ) -> None:
         self.kind = kind
         self.message = message
@@ -154,6 +160,7 @@ class ProviderError(PluggentError):
         self.actual = actual
         self.limit = limit
         self.retryable = kind in _RETRYABLE if retryable is None else retryable
+        self.meta = meta
         super().__init__(f"{provider}: {message}" if provider else message)
 
 

@@ -16,6 +16,7 @@ from pluggent_hookspecs._frozen import EMPTY, Json, freeze_maybe, freeze_object
 from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.errors import ProviderError, ProviderErrorKind
 from pluggent_hookspecs.messages import Message, Part, Reasoning, Refusal, Role, Text, ToolCall, Usage
+from pluggent_hookspecs.reply_meta import ReplyMeta
 from pluggent_hookspecs.tools import ToolSpec
 
 __all__ = [
@@ -122,7 +123,10 @@ class FinishReason(StrEnum):
 
 @attrs.frozen(repr=False)
 class ModelResponse(Value):
-    """A whole reply. ``model`` is the name the vendor reports, ``extra`` what else it said."""
+    """A whole reply. ``model`` is the name the vendor reports, ``extra`` what else it said.
+
+    ``meta`` is what is known of the answer that brought it.
+    """
 
     message: Message
     finish_reason: FinishReason = FinishReason.STOP
@@ -130,6 +134,7 @@ class ModelResponse(Value):
     model: str = ""
     id: str = ""
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    meta: ReplyMeta = ReplyMeta()
 
 
 @attrs.frozen(repr=False)
@@ -187,7 +192,7 @@ class UsageDelta(Value):
 class Finished(Value):
     """The reply is complete. A stream that ends without one is broken.
 
-    ``message_extra`` is what belongs to the message itself (Message.extra), ``extra`` to the reply.
+    ``message_extra`` is what belongs to the message itself (Message.extra), ``extra`` and ``meta`` to the reply.
     """
 
     reason: FinishReason = FinishReason.STOP
@@ -196,6 +201,7 @@ class Finished(Value):
     id: str = ""
     extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
     message_extra: Mapping[str, Json] = attrs.field(default=EMPTY, converter=freeze_object)
+    meta: ReplyMeta = ReplyMeta()
 
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta | PartDelta | UsageDelta | Finished
@@ -347,7 +353,7 @@ class Reply:
         done = self._finished
         if done is None:
             raise ProviderError(ProviderErrorKind.STREAM_BROKEN, "the stream ended before the reply was complete")
-        return ModelResponse(self.message(), done.reason, self.usage, done.model, done.id, done.extra)
+        return ModelResponse(self.message(), done.reason, self.usage, done.model, done.id, done.extra, done.meta)
 
     def _more(self, kind: type[Text | Reasoning | Refusal], text: str) -> None:
         if kind is not self._kind:
@@ -400,7 +406,13 @@ def deltas(response: ModelResponse) -> tuple[Delta, ...]:
         out.append(ToolCallDelta(index, call.id, call.name, call.arguments, call.extra))
     out.append(
         Finished(
-            response.finish_reason, response.usage, response.model, response.id, response.extra, response.message.extra
+            response.finish_reason,
+            response.usage,
+            response.model,
+            response.id,
+            response.extra,
+            response.message.extra,
+            response.meta,
         )
     )
     return tuple(out)

@@ -11,6 +11,7 @@ from pluggent_hookspecs._value import Value
 from pluggent_hookspecs.events import Scope
 from pluggent_hookspecs.messages import Message, Usage
 from pluggent_hookspecs.plans import Plan
+from pluggent_hookspecs.reply_meta import ReplyMeta
 from pluggent_hookspecs.tools import ToolOutput
 
 __all__ = [
@@ -84,7 +85,10 @@ class UserNotified(Value):
 
 @attrs.frozen(repr=False)
 class ModelCalled(Value):
-    """A model call is over; ``error`` is empty if it succeeded. Usage counts either way."""
+    """A model call is over; ``error`` is empty if it succeeded. Usage counts either way.
+
+    ``meta`` is what the last answer said besides the reply or the error.
+    """
 
     scope: Scope
     model: str
@@ -93,6 +97,7 @@ class ModelCalled(Value):
     elapsed_s: float
     finish_reason: str = ""
     error: str = ""
+    meta: ReplyMeta = ReplyMeta()
 
 
 @attrs.frozen(repr=False)

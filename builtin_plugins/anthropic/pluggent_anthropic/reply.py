@@ -19,6 +19,7 @@ from pluggent_hookspecs import (
     PartDelta,
     ReasoningDelta,
     RefusalDelta,
+    ReplyMeta,
     TextDelta,
     ToolCallDelta,
     Usage,
@@ -297,12 +298,14 @@ class Ending:
         extra = dict(self._extra)
         usage, wrong = self._counted()
         said = {name: value for name, value in self._usage.items() if name not in _USAGE or _is_no_count(value)}
+        said.pop("service_tier", None)
         if said or wrong:
             extra["usage"] = said | ({"impossible": wrong} if wrong else {})
         reason = self._meant(calls=blocks.calls)
         if reason is FinishReason.OTHER and self.reason is not None:
             extra["stop_reason"] = str(self.reason)
-        return Finished(reason, usage, self.model, self.id, extra, blocks.message_extra(self.model))
+        meta = ReplyMeta(service_tier=as_text(self._usage.get("service_tier")))
+        return Finished(reason, usage, self.model, self.id, extra, blocks.message_extra(self.model), meta)
 
     def _meant(self, *, calls: bool) -> FinishReason:
         reason = _REASONS.get(str(self.reason), FinishReason.OTHER)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
-from pluggent_hookspecs.errors import ConfigError, PluggentError
+from pluggent_hookspecs.errors import ConfigError, PluggentError, ProviderError, ProviderErrorKind
 from pluggent_host import __version__
 from pluggent_plugin_loader.suggestions import did_you_mean
 
@@ -106,11 +106,17 @@ def _reported(error: BaseException, console: Console) -> int:
     def say() -> None:
         if not isinstance(error, exits.Interrupted):  # the command has said so, and how to continue
             console.error(f"{console.err_ink('red', 'error:')} {escape_controls(text)}")
-        for hint in getattr(error, "__notes__", ()):
+        for hint in (*getattr(error, "__notes__", ()), *_advice(error)):
             console.error(f"  {escape_controls(str(hint))}")
 
     _tried(say)
     return code
+
+
+def _advice(error: BaseException) -> tuple[str, ...]:
+    if isinstance(error, ProviderError) and error.kind is ProviderErrorKind.AUTHENTICATION and error.provider:
+        return (f"To store a key that works: {PROGRAM} setup {error.provider}",)
+    return ()
 
 
 def _tried(write: Callable[[], None]) -> None:
@@ -126,11 +132,13 @@ def _tried(write: Callable[[], None]) -> None:
 def _facts(error: BaseException) -> dict[str, Any]:
     if not isinstance(error, PluggentError):
         return {}
-    return {
-        name: fact
-        for name, fact in vars(error).items()
-        if name != "message" and not name.startswith("_") and isinstance(fact, _PLAIN)
-    }
+    facts = {name: fact for name, fact in vars(error).items() if name != "message" and not name.startswith("_")}
+    found: dict[str, Any] = {name: fact for name, fact in facts.items() if isinstance(fact, _PLAIN)}
+    if facts.get("meta") is not None:
+        import attrs  # here and not above: only errors of a model's server have one
+
+        found["meta"] = attrs.asdict(facts["meta"])
+    return found
 
 
 _PLAIN = (str, int, float, bool, tuple)  # what JSON has a form for

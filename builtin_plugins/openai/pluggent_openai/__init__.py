@@ -1,1 +1,1 @@
-"""Any OpenAI-compatible chat completions server as a pluggent provider; see ``plugin.OpenAI``."""
+"""Any OpenAI-compatible server as a pluggent provider, by chat completions or Responses; see ``plugin.OpenAI``."""

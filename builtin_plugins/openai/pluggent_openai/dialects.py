@@ -75,6 +75,9 @@ class Dialect:
     ``developer``, the role (system instead); ``refusals`` as parts (text instead); ``file_url``,
     files by their URL; ``stream_options``; ``stream_tools`` (false: asked whole if there are tools).
 
+    What Responses is asked for: ``ask_encrypted``, encrypted thinking (``include``), without which none goes back;
+    OpenAI sends it unasked.
+
     What it does with what was said: ``returns``, the fields of its replies' messages and calls
     that it takes back (``*``: all of them); ``call_id_chars``, the length that ids of calls must
     have (0: any); ``cost``, whether ``usage.cost`` is in US dollars.
@@ -105,6 +108,7 @@ class Dialect:
     file_url: bool = attrs.field(default=False, validator=_flag)
     stream_options: bool = attrs.field(default=True, validator=_flag)
     stream_tools: bool = attrs.field(default=True, validator=_flag)
+    ask_encrypted: bool = attrs.field(default=False, validator=_flag)
     returns: tuple[str, ...] = attrs.field(default=("audio",), converter=_to_names, validator=_are_texts)
     call_id_chars: int = attrs.field(default=0, validator=_count)
     cost: bool = attrs.field(default=False, validator=_flag)
@@ -148,6 +152,7 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
             "custom_tools": True,
             "developer": True,
             "refusals": True,
+            "ask_encrypted": True,
             "returns": ("audio",),
         },
     ),
@@ -185,6 +190,7 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
         {
             "max_tokens": "max_completion_tokens", "top_k": True, "developer": True, "refusals": True,
             "file_url": True, "reasoning": "reasoning", "returns": ("reasoning_details", "audio"), "cost": True,
+            "ask_encrypted": True,
         },
     ),
     # CompletionCreateParams of https://github.com/togethercomputer/together-py 3.1: logprobs is a number;
@@ -199,7 +205,11 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     # https://docs.fireworks.ai/api-reference/post-chatcompletions: top_k; reasoning_content in messages.
     "fireworks": (("api.fireworks.ai",), {"top_k": True, "reasoning": "reasoning_content", "returns": ()}),
     # https://docs.x.ai/docs/api-reference: user, max_completion_tokens, no top_k, metadata "not supported".
-    "xai": (("api.x.ai",), {"max_tokens": "max_completion_tokens", "metadata": False, "returns": ()}),
+    # https://docs.x.ai/docs/guides/chat: thinking goes back encrypted, if it was asked for.
+    "xai": (
+        ("api.x.ai",),
+        {"max_tokens": "max_completion_tokens", "metadata": False, "ask_encrypted": True, "returns": ()},
+    ),
     # https://ai.google.dev/gemini-api/docs/openai; what it does not know is refused ("Unknown name"): metadata
     # https://github.com/ed-donner/agents/issues/45, top_k https://github.com/MinLL/SkyrimNet-GamePlugin/issues/77.
     # https://ai.google.dev/gemini-api/docs/thought-signatures: calls come back with their extra_content.

@@ -50,7 +50,7 @@ def fields_of(request: ModelRequest, tools: tuple[ToolSpec, ...], dialect: Diale
     found = _sampling(parameters, dialect)
     _add_rarer(found, parameters, dialect)
     if parameters.output_schema is not None:
-        found["response_format"] = _response_format(parameters.output_schema, dialect)
+        found["response_format"] = response_format(parameters.output_schema, dialect)
     if request.tools:
         _add_tool_fields(found, request, tools, dialect)
     extra = extra_fields(parameters.extra, found) if parameters.extra else {}
@@ -104,32 +104,34 @@ def _sampling(parameters: ModelParameters, dialect: Dialect) -> dict[str, Any]:
 
 def _add_rarer(found: dict[str, Any], parameters: ModelParameters, dialect: Dialect) -> None:
     if parameters.seed is not None:
-        found[_named("seed", dialect.seed)] = parameters.seed
+        found[named_field("seed", dialect.seed)] = parameters.seed
     if parameters.user is not None:
-        field = _named("user", dialect.user)
+        field = named_field("user", dialect.user)
         found[field] = checked_user(parameters.user, field)
     if parameters.top_k is not None:
-        found[_has("top_k", known=dialect.top_k)] = parameters.top_k
+        found[has_field("top_k", known=dialect.top_k)] = parameters.top_k
     if parameters.service_tier is not None:
-        found[_has("service_tier", known=dialect.service_tier)] = parameters.service_tier
+        found[has_field("service_tier", known=dialect.service_tier)] = parameters.service_tier
     if parameters.metadata:
-        found[_has("metadata", known=dialect.metadata)] = checked_metadata(parameters.metadata)
+        found[has_field("metadata", known=dialect.metadata)] = checked_metadata(parameters.metadata)
     if parameters.logprobs is not None:
         count = checked_logprobs(parameters)
-        _named("logprobs", dialect.logprobs)
+        named_field("logprobs", dialect.logprobs)
         found["logprobs"] = True if dialect.logprobs == "flag" else count
         if count and dialect.logprobs == "flag":
             found["top_logprobs"] = count
 
 
-def _named(parameter: str, field: str) -> str:
+def named_field(parameter: str, field: str) -> str:
+    """Return *field*, the server's name for *parameter*. Raises UnsendableError if it has none."""
     if not field:
         usual = "flag" if parameter == "logprobs" else parameter
         raise _no_word(parameter, f"{parameter} = '{usual}'")
     return field
 
 
-def _has(field: str, *, known: bool) -> str:
+def has_field(field: str, *, known: bool) -> str:
+    """Return *field*. Raises UnsendableError unless it is *known* to the server."""
     if not known:
         raise _no_word(field, f"{field} = true")
     return field
@@ -145,14 +147,15 @@ def _add_tool_fields(
 ) -> None:
     # Without tools the API refuses these, so they are sent with tools only.
     parallel = request.parameters.parallel_tool_calls
-    choice = _tool_choice(request, dialect)
+    choice = tool_choice(request, dialect)
     if choice is not None and tools:
         found["tool_choice"] = choice
     if parallel is not None and tools:
-        found[_has("parallel_tool_calls", known=dialect.parallel_tool_calls)] = parallel
+        found[has_field("parallel_tool_calls", known=dialect.parallel_tool_calls)] = parallel
 
 
-def _tool_choice(request: ModelRequest, dialect: Dialect) -> Any:
+def tool_choice(request: ModelRequest, dialect: Dialect) -> Any:
+    """Return the field of that name, None if it is not needed. Raises UnsendableError."""
     choice = request.parameters.tool_choice
     forms = dialect.tool_choice
     if choice == "auto":
@@ -202,7 +205,8 @@ def _named_tool(tool: ToolSpec, dialect: Dialect) -> dict[str, Any]:
     return {"type": kind, kind: {"name": tool.name}}
 
 
-def _response_format(schema: Mapping[str, Json], dialect: Dialect) -> dict[str, Any]:
+def response_format(schema: Mapping[str, Json], dialect: Dialect) -> dict[str, Any]:
+    """Return the field of that name for a reply that follows *schema*."""
     if not dialect.json_schema:
         return {"type": "json_object"}
     title, about = schema.get("title"), schema.get("description")

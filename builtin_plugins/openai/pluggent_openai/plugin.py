@@ -17,11 +17,11 @@ if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
 
     # a provider brings the encoder along
-    from pluggent_openai.provider import ChatCompletions
+    from pluggent_openai.provider import OpenAIProvider
 
 
 class OpenAI(ServersPlugin[Server]):
-    """Providers for OpenAI and every server that speaks its chat completions.
+    """Providers for OpenAI and every server that speaks its chat completions or its Responses.
 
     As a plugin it is made from settings. In code, *client* is an httpx2 client of the
     application's own, which this plugin never closes, and *transport* what its own clients
@@ -44,10 +44,10 @@ class OpenAI(ServersPlugin[Server]):
         settings = OpenAISettings() if settings is None else settings
         url = settings.base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
 
-        def provider(name: str, server: Server) -> ChatCompletions:
+        def provider(name: str, server: Server) -> OpenAIProvider:
             # Imported here: only model calls need the encoder.
-            from pluggent_openai.provider import ChatCompletions
+            from pluggent_openai.provider import OpenAIProvider
 
-            return ChatCompletions(name, server, client=client, transport=transport)
+            return OpenAIProvider(name, server, client=client, transport=transport)
 
         super().__init__({"openai": attrs.evolve(settings, base_url=url), **settings.servers}, provider)

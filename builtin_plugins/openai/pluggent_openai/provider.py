@@ -1,4 +1,4 @@
-"""One chat completions server as a Provider of the contract."""
+"""One server as a Provider of the contract, whichever of its APIs a request is sent to."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ from urllib.parse import quote, urlsplit
 import attrs
 from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
-from pluggent_provider_http.provider import Asked, HttpProvider, headers_kept
+from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
 
-from pluggent_openai.chunks import Chunks
+from pluggent_openai.apis import Api, Apis
 from pluggent_openai.dialects import dialect_for
 from pluggent_openai.model_list import read_models
-from pluggent_openai.reply import read_reply
-from pluggent_openai.request import Writer
 from pluggent_openai.settings import MODEL, Server
+from pluggent_openai.wire import Body, Wire
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
-_COMPLETIONS = "/chat/completions"
 _MODELS = "/models"
 
 
-class ChatCompletions(HttpProvider[Server]):
+class OpenAIProvider(HttpProvider[Server]):
     """Asks the models of one server; see the contract's Provider for what its methods promise.
 
     It can list the models too (ListsModels). ``dialect`` is how the server speaks.
@@ -43,22 +41,23 @@ class ChatCompletions(HttpProvider[Server]):
         before, self._after = _around_model(server.base_url)
         super().__init__(name, server, client, transport, base_url=before)
         self.dialect = dialect_for(server.base_url, server.compat)
-        self._writer = Writer(self.dialect)
+        self._apis = Apis(server.base_url, server.api, server.apis)
+        self._wires: dict[Api, Wire] = {}
+        self._wire_of(self._apis.usual)  # it takes long to import, which is no part of a request's time
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Return the whole reply, asked for whole."""
-        path, body = self._written(request, stream=False)
-        headers, faults = self._headers(request.model, _COMPLETIONS)
-        async with self.http().post(path, body, headers, faults) as answer:
+        wire = self._wire(request)
+        path, body = self._written(request, wire, stream=False)
+        headers, faults = self._headers(request.model, wire.path)
+        async with self.http().post(path, body.data, headers, faults) as answer:
             await answer.check()
-            data = await answer.read()
-        reply = read_reply(data, request, self.dialect, faults)
-        kept = headers_kept(answer.headers, faults)
-        return attrs.evolve(reply, extra={**reply.extra, **kept}) if kept else reply
+            reply = wire.read(await answer.read(), request, faults, body.notes)
+            return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta()))
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
-        return self._at_once(request) if request.tools and not self.dialect.stream_tools else self.streamed(request)
+        return self.streamed(request) if self._wire(request).streams(request) else self._at_once(request)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists, in its order. Raises ProviderError.
@@ -76,18 +75,40 @@ class ChatCompletions(HttpProvider[Server]):
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""
-        path, body = self._written(request, stream=True)
-        headers, faults = self._headers(request.model, _COMPLETIONS)
-        return Asked(path, body, headers, faults, Chunks(request, self.dialect, faults))
+        wire = self._wire(request)
+        path, body = self._written(request, wire, stream=True)
+        headers, faults = self._headers(request.model, wire.path)
+        return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
 
-    def _written(self, request: ModelRequest, *, stream: bool) -> tuple[str, bytes]:
+    def _wire(self, request: ModelRequest) -> Wire:
+        return self._wire_of(self._apis.chosen(request))
+
+    def _wire_of(self, api: Api) -> Wire:
+        wire = self._wires.get(api)
+        if wire is None:
+            wire = self._wires[api] = self._chat() if api == "chat" else self._responses()
+        return wire
+
+    def _chat(self) -> Wire:
+        # Here and not above: a server is mostly asked through one API.
+        from pluggent_openai.chat.wire import ChatWire
+
+        return ChatWire(self.dialect)
+
+    def _responses(self) -> Wire:
+        # Here and not above, as for chat completions.
+        from pluggent_openai.responses.wire import ResponsesWire
+
+        return ResponsesWire(self.dialect, self.target, replay_thinking=self.server.replay_thinking)
+
+    def _written(self, request: ModelRequest, wire: Wire, *, stream: bool) -> tuple[str, Body]:
         """Return where a request goes below the base URL, and its body."""
         faults = Faults(self.name, self.target)
         if MODEL in self._after and request.model in ("", ".", ".."):
             problem = f"the request cannot be sent: a model {request.model!r} cannot stand in the path of base_url"
             raise faults.error(ProviderErrorKind.BAD_REQUEST, problem)
         path = self._after.replace(MODEL, quote(request.model, safe=""))
-        return path + _COMPLETIONS, self._writer.encode(request, faults, stream=stream)
+        return path + wire.path, wire.encode(request, faults, stream=stream)
 
     def _headers(self, model: str, path: str) -> tuple[dict[str, str], Faults]:
         """Return the headers of a request, and its Faults, which know what is secret in them."""

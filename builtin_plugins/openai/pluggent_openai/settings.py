@@ -1,4 +1,4 @@
-"""The settings of a chat completions server. Values only: nothing is opened or read here."""
+"""The settings of a server. Values only: nothing is opened or read here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import attrs
 from pluggent_hookspecs import Secret
 from pluggent_provider_http.endpoint import Endpoint, check_header, check_names, check_url
 
+from pluggent_openai.apis import APIS, Api
 from pluggent_openai.dialects import dialect_for
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
@@ -33,9 +34,25 @@ def _check_compat(server: Server, _: object, compat: Mapping[str, Any]) -> None:
     dialect_for(server.base_url, compat)
 
 
+def _apis(apis: Mapping[str, Api]) -> Mapping[str, Api]:
+    return MappingProxyType(dict(apis))
+
+
+def _check_apis(_: object, attribute: attrs.Attribute[Any], apis: Mapping[str, object]) -> None:
+    for pattern, api in apis.items():
+        if api not in APIS:
+            raise ValueError(
+                f"{attribute.name}: {pattern!r}: expected one of {', '.join(map(repr, APIS))}, got {api!r}"
+            )
+
+
 @attrs.frozen(kw_only=True)
 class Server(Endpoint):
-    """One chat completions server, a provider of its own.
+    """One server that speaks an API of OpenAI's, a provider of its own.
+
+    ``api`` says which: ``chat`` is chat completions, ``auto`` is Responses at OpenAI and chat completions
+    elsewhere; ``apis`` says it of models, by patterns of their names, the first that fits. ``replay_thinking``
+    false sends no thinking back to Responses.
 
     ``{model}`` in the path of ``base_url`` is replaced by the name of the model. ``auth`` says
     how the key is sent: as ``Authorization: Bearer``, in a header ``api-key`` (Azure), or not at
@@ -51,6 +68,12 @@ class Server(Endpoint):
     """The header OpenAI-Organization."""
     project: str | None = attrs.field(default=None, validator=check_header)
     """The header OpenAI-Project."""
+    api: Api = attrs.field(default="auto", validator=attrs.validators.in_(APIS))
+    """chat (chat completions), responses, or auto: Responses at OpenAI, chat completions elsewhere."""
+    apis: Mapping[str, Api] = attrs.field(factory=dict[str, "Api"], converter=_apis, validator=_check_apis)
+    """The same by patterns of models' names, the first that fits: { "gpt-4*" = "chat" }."""
+    replay_thinking: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))
+    """false sends no thinking back to Responses."""
     auth: Literal["bearer", "api-key", "none"] = attrs.field(
         default="bearer", validator=attrs.validators.in_(("bearer", "api-key", "none"))
     )

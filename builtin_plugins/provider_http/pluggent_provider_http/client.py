@@ -20,9 +20,10 @@ from typing import TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import httpx2 as httpx
-from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind
+from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind, ReplyMeta
 
 from pluggent_provider_http.endpoint import Endpoint, target_of, url_below
+from pluggent_provider_http.reply_meta import meta_of
 from pluggent_provider_http.server_errors import Faults
 
 _MAX_ERROR_BYTES = 65_536
@@ -40,7 +41,7 @@ class Answer:
     """
 
     def __init__(
-        self, response: httpx.Response, patience: Patience, first_s: float, endpoint: Endpoint, faults: Faults
+        self, response: httpx.Response, patience: Patience, started: float, endpoint: Endpoint, faults: Faults
     ) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
@@ -52,7 +53,9 @@ class Answer:
         self._endpoint = endpoint
         self._faults = faults
         self._length = 0
-        self._wait_s = ("first_byte_s", first_s)
+        self._started = started
+        self._first_byte_s: float | None = None
+        self._wait_s = ("first_byte_s", max(0.0, endpoint.first_byte_s - (monotonic() - started)))
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -68,11 +71,17 @@ class Answer:
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise self._faults.broken(f"broke off: the connection was lost ({_cause(error)})") from error
         self._wait_s = ("silence_s", self._endpoint.silence_s)
+        if self._first_byte_s is None:
+            self._first_byte_s = monotonic() - self._started
         self._length += len(chunk)
         if self._length > self._endpoint.max_response_bytes:
             limit = self._endpoint.max_response_bytes
             raise self._faults.protocol(f"sent more than {limit:,} bytes (setting max_response_bytes)")
         return chunk
+
+    def meta(self) -> ReplyMeta:
+        """Return what the headers say, and when the first byte of the body came."""
+        return meta_of(self.headers, self._faults, self._first_byte_s)
 
     async def check(self) -> None:
         """Raise the ProviderError that the answer is, if its status is not a success."""
@@ -166,13 +175,15 @@ class Client:
             client = self._client(faults)
             request = client.build_request(method, url, content=body, headers=headers, timeout=self._timeout)
             response = await self._response(client, request, faults, patience)
-            left_s = max(0.0, self._endpoint.first_byte_s - (monotonic() - started))
-            answer = Answer(response, patience, left_s, self._endpoint, faults)
+            answer = Answer(response, patience, started, self._endpoint, faults)
         except BaseException:
             patience.stop()
             raise
         try:
             yield answer
+        except ProviderError as error:
+            error.meta = error.meta or answer.meta()
+            raise
         finally:
             await answer.close()
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
-from pluggent_hookspecs import Delta, Finished, Json, ModelRequest, ModelResponse, collect
+from pluggent_hookspecs import Delta, Finished, ModelRequest, ModelResponse, ReplyMeta, collect
 
 from pluggent_provider_http.endpoint import Endpoint, target_of
 from pluggent_provider_http.reply_reader import ReplyEvents, ReplyReader
@@ -24,21 +24,10 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
 
 ServerT = TypeVar("ServerT", bound=Endpoint)
 
-_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
-_LIMITS = ("x-ratelimit-", "ratelimit-", "anthropic-ratelimit-")
-_MOST_HEADERS = 40
-_HEADER_CHARS = 200
 
-
-def headers_kept(headers: Mapping[str, str], faults: Faults) -> dict[str, Json]:
-    """Return ``{"http": …}`` for the ``extra`` of a reply: its request id and rate limits; empty without any.
-
-    >>> headers_kept({"x-request-id": "req_1", "date": "today"}, Faults("acme", "https://x"))
-    {'http': {'x-request-id': 'req_1'}}
-    """
-    names = [name.lower() for name in headers if name.lower() in _IDS or name.lower().startswith(_LIMITS)]
-    kept: dict[str, Json] = {name: faults.shown(headers[name], _HEADER_CHARS) for name in names[:_MOST_HEADERS]}
-    return {"http": kept} if kept else {}
+def with_answer(said: ReplyMeta, answer: ReplyMeta) -> ReplyMeta:
+    """Return what the body of an answer *said*, with what its headers and the clock say."""
+    return attrs.evolve(said, request_id=answer.request_id, limits=answer.limits, first_byte_s=answer.first_byte_s)
 
 
 @attrs.frozen
@@ -117,17 +106,16 @@ class HttpProvider(ABC, Generic[ServerT]):
         reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
         async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
             await answer.check()
-            kept = headers_kept(answer.headers, asked.faults)
             async for data in answer:
                 if batch := reader.feed(data):
-                    yield _with_extra(batch, kept)
+                    yield _with_meta(batch, answer.meta)
                 if reader.failure is not None:
                     raise reader.failure
                 if reader.done:
                     await answer.drain()
                     return
             if batch := reader.end():
-                yield _with_extra(batch, kept)
+                yield _with_meta(batch, answer.meta)
             if reader.failure is not None:
                 raise reader.failure
 
@@ -141,9 +129,9 @@ class HttpProvider(ABC, Generic[ServerT]):
         return self._client
 
 
-def _with_extra(batch: list[Delta], more: Mapping[str, Json]) -> list[Delta]:
-    """Add *more* to the extra of the reply, if *batch* has its end."""
+def _with_meta(batch: list[Delta], answer: Callable[[], ReplyMeta]) -> list[Delta]:
+    """Add what the *answer* says to the end of the reply, if *batch* has it."""
     last = batch[-1]
-    if more and isinstance(last, Finished):
-        batch[-1] = attrs.evolve(last, extra={**last.extra, **more})
+    if isinstance(last, Finished):
+        batch[-1] = attrs.evolve(last, meta=with_answer(last.meta, answer()))
     return batch

@@ -51,7 +51,7 @@ def limit_reset(headers: Mapping[str, str], now: float | None = None) -> float |
             continue
         resource = name.removeprefix(start)
         remaining = headers.get(f"{start.replace('reset', 'remaining')}{resource}", "" if resource else "0")
-        seconds = _moment(headers[name], time.time() if now is None else now)
+        seconds = seconds_until(headers[name], time.time() if now is None else now)
         if seconds is not None and _seconds(remaining) == 0:
             found.append(seconds)
     return max(found, default=None)
@@ -94,8 +94,12 @@ def _until(text: str, now: float) -> float | None:
     return max(0.0, when - now)
 
 
-def _moment(text: str, now: float) -> float | None:
-    """Return the seconds until what *text* means: a time, a number of seconds, or a duration."""
+def seconds_until(text: str, now: float) -> float | None:
+    """Return the seconds until what *text* means: a time, a number of seconds, or a duration; None if nothing.
+
+    >>> seconds_until("1m2.5s", 0), seconds_until("6", 0), seconds_until("soon", 0)
+    (62.5, 6.0, None)
+    """
     number = _seconds(text)
     if number is None:
         return _duration(text) if text[:1].isdecimal() and "-" not in text else _until_date(text, now)

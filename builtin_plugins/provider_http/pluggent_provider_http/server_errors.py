@@ -54,7 +54,11 @@ _NO_CREDIT = (
 )
 _LOW_BALANCE = "credit balance is too low"
 """Anthropic says it in words alone: its status and its code are those of any bad request."""
-_POLICY = ("content_policy_violation", "content_filter", "responsibleaipolicyviolation", "moderation_blocked")
+_POLICY = (
+    "content_policy_violation", "content_filter", "responsibleaipolicyviolation", "moderation_blocked",
+    "invalid_prompt", "bio_policy", "cyber_policy",
+)  # fmt: skip
+_SEALED = ("invalid_encrypted_content",)
 _WORDS = {
     "rate_limit": Kind.RATE_LIMITED,
     "too_many_requests": Kind.RATE_LIMITED,
@@ -183,6 +187,8 @@ class Faults:
     def _words_on(self, status: int, said: _Said) -> str:
         if said.is_about_credit(status):
             return "(the account has no credit left; trying again does not help)"
+        if said.has(_SEALED):
+            return "(its thinking was encrypted for another key: begin a new session, or set replay_thinking = false)"
         if _classified(status, said)[0] is Kind.AUTHENTICATION:
             return "(check api_key and what it may use)"
         if status == 404:  # noqa: PLR2004

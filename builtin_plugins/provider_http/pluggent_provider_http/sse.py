@@ -76,8 +76,12 @@ class EventSplitter:
 def _events(block: bytes) -> list[bytes]:
     found: list[bytes] = []
     for event in block.split(b"\n\n"):
-        if event.startswith(b"data: ") and b"\n" not in event:
-            found.append(event[6:])
+        # Nearly every event is one line of data, alone or behind one line that names its type.
+        line = event
+        if event.startswith(b"event:"):
+            line = event.partition(b"\n")[2]
+        if line.startswith(b"data: ") and b"\n" not in line:
+            found.append(line[6:])
         else:
             found += _lines(event)
     return found

@@ -119,6 +119,7 @@ def _told(error: ProviderError, why: str) -> ProviderError:
     told = ProviderError(
         error.kind, f"{error.message}; {why}", provider=error.provider, status=error.status,
         retry_after=error.retry_after, actual=error.actual, limit=error.limit, retryable=error.retryable,
+        meta=error.meta,
     )  # fmt: skip
     told.__cause__ = error
     return told

@@ -69,7 +69,7 @@ T = TypeVar("T")
 class Threads:
     """At most *max_workers* calls at once; further ones wait in order.
 
-    A thread whose caller was cancelled continues, is named by ``running()``, and gives its place to a new one (as long
+    A thread whose caller was cancelled continues, is named in ``abandoned``, and gives its place to a new one (as long
     as there are fewer than *max_workers* such threads), so that hanging calls do not stop the others.
     """
 
@@ -91,8 +91,8 @@ class Threads:
     async def run(self, function: Callable[..., T], *args: object, label: str = "") -> T:
         """Return ``function(*args)``, run in a thread with a copy of the caller's context variables.
 
-        A cancelled call that has not started never starts; one that has continues, see ``running()``, which lists it
-        by *label* (default: the function's name). Works from any event loop. Raises RuntimeError after close().
+        A cancelled call that has not started never starts; one that has continues, see ``abandoned``, which has its
+        *label* (default: the function's name). Works from any event loop. Raises RuntimeError after close().
         """
         loop = asyncio.get_running_loop()
         call = _Call(loop, contextvars.copy_context(), function, args, loop.create_future())
@@ -108,11 +108,6 @@ class Threads:
             finally:
                 del error  # its traceback holds this frame
         return value  # type: ignore[no-any-return] # what function returned
-
-    def running(self) -> tuple[str, ...]:
-        """Return the labels of abandoned calls that still run, oldest first."""
-        with self._lock:
-            return tuple(self._abandoned.values())
 
     def close(self) -> None:
         """End the idle threads, not the busy ones. Calls that have not started raise RuntimeError. Safe twice."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, cast
 
 import attrs
+from pluggent_function_tools.arguments import ArgumentProblems
 from pluggent_hookspecs import Json, Value, thaw
 
 from pluggent_host.common.escape import escape_all
@@ -102,25 +103,17 @@ class Field(Value):
         return str(value)
 
 
-class FieldProblems(ValueError):  # noqa: N818 (it is what it carries: all that is wrong at once)
-    """A schema that cannot be filled in; ``problems`` are all that is wrong with it."""
-
-    def __init__(self, *problems: str) -> None:
-        self.problems = problems
-        super().__init__("; ".join(problems))
-
-
 def fields_of(schema: Mapping[str, Json]) -> tuple[Field, ...]:
-    """Return the fields that *schema* describes. Raises FieldProblems, with every problem, if none can be made.
+    """Return the fields that *schema* describes. Raises ArgumentProblems, with every problem, if none can be made.
 
     >>> [field.label for field in fields_of({"type": "object", "properties": {"n": {"type": "number"}}})]
     ['n']
     """
     properties = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(properties, Mapping):
-        raise FieldProblems("the schema of a question has to be of type object, with properties")
+        raise ArgumentProblems(["the schema of a question has to be of type object, with properties"])
     if len(properties) > MOST_FIELDS:
-        raise FieldProblems(f"a question has {MOST_FIELDS} fields at most; this one has {len(properties)}")
+        raise ArgumentProblems([f"a question has {MOST_FIELDS} fields at most; this one has {len(properties)}"])
     required = schema.get("required", ())
     needed = {str(name) for name in required} if isinstance(required, Sequence) else set[str]()
     fields: list[Field] = []
@@ -131,7 +124,7 @@ def fields_of(schema: Mapping[str, Json]) -> tuple[Field, ...]:
         except ValueError as error:
             problems.append(f"'{name}': {error}")
     if problems:
-        raise FieldProblems(*problems)
+        raise ArgumentProblems(problems)
     return tuple(fields)
 
 

@@ -31,6 +31,7 @@ from pluggent_hookspecs.models import (
     TextDelta,
 )
 from pluggent_hookspecs.observations import Change, ModelCalled, ModelRetried
+from pluggent_hookspecs.reply_meta import ReplyMeta
 
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.running import comes_from_outside, said
@@ -133,6 +134,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         self.children: list[Called] = []
         self.attempts = 0
         self.broke = ""
+        self.meta = ReplyMeta()
         self.asked: ModelRequestEvent | None = None
         self.answering: ModelRequestEvent | None = None
         """What was asked in place of this request, if the reply is an answer to that."""
@@ -229,23 +231,23 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
         """Return every call that was made for this one, in order; the last of them ended with *finish* or *error*."""
         children = tuple(self.children)
         if not children:
-            return (Called(self.called, self.spent, elapsed_s, error, finish),)
+            return (Called(self.called, self.spent, elapsed_s, error, finish, self.meta),)
         own = elapsed_s - sum(child.elapsed_s for child in children)
-        first = (Called(self.called, self.spent, own, self.broke),) if self.attempts else ()
+        first = (Called(self.called, self.spent, own, self.broke, meta=self.meta),) if self.attempts else ()
         return (*first, *children[:-1], attrs.evolve(children[-1], finish=finish, error=error))
 
     def absorb(self, child: Any, elapsed_s: float, error: str) -> None:
         if not error:
             self.offered = child.offered
             self.answering = child.answering or child.asked
-        self.children += [*child.children, Called(child.called, child.spent, elapsed_s, error)]
+        self.children += [*child.children, Called(child.called, child.spent, elapsed_s, error, meta=child.meta)]
         self.partial = child.partial or self.partial
 
     # ---- asking --------------------------------------------------------------------------
 
     async def execute(self, event: ModelRequestEvent, attempt: Attempt) -> ModelResponse:
         started = perf_counter()
-        self.used = Usage()
+        self.used, self.meta = Usage(), ReplyMeta()
         self.attempts, self.asked = attempt.number, event
         most = self._attempt_s()
         try:
@@ -254,7 +256,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
                     return await self._whole(event.request)
                 return await self._streamed(event.request, attempt, self._deltas, limit)
         except ProviderError as error:
-            self.broke = str(error)
+            self.broke, self.meta = str(error), error.meta or ReplyMeta()
             raise
         except TimeoutError as error:
             if perf_counter() - started < most:
@@ -273,6 +275,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
             self._use(used_so_far(request, Reply()))
             raise
         reply = checked_response(response)
+        self.meta = reply.meta
         self._use(reply.usage)
         return reply
 
@@ -298,6 +301,7 @@ class ModelCallOperation(Operation[ModelRequestEvent, ModelResponse]):
                         if deltas.full:
                             await _let_catch_up(deltas, limit)
             response = checked_response(reply.response())
+            self.meta = response.meta
             self._use(response.usage)
             deltas.end()
             return response
@@ -391,10 +395,11 @@ class Called(Value):
     elapsed_s: float
     error: str
     finish: str = ""
+    meta: ReplyMeta = ReplyMeta()
 
     def event(self, scope: Scope, round: int) -> ModelCalled:
         """Return what observers are told of it."""
-        return ModelCalled(scope, self.model, round, self.usage, self.elapsed_s, self.finish, self.error)
+        return ModelCalled(scope, self.model, round, self.usage, self.elapsed_s, self.finish, self.error, self.meta)
 
 
 def seen_in(batch: Sequence[Delta]) -> tuple[str, str]:

@@ -159,7 +159,7 @@ class Operation(ABC, Generic[E, R]):
 
     async def reissued(self, changed: Any, model: str, number: int) -> Operation[E, R]:
         """Return the operation that does *changed* in place of this one. Raises ValueError."""
-        raise ValueError("only a model call can be reissued")
+        raise ValueError("only a model call can be reissued; other arguments are for transform_tool_call")
 
     def absorb(self, child: Any, elapsed_s: float, error: str) -> None:
         """Take over what *child*, which was reissued for this one, has used."""

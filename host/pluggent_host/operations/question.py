@@ -20,7 +20,7 @@ from pluggent_host.common.names import framed
 from pluggent_host.common.sanitize import clean, clean_json
 from pluggent_host.hooks.caller import Caller
 from pluggent_host.hooks.chains import Chain
-from pluggent_host.operations.forms import Field, FieldProblems, fields_of
+from pluggent_host.operations.forms import Field, fields_of
 from pluggent_host.operations.operation import Attempt, Hooks, Journal, Operation, asked_by
 from pluggent_host.settings import HostSettings
 
@@ -55,10 +55,7 @@ class Form:
 
 def form_of(schema: Mapping[str, Json]) -> Form:
     """Return the form that *schema* describes. Raises ArgumentProblems, with every problem, if none can be made."""
-    try:
-        fields = fields_of(schema)
-    except FieldProblems as error:
-        raise ArgumentProblems(error.problems) from None
+    fields = fields_of(schema)
     understood: dict[str, Json] = {
         "type": "object",
         "properties": {field.name: field.schema for field in fields},

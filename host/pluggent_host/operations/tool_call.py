@@ -26,7 +26,7 @@ from pluggent_hookspecs.tools import CallPreview, ToolContext, ToolOutput, UndoC
 from pluggent_plugin_loader.plugin_errors import is_interrupt, raised_at
 
 from pluggent_host.common.escape import escape_all
-from pluggent_host.common.running import Threads, being_cancelled, said
+from pluggent_host.common.running import Threads, being_cancelled, comes_from_outside, said
 from pluggent_host.common.sanitize import clean
 from pluggent_host.hooks.caller import Caller, Deadline, Late
 from pluggent_host.hooks.ledgers import Cost
@@ -230,12 +230,8 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
             preview = await self._previewed(event, context, Deadline(PREVIEW_S))
         except Late:
             preview = CallPreview(f"There is no preview: it took longer than {PREVIEW_S:g} s.", NO_PREVIEW)
-        except asyncio.CancelledError:
-            if being_cancelled():
-                raise
-            preview = CallPreview("There is no preview: it cancelled itself.", NO_PREVIEW)
         except BaseException as error:
-            if is_interrupt(error):
+            if comes_from_outside(error):
                 raise
             why = error.message if isinstance(error, errors.ToolError) else said(error)
             preview = CallPreview(f"There is no preview: {why}", NO_PREVIEW)
@@ -283,9 +279,6 @@ class ToolCallOperation(Operation[ToolCallEvent, ToolOutput]):
         if self.scope.dry_run:
             return None
         return Cost(ReserveEvent(self.scope, self.name, self.id, attempt, event.capability), self)
-
-    async def reissued(self, changed: Any, model: str, number: int) -> ToolCallOperation:
-        raise ValueError("only a model call can be reissued; other arguments are for transform_tool_call")
 
     # ---- running -------------------------------------------------------------------------
 

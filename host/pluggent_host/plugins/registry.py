@@ -66,8 +66,8 @@ class PluginSet:
     def __init__(self, catalog: Catalog, settings: HostSettings, host_version: str) -> None:
         self.catalog = catalog
         self.manager = new_manager()
-        self.tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]] = _no_tools
-        self.model_named: Callable[[str], Awaitable[object]] = _no_models
+        self.tools_named: Callable[[str, str], Awaitable[tuple[str, ...]]] = _unresolved
+        self.model_named: Callable[[str], Awaitable[object]] = _unresolved
         self.states: dict[str, tuple[str, str]] = {}
         self.errors: dict[str, PluggentError] = {}
         self._settings = settings
@@ -271,12 +271,8 @@ class PluginSet:
         self.emit(PluginStateChanged(name, state, reason))
 
 
-async def _no_models(name: str) -> None:
-    raise ConfigError("model", [f"{name!r} cannot be resolved before the host is open"])
-
-
-async def _no_tools(pattern: str, asking: str) -> tuple[str, ...]:  # noqa: ARG001 (as Toolbox.named)
-    raise ConfigError("tools", [f"{pattern!r} cannot be resolved before the host is open"])
+async def _unresolved(name: str, *_: str) -> tuple[str, ...]:
+    raise ConfigError("names", [f"{name!r} cannot be resolved before the host is open"])
 
 
 def named(pattern: str, known: Mapping[str, str]) -> tuple[str, ...]:

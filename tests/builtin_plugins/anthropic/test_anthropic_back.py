@@ -86,9 +86,15 @@ def check_other_fields() -> None:
 
 
 def check_usage_extra() -> None:
-    more = {"server_tool_use": {"web_search_requests": 2}, "service_tier": "standard", "new": 3}
+    more = {"server_tool_use": {"web_search_requests": 2}, "new": 3}
     found: Any = whole_reply(usage={"input_tokens": 1, "output_tokens": 2, **more}).extra["usage"]
     assert {name: found[name] for name in more} == more
+
+
+def check_tier() -> None:
+    for ask in (whole_reply, streamed_reply):
+        reply = ask(text("a"), usage={"input_tokens": 1, "service_tier": "priority"})
+        assert (reply.meta.service_tier, reply.extra) == ("priority", {})
 
 
 def check_calls() -> None:
@@ -139,7 +145,8 @@ BACK_CASES: dict[str, Callable[[], None]] = {
         lambda: (usage(input_tokens=-1), whole_reply(usage={"output_tokens": -1}).extra["usage"]),
         (Usage(output=7), {"output_tokens": -1}),
     ),
-    "`usage.server_tool_use`, `service_tier`, `cache_creation` and any other": check_usage_extra,
+    "`usage.service_tier`": check_tier,
+    "`usage.server_tool_use`, `cache_creation` and any other": check_usage_extra,
     "block `text`": same(
         lambda: [ask(text("a", citations=CITED)).message for ask in (whole_reply, streamed_reply)],
         [Message(Role.ASSISTANT, (Text("a"),),

@@ -16,9 +16,9 @@ from pluggent_hookspecs import (
     ToolCall,
     ToolCallDelta,
 )
+from pluggent_openai.chat.reply import read_reply
+from pluggent_openai.chat.request import Writer
 from pluggent_openai.dialects import Dialect, dialect_for
-from pluggent_openai.reply import read_reply
-from pluggent_openai.request import Writer
 from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1", "m")

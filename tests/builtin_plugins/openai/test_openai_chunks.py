@@ -17,8 +17,8 @@ from pluggent_hookspecs import (
     Usage,
     freeze,
 )
+from pluggent_openai.chat.reply import read_reply
 from pluggent_openai.dialects import Dialect, dialect_for
-from pluggent_openai.reply import read_reply
 from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1", "m")

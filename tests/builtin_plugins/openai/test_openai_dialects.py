@@ -22,8 +22,8 @@ from pluggent_hookspecs import (
     ToolSpec,
 )
 from pluggent_openai import dialects as compat
+from pluggent_openai.chat.request import Writer
 from pluggent_openai.dialects import SERVERS, Dialect, dialect_for
-from pluggent_openai.request import Writer
 from pluggent_openai.settings import Server, Settings
 from pluggent_provider_http.server_errors import Faults
 

@@ -13,9 +13,9 @@ from pluggent_hookspecs import (
     ProviderErrorKind,
     ToolSpec,
 )
+from pluggent_openai.chat.request import Writer
 from pluggent_openai.dialects import Dialect, dialect_for
 from pluggent_openai.fields import KNOWN, OWNED
-from pluggent_openai.request import Writer
 from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1")

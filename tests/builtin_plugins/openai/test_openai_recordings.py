@@ -4,7 +4,7 @@ import json
 
 from openai_server import reader
 from pluggent_hookspecs import FinishReason, Reply
-from pluggent_openai.reply import finish_reason, said_reason
+from pluggent_openai.chat.reply import finish_reason, said_reason
 from pluggent_testing.providers.values import check_deltas, check_reply
 from recordings import needs_recordings, reasons, streams
 

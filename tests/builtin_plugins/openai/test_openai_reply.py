@@ -15,13 +15,14 @@ from pluggent_hookspecs import (
     ProviderErrorKind as Kind,
     Reasoning,
     Refusal,
+    ReplyMeta,
     Text,
     ToolCall,
     Usage,
     VendorPart,
 )
+from pluggent_openai.chat.reply import read_reply
 from pluggent_openai.dialects import Dialect, dialect_for
-from pluggent_openai.reply import read_reply
 from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1", "m")
@@ -67,7 +68,8 @@ def test_the_reply_of_openai_is_read_whole():
         Usage(input=9, output=5, cached=4, reasoning=2, audio=1, input_audio=0),
         "m-1",
         "chatcmpl-1",
-        {"created": 1, "system_fingerprint": "fp", "service_tier": "default"},
+        {"created": 1, "system_fingerprint": "fp"},
+        ReplyMeta(service_tier="default"),
     )
 
 

@@ -20,8 +20,8 @@ from pluggent_hookspecs import (
     ToolSpec,
     VendorPart,
 )
+from pluggent_openai.chat.request import Writer
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.request import Writer
 from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("openai", "http://x/v1")

@@ -21,7 +21,7 @@ from pluggent_hookspecs import (
     UsageDelta,
     VendorPart,
 )
-from pluggent_openai.fragments import Grown
+from pluggent_openai.chat.fragments import Grown
 
 TEXT = (
     event(chunk({"role": "assistant", "content": ""}))
@@ -67,7 +67,7 @@ def test_thinking_refusals_pictures_and_sound_are_told_apart():
 def test_what_else_the_vendor_said_is_kept():
     done = reply_of(event(chunk({"content": "a"}, service_tier="flex")), event(chunk({}, "weird")), DONE)
 
-    assert (done.finish_reason, done.extra) == (FinishReason.OTHER, {"service_tier": "flex", "finish_reason": "weird"})
+    assert (done.finish_reason, done.extra) == (FinishReason.OTHER, {"finish_reason": "weird"})
 
 
 @pytest.mark.parametrize(

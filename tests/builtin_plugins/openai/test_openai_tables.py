@@ -27,10 +27,10 @@ from pluggent_hookspecs import (
     ToolSpec,
     freeze,
 )
-from pluggent_openai.content import NEVER_SENT, SENT_BACK
+from pluggent_openai.chat.content import NEVER_SENT, SENT_BACK
+from pluggent_openai.chat.reply import ANSWER, CHOICE, COUNTERS, DETAILS, MESSAGE, finish_reason
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import KNOWN, OWNED
-from pluggent_openai.reply import ANSWER, CHOICE, COUNTERS, DETAILS, MESSAGE, finish_reason
 
 README = Path(pluggent_openai.__path__[0]).parent / "README.md"
 WORDS = {each.__name__: each for each in (AllowedTools, Image, Reasoning, Refusal, Text, ToolCall)}

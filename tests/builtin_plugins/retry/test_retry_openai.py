@@ -120,6 +120,17 @@ async def test_a_server_that_wants_another_try_gets_it() -> None:
     assert len(time.waits) == 1
 
 
+async def test_an_error_that_is_told_at_last_says_what_its_answer_said() -> None:
+    time = Time()
+    wanted = busy(retry_after="3600", x_request_id="req_7f3a")
+    async with OddServer(wanted) as server, session_at(server.url, time) as session:
+        with pytest.raises(ProviderError) as caught:
+            await session.say("hello")
+
+    assert caught.value.meta is not None
+    assert caught.value.meta.request_id == "req_7f3a"
+
+
 async def test_an_hour_is_told_and_not_waited_for() -> None:
     time = Time()
     async with OddServer(busy(retry_after="3600")) as server, session_at(server.url, time) as session:

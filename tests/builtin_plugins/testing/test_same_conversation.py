@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Any
 
 import attrs
@@ -21,12 +21,14 @@ from pluggent_hookspecs import (
     Text,
     ToolCall,
     Usage,
+    thaw,
 )
 from pluggent_host import Host, Session, TurnResult
 from pluggent_host.transcript.entries import Entry, Said
 from pluggent_offline.grammar import Call, render
 from pluggent_offline.plugin import Offline
 from pluggent_openai.plugin import OpenAI
+from pluggent_openai.settings import Server
 from pluggent_testing.providers import opened, transcript_shape
 from pluggent_testing.providers.stories import (
     FIRST_TURN,
@@ -39,8 +41,8 @@ from pluggent_testing.providers.stories import (
     talking_with,
     weather,
 )
-from pluggent_testing.wires import AnthropicWire, OpenAIWire, WireServer
-from pluggent_testing.wires.server import strings
+from pluggent_testing.wires import AnthropicWire, OpenAIWire, ResponsesWire, WireServer
+from pluggent_testing.wires.server import holds, strings
 
 TYPED = [render([[Call(*wanted) for wanted in calls] for calls in turn]) for turn in (FIRST_TURN, SECOND_TURN)]
 """What the person says: the offline provider understands it, and the others are told what it answers."""
@@ -50,19 +52,28 @@ def openai_at(server: WireServer) -> opened:
     return opened(OpenAI(OpenAI.Settings(base_url=server.url, api_key=Secret.of(server.key))))
 
 
+def responses_at(server: WireServer) -> opened:
+    settings = Server(base_url=server.url, api_key=Secret.of(server.key), api="responses")
+    return opened(OpenAI(OpenAI.Settings(servers={"responses": settings})), "responses")
+
+
 def anthropic_at(server: WireServer) -> opened:
     return opened(Anthropic(Anthropic.Settings(base_url=server.url, api_key=Secret.of(server.key))))
 
 
-VENDORS = {"openai": (OpenAIWire, openai_at), "anthropic": (AnthropicWire, anthropic_at)}
+VENDORS = {
+    "openai": (OpenAIWire, openai_at),
+    "responses": (ResponsesWire, responses_at),
+    "anthropic": (AnthropicWire, anthropic_at),
+}
 vendors = pytest.mark.parametrize("vendor", VENDORS)
 streaming = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
 
 @pytest.fixture
 def servers() -> Iterator[dict[str, WireServer]]:
-    with WireServer(OpenAIWire(), 10, 10**6) as one, WireServer(AnthropicWire(), 10, 10**6) as other:
-        yield {"openai": one, "anthropic": other}
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(WireServer(wire(), 10, 10**6)) for name, (wire, _) in VENDORS.items()}
 
 
 @asynccontextmanager
@@ -144,6 +155,8 @@ async def among_all(servers: dict[str, WireServer]) -> AsyncGenerator[Session]:
         ("offline", "openai", "anthropic", "offline"),
         ("anthropic", "openai", "anthropic", "openai"),
         ("openai", "anthropic", "offline", "openai"),
+        ("openai", "responses", "anthropic", "responses"),
+        ("responses", "openai", "responses", "offline"),
     ],
     ids="-".join,
 )
@@ -169,7 +182,7 @@ async def test_one_conversation_goes_from_vendor_to_vendor(servers, order: Seque
 
 def with_ids_of(answer: ModelResponse, vendor: str, turn: int) -> ModelResponse:
     """Return *answer* with ids as this vendor makes them, which mean nothing to the others."""
-    prefix = {"openai": "call_", "anthropic": "toolu_"}[vendor]
+    prefix = {"openai": "call_", "responses": "call_r", "anthropic": "toolu_"}[vendor]
     calls = [
         attrs.evolve(call, id=f"{prefix}{turn}_{place}_{call.name}")
         for place, call in enumerate(answer.message.tool_calls)
@@ -191,7 +204,7 @@ async def test_a_message_is_written_for_each_vendor_by_itself(servers):
     async with AsyncExitStack() as stack:
         made: dict[str, Any] = {name: VENDORS[name][1](server) for name, server in servers.items()}
         providers = {name: await stack.enter_async_context(each) for name, each in made.items()}
-        for name in ("openai", "anthropic", "openai", "anthropic"):
+        for name in (*VENDORS, *VENDORS):
             await providers[name].complete(asked)
 
     for server in servers.values():
@@ -200,22 +213,28 @@ async def test_a_message_is_written_for_each_vendor_by_itself(servers):
     assert servers["openai"].asked[0].json["messages"] != servers["anthropic"].asked[0].json["messages"]
 
 
-async def test_what_a_vendor_signed_goes_back_to_it_alone(servers):
-    signed, own = Reasoning("I think.", "c2lnbmVkLTdmM2E="), AnthropicWire.vendor_part
+@pytest.mark.parametrize(
+    ("vendor", "others"), [("anthropic", ("openai", "responses")), ("responses", ("openai", "anthropic"))]
+)
+async def test_what_a_vendor_signed_goes_back_to_it_alone(servers, vendor, others):
+    signed, own = Reasoning("I think.", "c2lnbmVkLTdmM2E="), VENDORS[vendor][0].vendor_part
     assert own is not None
-    call = ToolCall("toolu_1", "add", '{"a": 2, "b": 3}')
-    servers["anthropic"].will(
-        servers["anthropic"].reply(reply(Message.assistant((signed, own, Text("Let me see.")), (call,)))),
-        servers["anthropic"].reply(reply(Message.assistant("Five."))),
+    call = ToolCall("call_1", "add", '{"a": 2, "b": 3}')
+    servers[vendor].will(
+        servers[vendor].reply(reply(Message.assistant((signed, own, Text("Let me see.")), (call,)))),
+        servers[vendor].reply(reply(Message.assistant("Five."))),
     )
 
     async with among_all(servers) as session:
-        for vendor in ("anthropic", "openai", "offline", "anthropic"):
-            await session.use(model=f"{vendor}/m")
+        for name in (vendor, *others, "offline", vendor):
+            await session.use(model=f"{name}/m")
             await session.say("What is two and three?")
 
-    last, between = servers["anthropic"].asked[-1].json, servers["openai"].asked[0].body.decode()
-    data = str(own.value["data"])
-    assert {"I think.", "c2lnbmVkLTdmM2E=", data} <= set(strings(last))
-    assert [secret for secret in ("c2lnbmVkLTdmM2E=", data) if secret in between] == []
-    assert "Let me see." in between
+    last = servers[vendor].asked[-1].json
+    assert {"I think.", "c2lnbmVkLTdmM2E="} <= set(strings(last))
+    assert holds(last, thaw(own.value))
+    for name in others:
+        between = servers[name].asked[0].body.decode()
+        assert "c2lnbmVkLTdmM2E=" not in between
+        assert str(own.value["type"]) not in between
+        assert "Let me see." in between

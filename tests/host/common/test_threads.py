@@ -120,10 +120,10 @@ async def test_a_cancelled_call_runs_on_and_is_reported_until_it_ends(threads):
     await threads.run(hang.started.wait, 10)
     await cancelled(task)
 
-    assert threads.running() == ("acme:tool/slow",)
+    assert threads.abandoned == {"acme:tool/slow"}
     hang.release.set()
     assert await threads.run(hang.ended.wait, 10)
-    while threads.running():  # it is taken off the list right after its work
+    while threads.abandoned:  # it is taken off the list right after its work
         await threads.run(int)
 
 
@@ -137,7 +137,7 @@ async def test_a_cancelled_call_that_has_not_started_never_starts():
     third = asyncio.create_task(threads.run(ran.append, "third"))
     await asyncio.sleep(0)
     await cancelled(second)
-    assert threads.running() == ()
+    assert threads.abandoned == frozenset()
     hang.release.set()
     await asyncio.gather(first, third)
 
@@ -157,7 +157,7 @@ async def test_calls_that_hang_give_their_place_to_others():
 
     assert await asyncio.wait_for(waiting, 10) == "1"
     assert await threads.run(str, 2) == "2"
-    assert len(threads.running()) == 2
+    assert len(threads.abandoned) == 2
     for hang in hangs:
         hang.release.set()
     end(threads)

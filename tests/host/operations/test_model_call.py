@@ -27,6 +27,7 @@ from pluggent_hookspecs import (
 from pluggent_hookspecs.messages import ToolCall
 from pluggent_hookspecs.models import Finished, ModelParameters, TextDelta
 from pluggent_hookspecs.observations import DecisionMade, Discarded, ModelCalled, ModelRetried, TextShown
+from pluggent_hookspecs.reply_meta import RateLimit, ReplyMeta
 from pluggent_host.operations.around import Rest
 from pluggent_host.settings import Grants, HostSettings, Limits, Timeouts
 from pluggent_host.turns.step import Why
@@ -185,6 +186,23 @@ async def test_a_model_call_is_told_with_its_usage_and_error():
 
     told = [(event.model, event.round, event.usage, event.error) for event in recorder.of(ModelCalled)]
     assert told == [("scripted/m", 0, Usage(10, 5), ""), ("scripted/m", 1, Usage(), "down")]
+
+
+async def test_a_model_call_is_told_with_what_else_its_answer_said():
+    recorder = Recorder()
+    limited = ReplyMeta("req_2", (RateLimit("requests", 3, 0),))
+    answers = (
+        ModelResponse(Message.assistant("hi"), meta=ReplyMeta("req_1", notes="thinking was left out")),
+        ProviderError(Kind.BAD_REQUEST, "no", meta=limited),
+        DOWN,
+    )
+    async with talking(*answers, plugins=[recorder]) as session:
+        await session.say("go")
+        for _ in range(2):
+            await failure(session)
+
+    told = [event.meta for event in recorder.of(ModelCalled)]
+    assert told == [ReplyMeta("req_1", notes=("thinking was left out",)), limited, ReplyMeta()]
 
 
 async def test_a_request_is_recorded_under_a_digest_of_its_own_before_it_is_sent():

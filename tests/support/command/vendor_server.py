@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -24,10 +24,11 @@ _REFUSED = {
 
 
 class Vendor(ThreadingHTTPServer):
-    """``requests`` are the lines and keys that came. *keyless*: every key is right, none too."""
+    """``requests`` are the lines and keys that came. It lists *models*. *keyless*: every key is right, none too."""
 
-    def __init__(self, *, keyless: bool) -> None:
+    def __init__(self, *, keyless: bool, models: Sequence[str]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.models = models
         self.keyless = keyless
         self.requests: list[tuple[str, str]] = []
 
@@ -38,23 +39,26 @@ class Vendor(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Vendor
+    @property
+    def _vendor(self) -> Vendor:
+        assert isinstance(self.server, Vendor)
+        return self.server
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *_: object) -> None:
         """Log nothing."""
 
     def do_GET(self) -> None:
         key = self._key()
-        if not self.server.keyless and key not in (GOOD, POOR):
+        if not self._vendor.keyless and key not in (GOOD, POOR):
             self._refuse(403 if key == NARROW else 401)
             return
-        listed = [{"id": name, "object": "model", "created": number} for number, name in enumerate(MODELS)]
+        listed = [{"id": name, "object": "model", "created": number} for number, name in enumerate(self._vendor.models)]
         self._send(200, {"object": "list", "data": listed})
 
     def do_POST(self) -> None:
         key = self._key()
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if not self.server.keyless and key not in (GOOD, NARROW):
+        if not self._vendor.keyless and key not in (GOOD, NARROW):
             self._refuse(429 if key == POOR else 401)
         elif asked["model"].startswith("embed"):
             self._refuse(404)
@@ -63,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _key(self) -> str:
         key = self.headers.get("authorization", "").removeprefix("Bearer ")
-        self.server.requests.append((self.requestline, key))
+        self._vendor.requests.append((self.requestline, key))
         return key
 
     def _refuse(self, status: int) -> None:
@@ -96,9 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def vendor(*, keyless: bool = False) -> Generator[Vendor]:
+def vendor(*, keyless: bool = False, models: Sequence[str] = MODELS) -> Generator[Vendor]:
     """Yield a server that runs."""
-    with Vendor(keyless=keyless) as server:
+    with Vendor(keyless=keyless, models=models) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

@@ -35,10 +35,10 @@ from pluggent_hookspecs import (
     ProviderError,
     Secret,
 )
-from pluggent_openai.chunks import Chunks
+from pluggent_openai.chat.chunks import Chunks
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.plugin import OpenAI
-from pluggent_openai.provider import ChatCompletions
+from pluggent_openai.provider import OpenAIProvider
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 
@@ -140,17 +140,17 @@ def request(*messages: Message, model: str = "m", **more: Any) -> ModelRequest:
     return ModelRequest(model, messages or (Message.user("hello"),), **more)
 
 
-def provider_at(url: str, **settings: Any) -> ChatCompletions:
+def provider_at(url: str, **settings: Any) -> OpenAIProvider:
     """Return a provider for the server at *url*, with a key."""
     return plugin_at(url, **settings)[1]
 
 
-def plugin_at(url: str, **settings: Any) -> tuple[OpenAI, ChatCompletions]:
+def plugin_at(url: str, **settings: Any) -> tuple[OpenAI, OpenAIProvider]:
     """Return a plugin for the server at *url*, with a key, and its first provider."""
     settings.setdefault("api_key", Secret.of(KEY))
     plugin = OpenAI(OpenAI.Settings(base_url=url, **settings))
     first = next(iter(plugin.provide_providers(ProvideEvent())))
-    return plugin, cast("ChatCompletions", first)
+    return plugin, cast("OpenAIProvider", first)
 
 
 async def batches(provider: Provider, asked: ModelRequest | None = None) -> list[Any]:

@@ -13,7 +13,7 @@ import attrs
 from pluggent_hookspecs.decisions import Approval
 from pluggent_hookspecs.errors import ConfigError, SessionError, SessionOwnerError
 from pluggent_hookspecs.messages import Message, Part
-from pluggent_hookspecs.observations import Observation
+from pluggent_hookspecs.observations import ModelCalled, Observation
 from pluggent_host.approvals.pending import Pending
 from pluggent_host.common.escape import escape_all
 from pluggent_host.common.process_marker import is_inside
@@ -29,7 +29,7 @@ from pluggent_cli.terminal.console import Console
 from pluggent_cli.terminal.live import Answer, Stage, answer_for
 from pluggent_cli.terminal.person import person_at_terminal, say_how_to_approve
 from pluggent_cli.terminal.progress import Waiting
-from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, last_asked
+from pluggent_cli.terminal.screen import Calls, Screen, Unwritten, last_asked, model_call_document
 from pluggent_cli.terminal.tty import Keys
 
 Show: TypeAlias = Callable[[Observation], None]
@@ -62,6 +62,7 @@ class Talk:
         self._keys = keys
         self._stage = Stage(console, keys=keys)
         self._screen = Screen(console, self.calls, answer=None)
+        self._model_calls: list[ModelCalled] = []
         self._opened: tuple[Host, Session] | None = None
 
     @property
@@ -140,6 +141,7 @@ class Talk:
     ) -> TurnResult[Any]:
         console, session, options = self.console, self.session, self.options
         calls = self.calls = Calls(lambda call_id: last_asked(session.history, call_id))
+        called = self._model_calls = []
         live = self._live and printed
         answer = answer_for(console, plain=options.plain)
         waiting = Waiting(session.model)
@@ -149,6 +151,8 @@ class Talk:
         screen = self._screen = Screen(console, calls, answer=answer if live else None, drawn=drawn)
 
         def show(event: Observation) -> None:
+            if isinstance(event, ModelCalled):
+                called.append(event)
             waiting.read(event)
             unwritten.read(event)
             screen.show(event)
@@ -217,6 +221,7 @@ class Talk:
             "finish_reason": result.finish_reason and str(result.finish_reason),
             "limit": result.limit,
             "usage": attrs.asdict(result.usage),
+            "model_calls": [model_call_document(called) for called in self._model_calls],
             "tool_calls": [call.document() for call in self.calls.all],
             "pending": _pending_document(result.pending),
             "exit_code": CODES[result.why],

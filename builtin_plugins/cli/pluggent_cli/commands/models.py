@@ -69,7 +69,7 @@ async def _list(setup: Setup, console: Console, only: str, timeout_s: float | No
             if len(keyless) == 1
             else f"{len(keyless)} providers have no key ({names})"
         )
-        console.note(console.err_ink("dim", f"{has}; to set one up: pluggent setup {escape_all(keyless[0])}"))
+        console.note(console.err_ink("dim", f"{has}; to set one up: pluggent setup"))
     return code
 
 

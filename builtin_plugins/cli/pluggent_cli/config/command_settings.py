@@ -19,7 +19,6 @@ class CommandSettings(NamedTuple):
     """All settings of the command that a host does not have."""
 
     models: ModelNames = ModelNames()
-
     templates: Mapping[str, Mapping[str, Any]] = NOTHING
     """Prompts for run -t NAME, as in short = "In one sentence: $input", or as a table of prompt, system, model and
     defaults. $input is what is said and piped in, -p gives other names a value, and $$ is a dollar."""

@@ -17,6 +17,7 @@ from pluggent_plugin_loader.loader import settings_class
 from pluggent_cli.config.command_settings import CommandSettings
 from pluggent_cli.config.keys import KEYS
 from pluggent_cli.config.settings_class import Field, field_docs, fields_of
+from pluggent_cli.config.sources import value_at
 from pluggent_cli.config.toml import toml_key, toml_value
 from pluggent_cli.host_access import Setup
 from pluggent_cli.process import loading_plugins
@@ -49,21 +50,27 @@ def _of_host(setup: Setup) -> Iterator[str]:
     defaults = HostSettings(principal=setup.settings.principal)
     defaults = defaults._replace(grants=defaults.grants.filled_in(setup.discovery.first_party))
     installed = {record.id for record in setup.catalog().records}
+    docs: dict[type, Mapping[str, str]] = {}
     for path, (section, name) in _paths():
         if name and path == next(each for each, (other, _) in _paths() if other == section):
             yield from (f"#[{section}]", "")
-        whole: Any = CommandSettings() if section in CommandSettings._fields else defaults
-        owner: Any = getattr(whole, section) if name else whole
-        value = getattr(owner, name or section)
+        value = value_at(path, defaults, CommandSettings())
         if section == "grants":
             value = tuple(each for each in value if each in installed)
-        docs = field_docs(type(owner)).get(name or section, "")
-        yield from _prose(f"{docs} {_UNSET.get(path, '')}")
+        whole: object = value_at(section, defaults, CommandSettings())
+        owner = type(whole) if name else _owner(section)
+        if owner not in docs:
+            docs[owner] = field_docs(owner)
+        yield from _prose(f"{docs[owner].get(name or section, '')} {_UNSET.get(path, '')}")
         if isinstance(value, Mapping):
             yield from (f"#[{path}]", "")
         else:
             given = '"none"' if value is None else toml_value(_INSTEAD.get(path, value))
             yield from (f"#{name or section} = {given}", "")
+
+
+def _owner(setting: str) -> type:
+    return CommandSettings if setting in CommandSettings._fields else HostSettings
 
 
 def _paths() -> list[tuple[str, tuple[str, str]]]:

@@ -14,6 +14,7 @@ def refusal(setup: Setup) -> tuple[PluggentError | None, tuple[str, ...]]:
     with collected_log() as log:
         try:
             check_missing(setup)
+            setup.model_named(setup.settings.model)
             process.run(_opened(setup))
         except PluggentError as error:
             return error, tuple(log.lines)

@@ -49,15 +49,19 @@ def fields_of(settings: type) -> Iterator[Field]:
 
 
 def _default(one: Any) -> tuple[bool, Any]:
-    if isinstance(one, dataclasses.Field):
-        if one.default_factory is not dataclasses.MISSING:
-            return False, one.default_factory()
-        return one.default is dataclasses.MISSING, None if one.default is dataclasses.MISSING else one.default
-    if one.default is attrs.NOTHING:
-        return True, None
+    """Return whether the field *one* is required, and its default."""
+    factory: Any = getattr(one, "default_factory", dataclasses.MISSING)  # a dataclass's
     if isinstance(one.default, attrs.Factory):  # type: ignore[arg-type]
-        return False, None if one.default.takes_self else one.default.factory()
-    return False, one.default
+        factory = None if one.default.takes_self else one.default.factory
+    elif not _is_nothing(one.default):
+        return False, one.default
+    if _is_nothing(factory):
+        return True, None
+    return False, None if factory is None else factory()
+
+
+def _is_nothing(default: object) -> bool:
+    return default is attrs.NOTHING or default is dataclasses.MISSING
 
 
 def field_docs(settings: type) -> Mapping[str, str]:

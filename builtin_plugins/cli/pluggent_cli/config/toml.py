@@ -54,7 +54,7 @@ def toml_value(value: Any) -> str:
 
 
 def _table(value: Any) -> str:
-    kind: Any = type(value)
+    kind = cast("Any", type(value))
     if isinstance(value, Mapping):
         values = cast("Mapping[str, Any]", value)
     elif attrs.has(kind):

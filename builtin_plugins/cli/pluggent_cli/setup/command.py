@@ -14,7 +14,7 @@ from pluggent_host.common.process_marker import is_inside
 from pluggent_cli import exits
 from pluggent_cli.config.settings_class import Field
 from pluggent_cli.config.sources import user_config
-from pluggent_cli.config.toml import reference_of, toml_key, toml_text
+from pluggent_cli.config.toml import reference_of, toml_key, toml_value
 from pluggent_cli.host_access import Setup, gather, prepare
 from pluggent_cli.parsing import PROGRAM, Parser, command_parser, examples
 from pluggent_cli.process import log_to
@@ -110,21 +110,20 @@ def _by_hand(setup: Setup, console: Console, found: Sequence[Offer]) -> int:
     console.error(f"{console.err_ink('red', 'error:')} {WHERE}: there is no terminal to ask at, so do it by hand")
     console.line(f"Write into {shown_path(path)} the lines of one provider:")
     for one in plain:
-        console.line()
+        console.line(f"\n# {one.name}")
         for line in _lines(setup, one):
             console.line(line)
     return exits.USAGE
 
 
 def _lines(setup: Setup, offer: Offer) -> list[str]:
-    lines = [f'model = "{offer.name}/MODEL"  # which there are: pluggent models {offer.name}']
-    inner: list[str] = []
+    lines = [f'model = "{offer.name}/MODEL"  # all of them: pluggent models {offer.name}']
+    inner = [f"{toml_key([name])} = {toml_value(value)}" for name, value in offer.given.items()]
     for field in () if offer.settings is None else asked(offer.settings, optional=False):
         if field.is_secret:
             inner += _key_lines(setup, offer, field)
-        else:
-            value = offer.given.get(field.name, "")
-            inner.append(f"{toml_key([field.name])} = {toml_text(str(value))}{'' if value else '  # to be filled in'}")
+        elif field.name not in offer.given:
+            inner.append(f'{toml_key([field.name])} = ""  # to be filled in')
     if inner:
         lines += ["", f"[{toml_key(offer.path(offer.name))}]", *inner]
     return lines

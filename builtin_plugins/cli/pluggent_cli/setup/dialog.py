@@ -10,10 +10,10 @@ from types import FrameType
 from typing import NoReturn
 
 from pluggent_hookspecs.errors import ConfigError
-from pluggent_host.common.escape import escape_all
+from pluggent_host.common.escape import escape_all, escape_controls
 
 from pluggent_cli import exits
-from pluggent_cli.terminal.console import Ink, wrapped
+from pluggent_cli.terminal.console import Ink, cells, wrapped
 from pluggent_cli.terminal.tty import typed_line, write
 
 _LOCAL = 3
@@ -41,11 +41,11 @@ class Dialog:
     def listed(self, rows: Sequence[tuple[str, str]]) -> None:
         """Write numbered *rows*: a name, and what it is."""
         names = [escape_all(name) for name, _ in rows]
-        wide, digits = max(map(len, names), default=0), len(str(len(rows)))
+        wide, digits = max(map(cells, names), default=0), len(str(len(rows)))
         for number, (name, (_, about)) in enumerate(zip(names, rows, strict=True), 1):
             head = f"  {number:>{digits}}  "
             first, *others = wrapped(about, max(20, self._width - len(head) - wide - 2))
-            self._write(f"{head}{self.ink('bold', name)}{' ' * (wide - len(name))}  {first}".rstrip() + "\n")
+            self._write(f"{head}{self.ink('bold', name)}{' ' * (wide - cells(name))}  {first}".rstrip() + "\n")
             for other in others:
                 self._write(f"{' ' * (len(head) + wide + 2)}{other}\n")
 
@@ -70,7 +70,7 @@ class Dialog:
             self.say("Type y for yes or n for no.")
 
     def _answer(self, question: str) -> str:
-        self._write(question)
+        self._write(escape_controls(question))
         line = typed_line(self._terminal)
         if not line.endswith(b"\n"):
             self._write("\n")

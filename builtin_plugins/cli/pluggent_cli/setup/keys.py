@@ -9,6 +9,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.folders import home_folder, private_folder
 from pluggent_hookspecs.secrets import Secret
+
+from pluggent_cli.exits import Interrupted
 
 WHERE = "pluggent setup"
 """How errors name the command."""
@@ -32,48 +35,60 @@ Undo = Callable[[], None]
 class Place(NamedTuple):
     """Where a key would be kept: the reference for the settings, words for a person, and how to put it there.
 
-    ``save`` returns what takes it back. It raises ConfigError, and then has changed nothing.
+    ``save`` returns what takes it back. It raises ConfigError, and then has changed nothing. It ``may_ask`` the person
+    for a password of its own.
     """
 
     reference: str
     words: str
     save: Callable[[str], Undo]
+    may_ask: bool = False
 
 
 def keyring_place(name: str) -> Place | None:
     """Return the place in the keyring; None without the library, or without a keyring that is fit for use."""
-    try:
-        keyring: Any = import_module("keyring")  # optional, and slow to import
-        backend = keyring.get_keyring()
-        fit = backend.priority >= _RECOMMENDED
-    except Exception:  # noqa: BLE001 (each backend has errors of its own, and none means: a file)
+    found = _keyring()
+    if found is None or not _PLAIN_NAME.fullmatch(name):
         return None
-    if not fit or not _PLAIN_NAME.fullmatch(name):
-        return None
+    keyring, shown = found
 
     def save(key: str) -> Undo:
+        before: str | None = None
+
+        def undo() -> None:
+            if before is not None:
+                keyring.set_password(SERVICE, name, before)
+            elif keyring.get_password(SERVICE, name) is not None:
+                keyring.delete_password(SERVICE, name)
+
         try:
             before = keyring.get_password(SERVICE, name)
             keyring.set_password(SERVICE, name, key)
             kept = keyring.get_password(SERVICE, name)
+        except Interrupted:
+            undo()
+            raise
         except Exception as error:
             raise ConfigError("keyring", [f"the key could not be stored: {type(error).__name__}"]) from error
         if kept != key:
             raise ConfigError("keyring", ["the key was stored and could not be read again"])
-
-        def undo() -> None:
-            if before is None:
-                keyring.delete_password(SERVICE, name)
-            else:
-                keyring.set_password(SERVICE, name, before)
-
         return undo
 
-    return Place(f"keyring:{SERVICE}/{name}", f"the keyring of this computer ({_named(backend)})", save)
+    words = f"the keyring of this computer ({shown})"
+    return Place(f"keyring:{SERVICE}/{name}", words, save, may_ask=True)
 
 
-def _named(backend: Any) -> str:
-    return str(getattr(backend, "name", "") or type(backend).__name__)
+def _keyring() -> tuple[Any, str] | None:
+    """Return the library and the name of its keyring."""
+    try:
+        keyring: Any = import_module("keyring")  # optional, and slow to import
+        backend = keyring.get_keyring()
+        fit = backend.priority >= _RECOMMENDED
+    except Interrupted:
+        raise
+    except Exception:  # noqa: BLE001 (each backend has errors of its own, and none means: a file)
+        return None
+    return (keyring, str(getattr(backend, "name", "") or type(backend).__name__)) if fit else None
 
 
 def file_place(name: str, state_dir: Path, project: Path) -> Place:
@@ -85,7 +100,7 @@ def file_place(name: str, state_dir: Path, project: Path) -> Place:
         problem = f"{file.parent} lies in the folder that you work in, where a key would be copied and committed"
         raise ConfigError(WHERE, [f"{problem}; go to another folder"])
     words = f"the file {shown_path(file)}, which only you can read"
-    return Place(f"file:{shown_path(file)}", words, lambda key: _save(file, key))
+    return Place(f"file:{shown_path(file)}", words, partial(_save, file))
 
 
 def _is_within(file: Path, project: Path) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pluggent_hookspecs.errors import ConfigError, PluggentError
 from pluggent_host.inspection import DEFAULT_MODEL
@@ -21,7 +21,7 @@ class Offer(NamedTuple):
     """One choice. ``settings`` is the class to ask for, None where the provider takes none.
 
     A server of one's own stands at ``servers.NAME`` of the plugin's section; ``name`` is empty where the person
-    is to name it. ``given`` are settings that are known already.
+    is to name it. ``given`` are settings that are known already. A ``keyless`` one needs no key as a rule.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Offer(NamedTuple):
     settings: type | None
     is_server: bool = False
     given: Mapping[str, Any] = MappingProxyType({})
+    keyless: bool = False
 
     def path(self, name: str) -> tuple[str, ...]:
         """Return where its settings stand, as provider *name*, in a file."""
@@ -55,14 +56,28 @@ def offers(setup: Setup) -> tuple[tuple[Offer, ...], tuple[str, ...]]:
         if settings is None or inner or asked(settings, optional=False):
             plugins.append(Offer(record.name, record.id, record, settings))
         if settings is not None and inner is not None:
-            local += (_on_this_machine(example, record, inner) for example in examples(settings))
+            known = [_on_this_machine(example, record, inner) for example in examples(settings)]
+            own = [*_of_settings(setup, record, inner)]
+            local += [*own, *(one for one in known if one.name not in {server.name for server in own})]
             others.append(Offer("", f"another server that speaks as {record.name} does", record, inner, is_server=True))
     return (*plugins, *local, *others), tuple(problems)
 
 
 def _on_this_machine(example: Example, record: PluginRecord, inner: type) -> Offer:
     about = f"{record.id}, a server at {example.settings.get('base_url', '?')}"
-    return Offer(example.name, about, record, inner, is_server=True, given=example.settings)
+    return Offer(example.name, about, record, inner, is_server=True, given=example.settings, keyless=True)
+
+
+def _of_settings(setup: Setup, record: PluginRecord, inner: type) -> Iterator[Offer]:
+    """Yield the servers of one's own that the settings name already."""
+    section: Any = setup.settings.plugins.get(record.id, {})
+    servers: Any = section.get(SERVERS)
+    for name in cast("Mapping[str, Any]", servers) if isinstance(servers, Mapping) else ():
+        values: Any = servers[name]
+        url: Any = values.get("base_url") if isinstance(values, Mapping) else None
+        if isinstance(url, str):
+            about = f"{record.id}, your server at {url}"
+            yield Offer(name, about, record, inner, is_server=True, given={"base_url": url})
 
 
 def chosen(answer: str, found: tuple[Offer, ...]) -> Offer:

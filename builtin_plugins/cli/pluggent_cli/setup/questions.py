@@ -48,6 +48,8 @@ def server_class(settings: type) -> type | None:
 
 def examples(settings: type) -> tuple[Example, ...]:
     """Return the servers that the class names in the metadata of its field ``servers``."""
-    found = (one.metadata.get("examples", {}) for one in fields_of(settings) if one.name == SERVERS)
-    named: Mapping[str, Mapping[str, Any]] = next(found, {})
+    named: Mapping[str, Mapping[str, Any]] = {}
+    for one in fields_of(settings):
+        if one.name == SERVERS:
+            named = one.metadata.get("examples", named)
     return tuple(Example(name, values) for name, values in named.items())

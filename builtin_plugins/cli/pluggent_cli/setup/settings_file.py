@@ -17,22 +17,22 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_hookspecs.folders import private_folder
 
 from pluggent_cli.config.sources import lines_of, load_bytes
-from pluggent_cli.config.toml import toml_key, toml_text
+from pluggent_cli.config.toml import toml_key, toml_value
 
 HEAD = "# Your settings of pluggent. All that there are: pluggent config example\n"
 
 
 class Change(NamedTuple):
-    """A text to set, at a path of keys, with a comment for where it is new."""
+    """A value to set, at a path of keys, with a comment for where it is new."""
 
     path: tuple[str, ...]
-    value: str
+    value: Any
     comment: str = ""
 
     @property
     def line(self) -> str:
         """The statement in TOML."""
-        return f"{toml_key(self.path[-1:])} = {toml_text(self.value)}"
+        return f"{toml_key(self.path[-1:])} = {toml_value(self.value)}"
 
 
 def read(path: Path) -> str:
@@ -76,7 +76,7 @@ def with_changes(path: Path, text: str, changes: Sequence[Change]) -> str:
             return made.replace("\n", end)
     except (ValueError, TypeError):
         pass
-    by_hand = "; ".join(f"{toml_key(change.path)} = {toml_text(change.value)}" for change in changes)
+    by_hand = "; ".join(f"{toml_key(change.path)} = {toml_value(change.value)}" for change in changes)
     raise ConfigError(str(path), [f"is written in a form to which setup can add nothing; set by hand: {by_hand}"])
 
 
@@ -114,7 +114,7 @@ def _replace(lines: list[str], at: int, change: Change) -> None:
         start = "\n".join([*lines[at:last], ""])
         comment = next((line[place:] for place in marks if _parses(start + line[:place])), "")
         key = lines[at].partition("=")[0].strip()
-        lines[at : last + 1] = [f"{key} = {toml_text(change.value)}{f'  {comment}' if comment else ''}"]
+        lines[at : last + 1] = [f"{key} = {toml_value(change.value)}{f'  {comment}' if comment else ''}"]
         return
 
 

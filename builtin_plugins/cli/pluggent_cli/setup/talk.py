@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -78,8 +79,8 @@ class Talk:
         """Go from the provider to the written settings. Raises PluggentError where that cannot be."""
         say = self._dialog.say
         say("Nothing is written before you have seen it and agreed. Ctrl-C ends setup.", "dim")
-        say()
         if offer is None:
+            say()
             for problem in problems:
                 say(f"left out: {problem}", "yellow")
             offer = self._offer(found)
@@ -107,9 +108,9 @@ class Talk:
         name = offer.name or self._server_name()
         self._dialog.say()
         for _ in range(_TRIES):
-            values: dict[str, Any] = {}
+            values: dict[str, Any] = dict(offer.given)
             keys: dict[str, str] = {}
-            optional = offer.is_server and not offer.name
+            optional = offer.is_server and not offer.keyless
             for field in () if offer.settings is None else asked(offer.settings, optional=optional):
                 if field.is_secret:
                     self._ask_key(offer, name, field, values, keys, anew=False)
@@ -198,7 +199,7 @@ class Talk:
 
     def _mended(self, settings: Answered, error: PluggentError) -> Answered:
         """Say what is wrong; return settings to try next. Raises *error* if the person gives up."""
-        self._dialog.say(trial.sentence(error, settings.name), "red")
+        self._dialog.say(trial.sentence(error, settings.name, own=settings.offer.is_server), "red")
         fields = () if settings.offer.settings is None else asked(settings.offer.settings, optional=True)
         secrets = [field for field in fields if field.is_secret]
         if trial.is_about_key(error) and secrets:
@@ -207,7 +208,7 @@ class Talk:
                 self._ask_key(settings.offer, settings.name, field, dict(settings.values), keys, anew=True)
             return settings._replace(keys=keys)
         if not self._dialog.agrees("Try again?", default=True):
-            raise error
+            raise _given_up(settings) from error
         return settings
 
     # ---- model ---------------------------------------------------------------------------
@@ -222,14 +223,14 @@ class Talk:
             try:
                 answer = process.run(trial.answer_of(settings.within(self._setup), model))
             except PluggentError as error:
-                self._dialog.say(trial.sentence(error, settings.name), "red")
+                self._dialog.say(trial.sentence(error, settings.name, own=settings.offer.is_server), "red")
                 if trial.is_about_credit(error):
                     question = "Write the settings all the same?"
                     if self._dialog.agrees(question, default=False):
                         return model
-                    raise
+                    raise _given_up(settings) from error
                 if trial.is_about_key(error) or not self._dialog.agrees("Try another model?", default=True):
-                    raise
+                    raise _given_up(settings) from error
                 default = ""
                 continue
             text = " ".join(answer.text.split()) or "(an empty answer)"
@@ -242,7 +243,7 @@ class Talk:
     def _model(self, models: tuple[ModelInfo, ...], default: str) -> str:
         known = [model.id for model in models]
         if not known:
-            self._dialog.say("It lists no models; its documentation names them.")
+            self._dialog.say("It lists no models; type the name of one.")
         else:
             self._dialog.say(f"{len(known):,} model{'' if len(known) == 1 else 's'}", "bold")
         shown = self._show(models, known)
@@ -320,22 +321,27 @@ class Talk:
 
     def _save(self, places: Mapping[str, Place], keys: Mapping[str, str], text: str) -> None:
         undo: list[Undo] = []
-        with uninterrupted():
-            try:
-                undo += [place.save(keys[field]) for field, place in places.items()]
+        try:
+            for field, place in places.items():
+                with nullcontext() if place.may_ask else uninterrupted():
+                    undo.append(place.save(keys[field]))
+            with uninterrupted():
                 settings_file.write(self._path, text, self._before)
-            except BaseException:
-                for each in reversed(undo):
-                    each()
-                raise
+        except BaseException:
+            for each in reversed(undo):
+                each()
+            raise
+
+
+def _given_up(settings: Answered) -> PluggentError:
+    return PluggentError(f"{settings.name} was not set up, and nothing was written")
 
 
 def _in_force(setup: Setup, offer: Offer, name: str) -> Mapping[str, Any]:
     """Return the settings of provider *name* that are in force."""
     section: Any = setup.settings.plugins.get(offer.record.id, {})
-    if offer.is_server:
-        servers = section.get(SERVERS, {})
-        section = servers.get(name, {}) if isinstance(servers, Mapping) else {}
+    for table in (SERVERS, name) if offer.is_server else ():
+        section = cast("Mapping[str, Any]", section).get(table) if isinstance(section, Mapping) else None
     return cast("Mapping[str, Any]", section) if isinstance(section, Mapping) else {}
 
 

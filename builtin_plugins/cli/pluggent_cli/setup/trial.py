@@ -22,7 +22,7 @@ _PAYMENT_REQUIRED = 402
 def with_section(setup: Setup, plugin: str, section: Mapping[str, Any]) -> Setup:
     """Return *setup* with *section* as the settings of *plugin*."""
     before = setup.settings.plugins.get(plugin)
-    folders = before.folders if isinstance(before, Section) else {}
+    folders: Mapping[str, str] = before.folders if isinstance(before, Section) else {}
     plugins = {**setup.settings.plugins, plugin: Section(section, folders)}
     return setup._replace(settings=setup.settings._replace(plugins=plugins))
 
@@ -61,8 +61,8 @@ async def answer_of(setup: Setup, model: str) -> Answer:
     return Answer(result.text, (result.usage.input or 0) + (result.usage.output or 0), perf_counter() - started)
 
 
-def sentence(error: PluggentError, provider: str) -> str:
-    """Return what a person reads of *error*: what is wrong, and what to do."""
+def sentence(error: PluggentError, provider: str, *, own: bool = False) -> str:
+    """Return what a person reads of *error*: what is wrong, and what to do. *own*: it is a server of one's own."""
     text = error.message if isinstance(error, ProviderError) else str(error)
     if is_about_credit(error):
         return (
@@ -72,10 +72,8 @@ def sentence(error: PluggentError, provider: str) -> str:
     if is_about_key(error):
         return f"{provider} does not accept this key. Check that you copied all of it, or make a new one. ({text})"
     if is_unreachable(error):
-        return (
-            f"{provider} cannot be reached. Check the network and, if you need a proxy, HTTPS_PROXY; a server of your"
-            f" own has to run. ({text})"
-        )
+        check = "Start it, or check its address" if own else "Check the network and, if you need a proxy, HTTPS_PROXY"
+        return f"{provider} cannot be reached. {check}. ({text})"
     return f"It did not work: {text}"
 
 

@@ -193,7 +193,10 @@ class Screen:
                 if self._answer is not None:
                     self._answer.end()
                 tokens = f"{count(usage.input)} tokens in, {count(usage.output)} out"
-                self._console.note(self._dim(f"· {escape_all(model)}: {tokens}, {elapsed_s:.2f} s"))
+                request = f" (request {escape_all(event.meta.request_id)})" if event.meta.request_id else ""
+                self._console.note(self._dim(f"· {escape_all(model)}: {tokens}, {elapsed_s:.2f} s{request}"))
+                for note in event.meta.notes:
+                    self._console.note(self._dim(f"· {escape_all(model)}: {escape_all(note)}"))
             case ToolProgressed(name=name, done=done, total=total, message=message) if self._console.verbose:
                 far = f"{done:g}" if total is None else f"{done:g} of {total:g}"
                 self._console.note(self._dim(f"· {escape_all(name)}: {far} {escape_all(message)}".rstrip()))
@@ -308,6 +311,18 @@ class Calls:
             self._by_id[id] = call
             self.all.append(call)
         return call
+
+
+def model_call_document(called: ModelCalled) -> dict[str, Any]:
+    """Return a model call as JSON has it."""
+    return {
+        "model": called.model,
+        "finish_reason": called.finish_reason,
+        "error": called.error,
+        "elapsed_s": round(called.elapsed_s, 6),
+        "usage": attrs.asdict(called.usage),
+        "meta": attrs.asdict(called.meta),
+    }
 
 
 def vote_document(vote: Vote) -> dict[str, Any]:

@@ -5,6 +5,18 @@ from pluggent_testing.wires.anthropic import AnthropicWire
 from pluggent_testing.wires.conformance import WireConformance
 from pluggent_testing.wires.format import Fault, Says, Wire
 from pluggent_testing.wires.openai import OpenAIWire
+from pluggent_testing.wires.responses import ResponsesWire
 from pluggent_testing.wires.server import WireServer
 
-__all__ = ["AnthropicWire", "Fault", "Made", "OpenAIWire", "Says", "Wire", "WireConformance", "WireServer", "opened"]
+__all__ = [
+    "AnthropicWire",
+    "Fault",
+    "Made",
+    "OpenAIWire",
+    "ResponsesWire",
+    "Says",
+    "Wire",
+    "WireConformance",
+    "WireServer",
+    "opened",
+]

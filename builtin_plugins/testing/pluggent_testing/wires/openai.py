@@ -52,7 +52,7 @@ class OpenAIWire(Wire):
         FinishReason.TOOL_CALLS: "tool_calls",
         FinishReason.CONTENT_FILTER: "content_filter",
     }
-    own_fields = ("model", "messages", "stream", "tools")
+    own_fields: ClassVar[tuple[str, ...]] = ("model", "messages", "stream", "tools")
     # What Azure begins with, and what others send to keep a connection alive.
     idle_events = (
         b'data: {"id":"","object":"","model":"","choices":[],"prompt_filter_results":[{"prompt_index":0}]}\n\n',

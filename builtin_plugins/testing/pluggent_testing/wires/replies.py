@@ -289,7 +289,8 @@ class WireReplies(WireSuite):
         at = next(at for at, event in enumerate(events) if b'"a"' in event)
         pieces = json.dumps(text)[1:-1].split("|")
         halves = [events[at].replace(b'"a"', b'"%b"' % piece.encode()) for piece in pieces]
-        server.will(server.by_event([*events[:at], *halves, *events[at + 1 :]]))
+        said = json.dumps(text.replace("|", "")).encode()  # what is said again of the whole text
+        server.will(server.by_event([*events[:at], *halves, *(e.replace(b'"a"', said) for e in events[at + 1 :])]))
 
         async def story(provider: Provider) -> None:
             reply = check_reply(await streamed(provider, self.request()))

@@ -78,6 +78,17 @@ def test_the_document_holds_the_answer_and_every_call_with_its_decision(cli):
     assert [vote["plugin"] for vote in second["votes"]] == ["pluggent-guard", "host"]
 
 
+def test_the_document_says_what_each_model_call_used(cli):
+    document = cli.document("run", "weather city=Oslo")
+
+    first, second = document["model_calls"]
+    assert (first["model"], first["finish_reason"], second["finish_reason"]) == ("offline/demo", "tool_calls", "stop")
+    assert first["error"] == ""
+    assert first["meta"] == {
+        "request_id": "", "limits": [], "first_byte_s": None, "service_tier": "", "notes": [],
+    }  # fmt: skip
+
+
 @each_of(
     ("words", "shown"),
     [
@@ -141,6 +152,7 @@ class Refuses(BaseHTTPRequestHandler):
         body = json.dumps({"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}).encode()
         self.send_response(401)
         self.send_header("content-type", "application/json")
+        self.send_header("x-request-id", "req_7f3a")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -168,6 +180,16 @@ def test_a_missing_key_is_named_and_one_that_is_refused_is_never_shown(cli, refu
     code, _, err = cli("run", "--model", "openai/m", "hello", **place)
     assert (code, "Incorrect API key provided" in err) == (1, True)
     assert ("sk-secret" in err, "Traceback" in err) == (False, False)
+
+
+def test_the_document_of_an_error_has_what_the_answer_said_of_itself(cli, refusing_server):
+    place = {"OPENAI_BASE_URL": refusing_server, "OPENAI_API_KEY": "sk-secret"}
+
+    code, out, _ = cli("run", "--json", "--model", "openai/m", "hello", **place)
+
+    error = json.loads(out)["error"]
+    assert (code, error["kind"], error["status"]) == (1, "authentication", 401)
+    assert (error["meta"]["request_id"], error["meta"]["limits"]) == ("req_7f3a", [])
 
 
 def test_a_refused_connection_is_said(cli):

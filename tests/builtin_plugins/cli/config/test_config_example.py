@@ -4,6 +4,7 @@ import argparse
 import re
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,7 +28,6 @@ INSTALLED = {
     "all": set(ALL),
     "none": set[str](),
     **{f"only {name}": {name} for name in ALL},
-    **{f"all but {name}": {*ALL} - {name} for name in ALL},
     **{
         f"pluggent[{','.join(extras)}]": BASE.union(*(EXTRAS[name] for name in extras))
         for extras in ([], ["mcp"], ["policy"], ["web"], ["mcp", "policy"], ["mcp", "web"], ["policy", "web"])
@@ -35,11 +35,16 @@ INSTALLED = {
 }
 
 
+@cache
+def whole() -> Setup:
+    setup, errors = gather(argparse.Namespace(config=None, without=[], safe=False))
+    assert errors == ()
+    return setup
+
+
 def installed(names: Iterable[str]) -> Setup:
     """Return what a command works with where only these of the plugins are installed."""
-    options = argparse.Namespace(config=None, without=[], safe=False)
-    setup, errors = gather(options)
-    assert errors == ()
+    setup = whole()
     kept = tuple(item for item in setup.discovery.distributions if item.name in names)
     return setup._replace(discovery=setup.discovery._replace(distributions=kept))
 

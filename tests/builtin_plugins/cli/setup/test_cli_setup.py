@@ -5,9 +5,10 @@ import os
 import tomllib
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cli_support import Cli, Done
+from cli_support import EVIL, STEERING, Cli, Done
 from each_of import each_of
 from vendor_server import GOOD, HELLO, NARROW, POOR, Vendor, vendor
 
@@ -36,11 +37,11 @@ class Setup:
         home.mkdir()
         self.settings = home / ".config" / "pluggent" / "pluggent.toml"
         self.key = cli.state / "keys" / "openai"
-        self.environ = {
+        self.environ: dict[str, Any] = {
             "HOME": str(home), "OPENAI_BASE_URL": url, "OPENAI_API_KEY": "", "NO_COLOR": "1", "XDG_CONFIG_HOME": "",
         }  # fmt: skip
 
-    def __call__(self, *keys: str, arguments: tuple[str, ...] = (), **more: str) -> Done:
+    def __call__(self, *keys: str, arguments: tuple[str, ...] = (), **more: Any) -> Done:
         """Wait for the first of *keys*, type the second, and so on."""
         with self.cli.at_terminal("setup", *arguments, **self.environ, **more) as terminal:
             terminal.exchange("", *keys)
@@ -126,6 +127,7 @@ def test_no_network_has_a_sentence_and_another_try(setup):
     done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", "Try again? [Y/n] ", "y\n", "Try again? [Y/n] ", "n\n")
 
     assert (done.code, setup.left) == (1, [])
+    assert done.out.endswith("error: openai was not set up, and nothing was written\n")
     assert "openai cannot be reached. Check the network and, if you need a proxy, HTTPS_PROXY" in done.out
     assert "Traceback" not in done.out
 
@@ -134,7 +136,7 @@ def test_a_key_that_may_not_list_models_can_be_used(setup):
     done = setup(PROVIDER, "openai\n", KEY, f"{NARROW}\n", "Model: ", "chat-small\n", WRITE, "y\n")
 
     assert done.code == 0
-    assert "It lists no models; its documentation names them." in done.out
+    assert "It lists no models; type the name of one." in done.out
 
 
 def test_a_model_that_does_not_answer_is_replaced_by_another(setup):
@@ -166,6 +168,16 @@ def test_a_local_server_needs_no_key(setup):
     assert not setup.key.parent.exists()
 
 
+def test_what_is_known_of_a_local_server_is_written_too(setup):
+    with vendor(keyless=True) as local:
+        done = setup("/v1]: ", f"{local.url}\n", MODEL, "chat-small\n", WRITE, "y\n", arguments=("llamacpp",))
+
+    assert done.code == 0, done.out
+    assert tomllib.loads(setup.settings.read_text())["plugins"]["pluggent-openai"]["servers"]["llamacpp"] == {
+        "base_url": local.url, "compat": {"like": "llama.cpp"},
+    }  # fmt: skip
+
+
 def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
     done = setup(
         PROVIDER, "7\n", "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
@@ -176,6 +188,32 @@ def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
     written = tomllib.loads(setup.settings.read_text())["plugins"]["pluggent-openai"]["servers"]["lab"]
     assert written == {"base_url": server.url, "api_key": f"file:{setup.key.parent / 'lab'}"}
     assert setup.run("run", "--model", "lab/chat-small", "hi").code == 0
+
+
+def test_a_server_of_the_settings_is_set_up_again_by_its_name(setup, server):
+    setup.settings.parent.mkdir(parents=True)
+    table = f'[plugins.pluggent-openai.servers.lab]\nbase_url = "{server.url}"\n'
+    setup.settings.write_text(table)
+    refused = setup.run("run", "--model", "lab/chat-small", "hi")
+    assert "  To store a key that works: pluggent setup lab\n" in refused.err
+
+    done = setup(
+        "base_url [", "\n", "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n", arguments=("lab",)
+    )  # fmt: skip
+
+    assert done.code == 0, done.out
+    servers = tomllib.loads(setup.settings.read_text())["plugins"]["pluggent-openai"]["servers"]
+    assert servers == {"lab": {"base_url": server.url, "api_key": f"file:{setup.key.parent / 'lab'}"}}
+
+
+def test_what_a_server_says_cannot_steer_the_terminal(setup):
+    with vendor(keyless=True, models=(f"evil{EVIL}", "\u5927" * 30, "x" * 300)) as local:
+        done = setup(
+            "/v1]: ", f"{local.url}\n", MODEL, "evil\n", MODEL, "1\n", WRITE, "y\n", arguments=("ollama",)
+        )  # fmt: skip
+
+    assert (done.code, STEERING & set(done.out)) == (0, set())
+    assert tomllib.loads(setup.settings.read_text())["model"] == f"ollama/evil{EVIL}"
 
 
 def test_what_is_not_a_url_is_asked_for_again(setup, server):
@@ -380,6 +418,16 @@ def test_a_keyring_that_is_locked_is_replaced_by_a_file(setup):
     assert "the key could not be stored: RuntimeError; it goes into a file" in done.out
 
 
+def test_ctrl_c_while_the_keyring_asks_for_its_own_password_leaves_nothing_behind(setup):
+    kept = keyring(setup, fails="print('password?', flush=True); import signal; FILE.write_text('{}'); signal.pause()")
+
+    done = setup(
+        PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", "[Y/n] ", "\n", WRITE, "\n", "password?", CTRL_C
+    )  # fmt: skip
+
+    assert (done.code, setup.left, GOOD in kept.read_text()) == (130, [], False)
+
+
 def test_a_keyring_that_cannot_be_read_later_is_an_error_that_says_so(setup):
     keyring(setup)
     setup.settings.parent.mkdir(parents=True)
@@ -412,8 +460,8 @@ def test_without_a_terminal_the_lines_to_write_are_printed(setup):
 
     assert (code, err) == (2, "error: pluggent setup: there is no terminal to ask at, so do it by hand\n")
     assert out == (
-        "Write into ~/.config/pluggent/pluggent.toml the lines of one provider:\n\n"
-        'model = "openai/MODEL"  # which there are: pluggent models openai\n\n'
+        "Write into ~/.config/pluggent/pluggent.toml the lines of one provider:\n\n# openai\n"
+        'model = "openai/MODEL"  # all of them: pluggent models openai\n\n'
         "[plugins.pluggent-openai]\n"
         'api_key = "env:OPENAI_API_KEY"  # the key, read from that variable; this is the default\n'
         f'# or from a file of mode 0600 with nothing else in it: api_key = "file:{setup.key}"\n'

@@ -15,9 +15,9 @@ from pluggent_hookspecs import Json, ModelRequest, ToolCallDelta
 from pluggent_provider_http.call_ids import CallIds
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text
 
-from pluggent_openai.content import VENDOR, call_extra
+from pluggent_openai.chat.content import VENDOR, call_extra
+from pluggent_openai.chat.reply import NAMELESS, arguments_text
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.reply import NAMELESS, arguments_text
 
 MOST_CALLS = 1024
 """No reply of a model has as many; a server that sends them is broken."""

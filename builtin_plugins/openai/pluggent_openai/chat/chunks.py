@@ -16,6 +16,7 @@ from pluggent_hookspecs import (
     ReasoningDelta,
     Refusal,
     RefusalDelta,
+    ReplyMeta,
     Text,
     TextDelta,
     Usage,
@@ -26,11 +27,10 @@ from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode
 from pluggent_provider_http.server_errors import Faults
 
-from pluggent_openai.call_assembly import CallAssembly
-from pluggent_openai.content import VENDOR
-from pluggent_openai.dialects import Dialect
-from pluggent_openai.fragments import Grown, Sound
-from pluggent_openai.reply import (
+from pluggent_openai.chat.call_assembly import CallAssembly
+from pluggent_openai.chat.content import VENDOR
+from pluggent_openai.chat.fragments import Grown, Sound
+from pluggent_openai.chat.reply import (
     ANSWER,
     CHOICE,
     MESSAGE,
@@ -52,6 +52,7 @@ from pluggent_openai.reply import (
     unknown,
     unknown_reason,
 )
+from pluggent_openai.dialects import Dialect
 
 
 class _Function(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -128,7 +129,7 @@ class Chunks:
         self._reason = ""
         self._usage = Usage()
         self._counters: dict[str, Json] = {}
-        self._model = self._id = ""
+        self._model = self._id = self._tier = ""
         self._said = Grown()  # of the answer and the first choice
         self._logprobs = Grown()
         self._message = Grown()
@@ -200,7 +201,8 @@ class Chunks:
             message=rest, tool_calls=self._calls.said(),
         )  # fmt: skip
         message_extra: dict[str, Json] = {VENDOR: own} if own else {}
-        batch.add(Finished(reason, self._usage, self._model, self._id, extra, message_extra))
+        meta = ReplyMeta(service_tier=self._tier)
+        batch.add(Finished(reason, self._usage, self._model, self._id, extra, message_extra, meta))
 
     def take_whole(self, body: bytes, batch: Batch) -> None:
         """Read a reply that came at once. Raises ProviderError."""
@@ -211,6 +213,7 @@ class Chunks:
             raise self._faults.from_payload(chunk)
         self._id = self._id or as_text(chunk.get("id"))
         self._model = self._model or as_text(chunk.get("model"))
+        self._tier = as_text(chunk.get("service_tier")) or self._tier
         self._said.replace(unknown(chunk, ANSWER))
         if chunk.get("usage"):
             self._usage, self._counters = read_usage(chunk["usage"], self._dialect)

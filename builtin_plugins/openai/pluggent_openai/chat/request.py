@@ -15,7 +15,7 @@ from pluggent_hookspecs import Message, ModelRequest, Role, ToolSpec
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
-from pluggent_openai.content import own_fields, sent_call, sent_content, sent_id, sent_media, sent_thinking
+from pluggent_openai.chat.content import own_fields, sent_call, sent_content, sent_id, sent_media, sent_thinking
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import plain
 from pluggent_openai.parameters import fields_of, is_custom, offered

@@ -20,6 +20,7 @@ from pluggent_hookspecs import (
     Part,
     Reasoning,
     Refusal,
+    ReplyMeta,
     Role,
     Text,
     ToolCall,
@@ -31,9 +32,9 @@ from pluggent_provider_http.payload import MalformedError, Object, as_object, as
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import as_tokens, as_usd, plausible
 
-from pluggent_openai.content import NEVER_SENT, SIGNED, VENDOR, call_extra, custom_arguments
+from pluggent_openai.chat.content import NEVER_SENT, SIGNED, VENDOR, call_extra, custom_arguments
+from pluggent_openai.chat.fragments import NOTHING
 from pluggent_openai.dialects import Dialect
-from pluggent_openai.fragments import NOTHING
 
 _STOPS = ("stop", "end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed")
 _LENGTHS = ("length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded")
@@ -52,7 +53,7 @@ _REASONS: Mapping[str, FinishReason] = {
 _NO_REASON = ("", "null")
 """What servers write in place of null while a reply is under way (Snowflake Cortex; DashScope)."""
 NAMELESS = "a tool call names no function"
-ANSWER = frozenset({"id", "object", "model", "choices", "usage", "obfuscation"})
+ANSWER = frozenset({"id", "object", "model", "choices", "usage", "obfuscation", "service_tier"})
 """Fields of an answer, and of a piece of a streamed one, that have a place of their own or mean nothing."""
 CHOICE = frozenset({"index", "message", "delta", "finish_reason"})
 MESSAGE = frozenset(
@@ -99,7 +100,8 @@ def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: F
     usage, counters = read_usage(answer.get("usage"), dialect)
     reason = finish_reason(said, calls=bool(message.tool_calls))
     extra |= unknown_reason(said, reason) | some(usage=counters, choices=others)
-    return ModelResponse(message, reason, usage, as_text(answer.get("model")), as_text(answer.get("id")), extra)
+    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")))
+    return ModelResponse(message, reason, usage, as_text(answer.get("model")), as_text(answer.get("id")), extra, meta)
 
 
 def _message(message: Object, request: ModelRequest, dialect: Dialect, extra: dict[str, Json]) -> Message:

@@ -1,0 +1,101 @@
+"""A ModelRequest as the bytes of a Responses request.
+
+Each message and each tool is encoded once and kept in its memo; a body is a join of those pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from pluggent_hookspecs import ModelRequest, ToolSpec
+from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
+
+from pluggent_openai.dialects import Dialect
+from pluggent_openai.fields import plain
+from pluggent_openai.parameters import offered
+from pluggent_openai.responses.conversation import Conversation
+from pluggent_openai.responses.layout import VENDOR, Object
+from pluggent_openai.responses.parameters import fields_of
+from pluggent_openai.wire import Body
+
+_encode = msgspec.json.Encoder().encode
+_CHAT = "openai"
+_NO_PARAMETERS: Object = {"type": "object", "properties": {}}
+
+
+class Writer:
+    """Writes requests for one server."""
+
+    def __init__(self, dialect: Dialect, server: str, *, thinking: bool) -> None:
+        self._dialect = dialect
+        self._tool_key = f"pluggent_openai responses {dialect.tool_key}"
+        self._conversation = Conversation(dialect, server, thinking=thinking)
+
+    def encode(self, request: ModelRequest, faults: Faults, *, stream: bool) -> Body:
+        """Return the body of *request*. Raises ProviderError ``bad_request`` naming what cannot be sent."""
+        try:
+            return self._body(request, stream=stream)
+        except UNSENDABLE as error:
+            raise faults.unsendable(error) from error
+
+    def _body(self, request: ModelRequest, *, stream: bool) -> Body:
+        said, dropped = self._conversation.encode(request.messages)
+        body = b'{"model":%b,"input":[%b]' % (_encode(request.model), said)
+        tools = offered(request, self._dialect) if request.tools else ()
+        if tools:
+            encoded = b",".join([cast("bytes", tool.memo(self._tool_key, self._tool)) for tool in tools])
+            body = b'%b,"tools":[%b]' % (body, encoded)
+        rest = fields_of(request, tools, self._dialect, stream=stream)
+        return Body(b"%b,%b" % (body, _encode(rest)[1:]), _notes(dropped))
+
+    def _tool(self, spec: ToolSpec) -> bytes:
+        given = {**_own(spec, _CHAT), **_own(spec, VENDOR)}
+        kind = given.pop("type", "function")
+        described: Object = {"name": spec.name}
+        if spec.description:
+            described["description"] = spec.description
+        if kind not in ("function", "custom"):
+            return _encode({"type": kind, **given})
+        if kind == "custom" and self._dialect.custom_tools:
+            if isinstance(format_ := given.get("format"), dict):
+                given["format"] = _grammar(cast("Object", format_))
+            return _encode({"type": "custom", **_joined(described, given, spec)})
+        if kind == "custom":
+            given.pop("format", None)  # as a function: its text is the one parameter
+        described["parameters"] = plain(spec.parameters, f"parameters of tool '{spec.name}'") or _NO_PARAMETERS
+        # Left out it would mean true here, and the vendor would refuse schemas or change them.
+        strict = {"strict": given.pop("strict", False)} if self._dialect.strict else {}
+        if not self._dialect.strict:
+            given.pop("strict", None)
+        return _encode({"type": "function", **_joined(described | strict, given, spec)})
+
+
+def _own(spec: ToolSpec, vendor: str) -> dict[str, Any]:
+    own = spec.extra.get(vendor, {})
+    where = f"extra[{vendor!r}] of tool '{spec.name}'"
+    if not isinstance(own, Mapping):
+        raise UnsendableError(f"{where}: expected an object")
+    return cast("dict[str, Any]", plain(own, where))
+
+
+def _grammar(format_: Object) -> Object:
+    """Return the format of a custom tool with its grammar as this API has it, where chat completions nest it."""
+    inner = format_.get("grammar")
+    return {**{k: v for k, v in format_.items() if k != "grammar"}, **inner} if isinstance(inner, dict) else format_
+
+
+def _joined(described: Object, given: Object, spec: ToolSpec) -> Object:
+    if taken := [name for name in given if name in described]:
+        raise UnsendableError(f"extra of tool '{spec.name}': '{taken[0]}' is already set; leave it out")
+    return described | given
+
+
+def _notes(dropped: int) -> tuple[str, ...]:
+    if not dropped:
+        return ()
+    which = "one earlier reply" if dropped == 1 else f"{dropped} earlier replies"
+    why = "changed since, cut off, of another server, not encrypted, or replay_thinking = false"
+    return (f"the thinking of {which} was left out: {why}",)

@@ -1,0 +1,38 @@
+"""The Responses API as a Wire."""
+
+from __future__ import annotations
+
+from pluggent_hookspecs import ModelRequest, ModelResponse
+from pluggent_provider_http.reply_reader import ReplyEvents
+from pluggent_provider_http.server_errors import Faults
+
+from pluggent_openai.dialects import Dialect
+from pluggent_openai.responses.events import Events, read_reply
+from pluggent_openai.responses.request import Writer
+from pluggent_openai.wire import Body
+
+
+class ResponsesWire:
+    """The Responses API of one server, told by its *target*; see Wire for what its methods promise."""
+
+    path = "/responses"
+
+    def __init__(self, dialect: Dialect, target: str, *, replay_thinking: bool) -> None:
+        self._target = target
+        self._writer = Writer(dialect, target, thinking=replay_thinking)
+
+    def streams(self, request: ModelRequest) -> bool:
+        """Whether the server can stream the reply to *request*."""
+        return True
+
+    def encode(self, request: ModelRequest, faults: Faults, *, stream: bool) -> Body:
+        """Return what asks for the reply to *request*."""
+        return self._writer.encode(request, faults, stream=stream)
+
+    def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ReplyEvents:
+        """Return what reads a stream."""
+        return Events(request, self._target, faults, notes)
+
+    def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
+        """Return the reply in a whole answer."""
+        return read_reply(data, request, self._target, faults, notes)
