@@ -70,14 +70,15 @@ def _on_this_machine(example: Example, record: PluginRecord, inner: type) -> Off
 
 def _of_settings(setup: Setup, record: PluginRecord, inner: type) -> Iterator[Offer]:
     """Yield the servers of one's own that the settings name already."""
-    section: Any = setup.settings.plugins.get(record.id, {})
-    servers: Any = section.get(SERVERS)
-    for name in cast("Mapping[str, Any]", servers) if isinstance(servers, Mapping) else ():
-        values: Any = servers[name]
-        url: Any = values.get("base_url") if isinstance(values, Mapping) else None
+    for name, values in _tables(setup.settings.plugins.get(record.id, {}).get(SERVERS)).items():
+        url = _tables(values).get("base_url")
         if isinstance(url, str):
             about = f"{record.id}, your server at {url}"
             yield Offer(name, about, record, inner, is_server=True, given={"base_url": url})
+
+
+def _tables(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def chosen(answer: str, found: tuple[Offer, ...]) -> Offer:
