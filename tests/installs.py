@@ -3,7 +3,7 @@
     PYTHON tests/installs.py          PYTHON has the pinned tools: tests/run.py --environment prints it
 
 From wheels: every member is built as an sdist and, from that, as a wheel. From a clone: the files
-that are or would be committed are copied, and README's command is run there.
+that are or would be committed are copied, and README's first commands are run there.
 """
 
 import os
@@ -14,7 +14,9 @@ import zipfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "docs" / "support"))
 
+from pages import blocks
 from workspace import ROOT, build, environment, files, members, pyproject, run
 
 FIRST_WORDS = "weather city=Beijing"
@@ -32,7 +34,8 @@ def main() -> None:
         use(from_wheels, place)
         print("wheels installed and used")
         clone = copy(place / "clone")
-        use(environment(clone / ".venv", "-r", "tests/workspace.txt", cwd=clone), clone)
+        follow_readme(clone, place / "programs")
+        use(clone / ".venv" / "bin", clone)
         print("clone installed and used")
 
 
@@ -55,6 +58,21 @@ def copy(where: Path) -> Path:
         (where / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / file, where / file)
     return where
+
+
+def follow_readme(clone: Path, programs: Path) -> None:
+    """Run the first commands of README.md, with this Python as python3; they print what the text below them shows."""
+    programs.mkdir()
+    (programs / "python3").symlink_to(
+        Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    )
+    shown = blocks(Path("README.md"))
+    commands = next(block.text for block in shown if block.language == "sh")
+    expected = next(block.text for block in shown if block.language == "text")
+    environ = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    output = run(["/bin/sh", "-e", "-c", f"exec 2>&1\n{commands}"], cwd=clone, environ=environ)
+    if expected not in output:
+        sys.exit(f"README's first commands do not print what it shows:\n{output}")
 
 
 def use(programs: Path, cwd: Path) -> None:

@@ -19,6 +19,7 @@ from workspace import BUILT_ON, LAZY, ROOT, Import, Member, files, graph, import
 
 TOP_LEVEL = {
     ".ci",
+    ".github",
     ".gitignore",
     "CHANGELOG.md",
     "LICENSE",
@@ -559,7 +560,8 @@ def test_every_dependency_is_pinned_with_hashes() -> None:
     text = (ROOT / "tests" / "constraints.txt").read_text(encoding="utf-8")
     pins = dict(re.findall(r"^([a-z0-9.-]+)==([^ ]+) .*\\$", text, re.MULTILINE))
     root = pyproject(Path())
-    wanted = [Requirement(line) for line in (*root["project"]["dependencies"], *root["dependency-groups"]["dev"])]
+    grouped = [line for group in root["dependency-groups"].values() for line in group if isinstance(line, str)]
+    wanted = [Requirement(line) for line in (*root["project"]["dependencies"], *grouped)]
     wanted += [needed for member in MEMBERS for needed in requirements(member)]
     missing = [str(needed) for needed in wanted if not needed.name.startswith("pluggent") and not is_met(needed, pins)]
 

@@ -96,14 +96,23 @@ class ProviderErrorKind(StrEnum):
     """Why a model call failed, as far as a caller would do something different."""
 
     AUTHENTICATION = "authentication"
+    """The key is missing, wrong, or may not use this model."""
     RATE_LIMITED = "rate_limited"
+    """Too many requests, or the account has no credit left."""
     CONTEXT_LENGTH = "context_length"
+    """The conversation is too long for the model."""
     REFUSED = "refused"
+    """The server refuses this content."""
     BAD_REQUEST = "bad_request"
+    """The server does not accept the request as it is."""
     UNAVAILABLE = "unavailable"
+    """The server cannot be reached, or fails."""
     TIMEOUT = "timeout"
+    """No answer in time."""
     STREAM_BROKEN = "stream_broken"
+    """The reply broke off."""
     PROTOCOL = "protocol"
+    """The reply is not in the form that it should have."""
 
 
 _RETRYABLE = frozenset(
@@ -159,17 +168,29 @@ class ToolErrorKind(StrEnum):
     """Why a tool call has no proper result. The model reads it."""
 
     UNKNOWN = "unknown_tool"
+    """No tool of this name was offered."""
     ARGUMENTS = "invalid_arguments"
+    """The arguments do not fit the schema; each problem has its path."""
     FAILED = "failed"
+    """The tool raised."""
     TIMEOUT = "timeout"
+    """The call took longer than it may."""
     DENIED = "denied"
+    """A policy or a person said no."""
     WITHHELD = "withheld"
+    """The tool ran, and a policy withholds its result."""
     RESULT = "unusable_result"
+    """The tool returned something other than it declares."""
     CANCELLED = "cancelled"
+    """The turn was cancelled."""
     NOT_RUN = "not_run"
+    """The turn ended before the call."""
     SKIPPED = "skipped"
+    """An earlier call of the same reply failed, and this one depends on its success."""
     LIMIT = "limit"
+    """A limit of this tool is reached."""
     OUTCOME_UNKNOWN = "outcome_unknown"
+    """The call was interrupted, and may have taken effect."""
 
 
 class ToolError(PluggentError):
@@ -186,10 +207,15 @@ class MemoryStoreErrorKind(StrEnum):
     """Why a memory store failed."""
 
     UNAVAILABLE = "unavailable"
+    """The store cannot be reached."""
     INVALID = "invalid"
+    """The request is not one that a store can answer."""
     CONFLICT = "conflict"
+    """Another writer was first."""
     DAMAGED = "damaged"
+    """What is stored cannot be read."""
     CLOSED = "closed"
+    """The store was closed."""
 
 
 class MemoryStoreError(PluggentError):

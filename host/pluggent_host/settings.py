@@ -18,8 +18,11 @@ class ToolLimits(NamedTuple):
     """Limits of one tool: calls in a turn, seconds of a call, bytes of a result; None is the host's."""
 
     calls: int | None = None
+    """Calls in one turn; one above it is refused, and the turn continues."""
     timeout_s: float | None = None
+    """Seconds that one call may take."""
     result_bytes: int | None = None
+    """Bytes of one result; what is longer is cut, with a note."""
 
 
 NO_TOOL_LIMITS: Mapping[str, ToolLimits] = MappingProxyType({})
