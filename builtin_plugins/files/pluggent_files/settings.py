@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import attrs
+from pluggent_hookspecs import Value
 
 Trash: TypeAlias = Literal["auto", "always", "never"]
 Ripgrep: TypeAlias = Literal["auto", "never"]
@@ -43,8 +44,8 @@ def _encoding(_: object, field: attrs.Attribute[Any], value: str) -> None:
         raise ValueError(f"{field.name}: {value!r} does not give back the bytes that it reads; use latin-1")
 
 
-@attrs.frozen(kw_only=True)
-class FilesSettings:
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class FilesSettings(Value):
     """Which files are reached, and how much of them; every field has a default.
 
     >>> FilesSettings().read_lines

@@ -86,7 +86,10 @@ class FunctionTool:
         self._decode = msgspec.json.Decoder(signature.struct).decode
         handed = signature.handed
         self._hand = None if handed is None else msgspec.json.Decoder(handed, dec_hook=path_of).decode
-        self._checker = Checker(spec.parameters)
+
+    @functools.cached_property
+    def _checker(self) -> Checker:
+        return Checker(self.spec.parameters)
 
     def __repr__(self) -> str:
         return f"FunctionTool({self.spec.name!r})"

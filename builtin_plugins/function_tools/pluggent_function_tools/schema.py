@@ -32,6 +32,9 @@ _TEXT = (*_SIZED, "pattern")
 _KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _COLLECTIONS = (list, tuple, set, frozenset, dict)
 _UNSEEN = inspect.Parameter.empty
+_EXACT = (bool, int)
+"""Types whose values are all JSON."""
+_UNSUPPORTED = (TypeError, ValueError, RecursionError, NameError, re.error)
 _FIXED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -55,13 +58,26 @@ class Signature(Value):
 
 def read_signature(name: str, function: Callable[..., Any]) -> Signature:
     """Read *function*, a tool called *name*. Raises TypeError for a parameter that a model cannot be told."""
-    seen, context = _split(name, _parameters(name, function))
+    parameters = tuple(_parameters(name, function))
+    try:
+        return _read(name, function, parameters, each_alone=False)
+    except _UNSUPPORTED:
+        # Only now, because it takes twice as long: which parameter it is.
+        return _read(name, function, parameters, each_alone=True)
+
+
+def _read(
+    name: str, function: Callable[..., Any], parameters: Iterable[tuple[str, Any, Any]], *, each_alone: bool
+) -> Signature:
+    seen, context = _split(name, parameters, each_alone=each_alone)
     description, words = _described(inspect.getdoc(function) or "")
     schema, bounded = _schema(seen, words)
-    handed = None
+    struct, handed = _struct(name, seen), None
+    msgspec.json.Decoder(struct)  # fails for a type that it cannot decode
     if any(each.handed is not each.type for each in seen):
         handed = _struct(name, tuple(attrs.evolve(each, type=each.handed) for each in seen))
-    return Signature(description, schema, _struct(name, seen), _positional(function), context, bounded, handed)
+        msgspec.json.Decoder(handed, dec_hook=path_of)
+    return Signature(description, schema, struct, _positional(function), context, bounded, handed)
 
 
 @attrs.frozen(repr=False)
@@ -111,20 +127,31 @@ def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
         annotation = annotation.__forward_arg__
     if isinstance(annotation, str):  # most are a bare name, and typing takes long to say so
         known = names.get(annotation, getattr(builtins, annotation, None))
-        if isinstance(known, type):
+        if isinstance(known, type) or (known is not None and not _has_names(known)):
             return known
     holder = type("_", (), {"__annotations__": {"it": annotation}})
     return typing.get_type_hints(holder, globalns=names, localns={}, include_extras=True)["it"]
 
 
-def _split(name: str, parameters: Iterator[tuple[str, Any, Any]]) -> tuple[tuple[_Seen, ...], str | None]:
+def _has_names(hint: Any) -> bool:
+    """Say whether *hint* still holds names to be looked up."""
+    if get_origin(hint) is Literal:
+        return False
+    args = get_args(hint)
+    args = args[:1] if get_origin(hint) is Annotated else args
+    return isinstance(hint, str | ForwardRef) or not (args or isinstance(hint, type)) or any(map(_has_names, args))
+
+
+def _split(
+    name: str, parameters: Iterable[tuple[str, Any, Any]], *, each_alone: bool
+) -> tuple[tuple[_Seen, ...], str | None]:
     seen: list[_Seen] = []
     contexts: list[str] = []
     for parameter, hint, default in parameters:
         if _is_context(hint):
             contexts.append(parameter)
         else:
-            seen.append(_seen(name, parameter, hint, default))
+            seen.append(_seen(name, parameter, hint, default, alone=each_alone))
     if len(contexts) > 1:
         raise TypeError(f"tool '{name}': parameters {', '.join(contexts)} all want the ToolContext; one is enough")
     return tuple(seen), contexts[0] if contexts else None
@@ -136,7 +163,8 @@ def _is_context(hint: Any) -> bool:
     return hint is ToolContext
 
 
-def _seen(name: str, parameter: str, hint: Any, default: Any) -> _Seen:
+def _seen(name: str, parameter: str, hint: Any, default: Any, *, alone: bool) -> _Seen:
+    """Read one parameter; *alone*: fail if its type is not supported."""
     metadata = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     try:
         wanted = _translated(hint)
@@ -145,18 +173,19 @@ def _seen(name: str, parameter: str, hint: Any, default: Any) -> _Seen:
         handed = wanted
         if holds_path := _holds_path(hint):
             handed = _union([_handed(hint), None]) if default is None else _handed(hint)
+        if alone:
             msgspec.json.Decoder(handed, dec_hook=path_of)
-        decode = msgspec.json.Decoder(wanted).decode
-        msgspec.json.schema_components([wanted])
-    except (TypeError, ValueError, RecursionError, NameError, re.error) as error:
+            msgspec.json.Decoder(wanted)
+            msgspec.json.schema_components([wanted])
+    except _UNSUPPORTED as error:
         why = str(error).splitlines()[-1] if str(error) else "it contains itself"
         raise TypeError(
             f"tool '{name}': parameter '{parameter}': type {_shown(hint)} is not supported ({why}); {_USE}"
         ) from None
     try:
-        if default is not _UNSEEN:
+        if default is not _UNSEEN and not (default is None or (type(default) is wanted and wanted in _EXACT)):
             # What a call without this argument gets is what the model would have to write for it.
-            default = decode(canonical(_plain(default) if holds_path else default))
+            default = msgspec.json.decode(canonical(_plain(default) if holds_path else default), type=wanted)
     except ValueError as error:
         raise TypeError(
             f"tool '{name}': parameter '{parameter}': the default {default!r} does not fit {_shown(hint)}: {error}"

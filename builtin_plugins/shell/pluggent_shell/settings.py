@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from pluggent_hookspecs import Value
 
 SHELLS = frozenset({"sh", "dash", "bash", "ash"})
 """Shells whose lines are split as ``shell_line`` does."""
@@ -68,8 +69,8 @@ def _size(_: object, field: attrs.Attribute[Any], value: int) -> None:
         raise ValueError(f"{field.name}: expected at least {LEAST_SHOWN:,}, got {value!r}")
 
 
-@attrs.frozen(kw_only=True)
-class ShellSettings:
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class ShellSettings(Value):
     """How commands run; every field has a default.
 
     >>> ShellSettings(confinement="required").confinement

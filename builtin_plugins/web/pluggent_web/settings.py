@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 import attrs
+from pluggent_hookspecs import Value
 
 _LARGEST = 5_242_880
 """An image of this size fits into what the host lets a result carry (8 MiB of base64)."""
@@ -15,8 +16,8 @@ def _texts(value: Iterable[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-@attrs.frozen(kw_only=True)
-class WebSettings:
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class WebSettings(Value):
     """What may be fetched, from where, and how much of it."""
 
     allow_private: tuple[str, ...] = attrs.field(default=(), converter=_texts)

@@ -13,15 +13,14 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import attrs
-from pluggent_function_tools.arguments import ArgumentProblems, Checker
+from pluggent_function_tools.arguments import ArgumentProblems
 from pluggent_hookspecs import Value, errors
 from pluggent_hookspecs.decisions import Deny
 from pluggent_hookspecs.errors import ToolErrorKind
 from pluggent_hookspecs.events import ToolCallEvent
 from pluggent_hookspecs.messages import Message, Part, Text, ToolCall
 from pluggent_hookspecs.observations import ToolStarted
-from pluggent_hookspecs.tools import ToolOutput, ToolSpec
-from pluggent_plugin_loader.suggestions import did_you_mean
+from pluggent_hookspecs.tools import ToolOutput
 
 from pluggent_host.approvals.pending import Outcome, Pending
 from pluggent_host.approvals.standing import limits, narrowest
@@ -36,7 +35,7 @@ from pluggent_host.operations.operation import (
 )
 from pluggent_host.operations.tool_call import CallRunner, ToolCallOperation
 from pluggent_host.tools.results import fit
-from pluggent_host.tools.toolset import BoundTool, Toolset, by_effect
+from pluggent_host.tools.toolset import BoundTool, Toolset, missing, unknown_tool
 from pluggent_host.transcript.entries import Dispatched, PutBack, Settled
 from pluggent_host.transcript.rebuild import close_call
 from pluggent_host.turns.consent import Waits
@@ -156,20 +155,6 @@ def put_backs(call: ToolCallOperation) -> tuple[PutBack, ...]:
     return tuple(PutBack(f"{call.tool.plugin}:tool/{each.tool}", each.arguments) for each in call.undo)
 
 
-def unknown_tool(name: str) -> BoundTool:
-    """Return a stand-in for a tool that does not exist, so that its failure takes the usual way."""
-    spec = ToolSpec(name)
-    return BoundTool(f"unknown:tool/{name}", "", spec, _Nothing(spec), "", None, by_effect(None), Checker({}))
-
-
-class _Nothing:
-    def __init__(self, spec: ToolSpec) -> None:
-        self.spec = spec
-
-    async def call(self, arguments: object, context: object) -> ToolOutput:
-        raise errors.ToolError(f"there is no tool {self.spec.name!r}", kind=ToolErrorKind.UNKNOWN)
-
-
 WOULD_ASK = "Dry run: '{}' would need a person's approval ({}) and was not run. Go on as if it had been."
 
 NOT_APPROVED = "This call was not run: one before it was not approved."
@@ -281,8 +266,7 @@ class Batch:
         problem, kind, arguments = "", None, b"{}"
         if tool is None:
             tool = unknown_tool(call.name)
-            others = f"Offered are: {', '.join(self._offered)}." if self._offered else "No tools are offered."
-            problem = f"Error: there is no tool {call.name!r}{did_you_mean(call.name, self._offered) or '.'} {others}"
+            problem = f"Error: {missing(call.name, self._offered)}"
             kind = ToolErrorKind.UNKNOWN
         else:
             try:
