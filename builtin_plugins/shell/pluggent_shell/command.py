@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,6 +76,7 @@ class Commands:
             raise ToolError(f"it was not run: {error}") from error
         except BaseException:
             self._outputs.forget(context.session_id, output_id)
+            new_repositories(plan)  # at once: what waits may be cancelled again
             raise
         finally:
             live.close()
@@ -83,8 +85,8 @@ class Commands:
         if kept.whole:
             self._outputs.forget(context.session_id, output_id)
             output_id = ""
-        made = await asyncio.to_thread(new_repositories, plan)
-        return result(plan, outcome, kept, output_id, made)
+        warning = await asyncio.to_thread(new_repositories, plan)
+        return result(plan, outcome, kept, output_id, warning)
 
     async def _plan(
         self,
@@ -123,11 +125,20 @@ class Commands:
 
 
 def new_repositories(plan: Plan) -> str:
-    """Return a line about repositories that a confined command has made, "" if it has made none. Looks at folders."""
+    """Put aside what git would run of repositories that a confined command has made; return a line about it, or ""."""
     if plan.confined.how == "none" or not (made := set(repositories(plan.workspace)) - set(plan.repositories)):
         return ""
-    names = ", ".join(sorted(repr(str(path.relative_to(plan.workspace))) for path in made)[:_MOST_NAMED])
-    return f"[new git repositories: {names}; git runs what their settings and hooks say]"
+    from pluggent_shell.new_repositories import put_aside  # few commands make a repository
+
+    aside = put_aside(sorted(made), plan.repositories, plan.workspace)
+    if not aside:
+        return ""
+    names = ", ".join(repr(os.path.relpath(path, plan.workspace)) for path in aside[:_MOST_NAMED])
+    more = f" and {len(aside) - _MOST_NAMED} more" if len(aside) > _MOST_NAMED else ""
+    return (
+        f"[new git repositories have settings or hooks that git would run without confinement: {names}{more};"
+        " they were put aside, renamed to end with .put-aside]"
+    )
 
 
 def result(plan: Plan, outcome: Outcome, kept: Kept, output_id: str, warning: str = "") -> ToolOutput:

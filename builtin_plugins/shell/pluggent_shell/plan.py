@@ -144,7 +144,7 @@ def confinement_of(
     writable = [path for path in (workspace, *settings.writable) if path != Path("/")]
     return Confinement(
         # As a place of its own the folder of a repository cannot be renamed, and its settings with it.
-        writable=(*writable, *(git for git in found if git.is_dir())),
+        writable=(*writable, *(git for git in found if git.is_dir() and not git.is_symlink())),
         read_only=(*_deciding(workspace, writable), *settings_of(found)),
         hidden=(
             *home_secrets(Path.home()),

@@ -9,13 +9,17 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_SETTINGS = ("config", "config.worktree", "commondir", "hooks", "modules", "worktrees")
+SETTINGS = ("config", "config.worktree", "commondir", "hooks", "modules", "worktrees")
 """What in a repository says what git runs, or where that is said."""
-_PLACEHOLDERS = {"commondir": b".\n", "config.worktree": b""}
+_PLACEHOLDERS = {"commondir": b".\n", "config": b"", "config.worktree": b""}
 """Files that must not be made, with a content that means nothing: a file that is there can be made read-only."""
+_FOLDERS = ("modules", "worktrees")
+"""Folders that must not be made."""
 _BARE = {"HEAD", "objects", "refs"}
 """By these git knows a repository, whatever its name."""
-_MARKS = {*_BARE, ".git"}
+_SHARING = {"HEAD", "commondir"}
+"""By these, too: the rest is where the latter says."""
+_MARKS = {*_BARE, *_SHARING, ".git"}
 _DEPTH = 12
 MOST_FOLDERS = 3_000
 MOST_REPOSITORIES = 50
@@ -26,7 +30,7 @@ _in_use: Counter[Path] = Counter()
 
 
 def repositories(workspace: Path) -> tuple[Path, ...]:
-    """Return the ``.git`` of *workspace* and of repositories in it, folders or files, and bare ones. Bounded."""
+    """Return the ``.git`` of *workspace* and of repositories in it: folders, files, links; and bare ones. Bounded."""
     found: list[Path] = []
     waiting = [(os.fspath(workspace), 0)]
     for looked, (folder, depth) in enumerate(waiting):
@@ -35,10 +39,10 @@ def repositories(workspace: Path) -> tuple[Path, ...]:
         with suppress(OSError), os.scandir(folder) as scanned:
             entries = list(scanned)
             marks = {entry.name for entry in entries if entry.name in _MARKS}
-            if marks >= _BARE:
+            if marks >= _BARE or marks >= _SHARING:
                 found.append(Path(folder))
                 continue
-            if ".git" in marks and not os.path.islink(f"{folder}/.git"):  # noqa: PTH114 (thousands of folders)
+            if ".git" in marks:
                 found.append(Path(folder, ".git"))
             if depth < _DEPTH:
                 below = (
@@ -51,10 +55,12 @@ def repositories(workspace: Path) -> tuple[Path, ...]:
 def settings_of(found: Sequence[Path]) -> Iterator[Path]:
     """Yield where settings and hooks of repositories are, or would be; in a worktree ``.git`` is a file."""
     for git in found:
+        if git.is_symlink():
+            continue
         if git.is_file():
             yield git
         else:
-            yield from (path for name in _SETTINGS if not (path := git / name).is_symlink())
+            yield from (path for name in SETTINGS if not (path := git / name).is_symlink())
             yield from _named(git)
 
 
@@ -71,7 +77,7 @@ def _named(git: Path) -> Iterator[Path]:
 @contextmanager
 def placeholders(found: Sequence[Path]) -> Generator[None]:
     """Put meaningless files where missing ones would have a meaning; afterwards remove them, or what replaced them."""
-    made = [path for git in found if git.is_dir() for path in _put(git)]
+    made = [path for git in found if git.is_dir() and not git.is_symlink() for path in _put(git)]
     try:
         yield
     finally:
@@ -79,13 +85,20 @@ def placeholders(found: Sequence[Path]) -> Generator[None]:
             _in_use[path] -= 1
             if _in_use[path] <= 0:
                 del _in_use[path]
-                with suppress(OSError):
-                    path.unlink()
+                with suppress(OSError):  # a folder goes if it is empty
+                    path.rmdir() if path.name in _FOLDERS else path.unlink()
 
 
 def _put(git: Path) -> Iterator[Path]:
     with suppress(OSError):
         (git / "hooks").mkdir(exist_ok=True)
+    for name in _FOLDERS:
+        path = git / name
+        with suppress(OSError):
+            if path not in _in_use:
+                path.mkdir()
+            _in_use[path] += 1
+            yield path
     for name, content in _PLACEHOLDERS.items():
         path = git / name
         with suppress(OSError):

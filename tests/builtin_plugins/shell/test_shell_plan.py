@@ -64,7 +64,9 @@ def test_repositories_in_the_workspace_are_found_and_a_worktree_is_a_file(tmp_pa
 
     found = repositories(tmp_path)
 
-    assert {path.relative_to(tmp_path).as_posix() for path in found} == {".git", "a/b/.git", "c/.git", "d/.git"}
+    assert {path.relative_to(tmp_path).as_posix() for path in found} == {
+        ".git", "a/b/.git", "c/.git", "d/.git", "f/.git",
+    }  # fmt: skip
     assert tmp_path / "c" / ".git" in set(settings_of(found))
 
 

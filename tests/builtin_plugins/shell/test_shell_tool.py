@@ -170,12 +170,84 @@ async def test_git_runs_nothing_later_that_a_confined_command_has_written(how, a
     assert not (work / ".git" / "commondir").exists()
 
 
-async def test_a_repository_that_a_command_makes_is_named(machine, tmp_path):
-    machine("bubblewrap")
+INNER = "git init -q inner"
+BARE = "git init -q --bare inner"
+NEW_REPOSITORIES = {
+    "settings": f"{INNER}; git -C inner config core.fsmonitor {{run}}",
+    "settings of a bare one": f"{BARE}; git -C inner config core.fsmonitor {{run}};"
+    " git -C inner config core.bare false; git -C inner config core.worktree .",
+    "settings on one line": f"{INNER}; echo '[core] fsmonitor = {{run}}' > inner/.git/config",
+    "settings after a continued line": f"{INNER}; printf '[user]\\nname = a\\\\\\n\\n[core]\\nfsmonitor = {{run}}\\n'"
+    " > inner/.git/config",
+    "settings that are included": f"{INNER}; echo '[core] fsmonitor = {{run}}' > more;"
+    " git -C inner config include.path ../../more",
+    "hooks": f"{INNER}; cp {{run}} inner/.git/hooks/post-index-change",
+    "hooks elsewhere": f"{INNER}; cp {{run}} inner/post-index-change; git -C inner config core.hooksPath .",
+    "settings in another folder": "git init -q --bare evil; rm evil/HEAD;"
+    " git config -f evil/config core.fsmonitor {run}; git config -f evil/config core.bare false;"
+    " git config -f evil/config core.worktree ../inner; mkdir inner;"
+    " echo 'ref: refs/heads/main' > inner/HEAD; echo ../evil > inner/commondir",
+    "a file for the folder": f"{INNER}; git -C inner config core.fsmonitor {{run}}; mv inner/.git cache/evil;"
+    " echo gitdir: ../cache/evil > inner/.git",
+    "a link for the folder": f"{INNER}; git -C inner config core.fsmonitor {{run}}; mv inner/.git cache/evil;"
+    " ln -s ../cache/evil inner/.git",
+    "a submodule": f"{INNER}; git init -q other; git -C other config core.fsmonitor {{run}}; mkdir inner/.git/modules"
+    " inner/sub; mv other/.git inner/.git/modules/sub; echo gitdir: ../.git/modules/sub > inner/sub/.git",
+    "a worktree": f"{INNER}; cd inner; git -c user.name=A -c user.email=a@b.example commit -q --allow-empty -m 1;"
+    " git worktree add -q ../tree; cp -r .git ../cache/evil; git config -f ../cache/evil/config core.fsmonitor {run};"
+    " echo ../../../../cache/evil > .git/worktrees/tree/commondir",
+    "a command that fails": f"{INNER}; git -C inner config core.fsmonitor {{run}}; kill -9 $$",
+}
 
-    done = await talk(tmp_path, {"command": "mkdir -p a/.git b/objects b/refs && touch b/HEAD"})
 
-    assert "[new git repositories: 'a/.git', 'b'; git runs what their settings and hooks say]" in done.texts[0]
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+@pytest.mark.parametrize("attack", NEW_REPOSITORIES.values(), ids=NEW_REPOSITORIES)
+@each
+async def test_git_runs_nothing_of_a_repository_that_a_confined_command_has_made(how, attack, machine, tmp_path):
+    machine(how)
+    work, cache, ran_file = tmp_path / "work", tmp_path / "work" / "cache", tmp_path / "executed"
+    cache.mkdir(parents=True)
+    (work / "run").write_text(f"#!/bin/sh\ntouch {ran_file}\n")
+    (work / "run").chmod(0o755)
+    look = "for at in . inner inner/sub tree; do git -C $at status; git -C $at add -A; done"
+
+    done = await talk(work, {"command": attack.replace("{run}", str(work / "run"))})
+    _, said = await ran("sh", "-c", look, cwd=work)
+
+    assert not ran_file.exists(), said
+    assert "[new git repositories have settings or hooks that git would run" in done.texts[0]
+    assert ".put-aside]" in done.texts[0]
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+@each
+async def test_a_common_repository_that_a_command_makes_is_left_as_it_is(how, machine, tmp_path):
+    machine(how)
+    line = (
+        f"mkdir a && cd a && {REPOSITORY} && git remote add origin https://example.org/a.git && git branch -M main"
+        " && git clone -q . ../b && git worktree add -q ../c && git init -q --bare ../d && cd .."
+        " && mkdir e && git init -q --separate-git-dir e/git e/work"
+    )
+
+    done = await talk(
+        tmp_path, {"command": line}, {"command": "git -C a status && git -C c log && git -C e/work status"}
+    )
+
+    assert done.texts[0].endswith("[no output]")
+    assert done.texts[1].startswith("exit status 0")
+    assert list(tmp_path.rglob("*.put-aside*")) == []
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+@each
+async def test_what_was_put_aside_stays_aside(how, machine, tmp_path):
+    machine(how)
+    line = "git config -f inner/.git/config core.fsmonitor evil"
+    again = f"{line}; cd inner/.git; rm -f config; cp config.put-aside config; mv config.put-aside config"
+
+    await talk(tmp_path, {"command": f"git init -q inner; {line}"}, {"command": again})
+
+    assert (tmp_path / "inner" / ".git" / "config").read_text() == ""
 
 
 async def test_below_landlock_a_repository_is_put_back_on_its_own_settings(machine, tmp_path):
