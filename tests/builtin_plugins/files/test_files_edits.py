@@ -51,6 +51,7 @@ def test_a_text_that_stands_there_twice_names_the_lines(hands):
 @pytest.mark.parametrize(
     ("old", "said"),
     [
+        ("return  1", "differs in white space from line 3:\n3\t    return 1"),
         ("def f():\n  return  1", "differs in white space from lines 2 to 3:\n2\tdef f():\n3\t    return 1"),
         ("def f():\n    return 2 # one", "Most similar is what begins at line 2:\n2\tdef f():"),
         ("2\tdef f():\n3\t    return 1", "it has the line numbers of read_file in it"),

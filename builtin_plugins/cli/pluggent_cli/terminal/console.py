@@ -278,6 +278,8 @@ def cut(text: str, most: int, size: int | None = None) -> str:
 
 _CONTINUES = "    … "
 """Begins the continuation of a line: no line itself begins so."""
+_LOOKED_BACK = 24
+"""How far from the end of a line a space is looked for, to break there."""
 
 
 def wrapped(text: str, columns: int) -> list[str]:
@@ -304,15 +306,26 @@ def _pieces(line: str, columns: int) -> list[str]:
     rest = columns - len(_CONTINUES)
     if len(line) <= columns or rest < 1:
         return [line] if len(line) <= columns else []
-    pieces = [line[:columns], *(line[at : at + rest] for at in range(columns, len(line), rest))]
+    pieces: list[str] = []
+    at, most = 0, columns
+    while len(line) - at > most:
+        space = line.rfind(" ", at + most - _LOOKED_BACK, at + most) if most > _LOOKED_BACK else -1
+        end = at + most if space < 0 else space + 1
+        pieces.append(line[at:end])
+        at, most = end, rest
+    pieces.append(line[at:])
     return [pieces[0], *(_CONTINUES + piece for piece in pieces[1:])] if all(map(str.strip, pieces)) else []
 
 
 def hanging(text: str, columns: int) -> list[str]:
-    """Return the lines of *text*, each broken where *columns* end; no continuation looks like the beginning of a line.
+    """Return the lines of *text*, each broken where *columns* end, in ASCII at a space if one is near.
+
+    No continuation looks like the beginning of a line.
 
     >>> hanging("abcdefghij", 8)
     ['abcdefgh', '    … ij']
+    >>> hanging("confined: it writes to /home/ann/project", 36)
+    ['confined: it writes to ', '    … /home/ann/project']
     """
     lines: list[str] = []
     for paragraph in escape_controls(text).splitlines() or [""]:

@@ -6,7 +6,7 @@ Names, arguments and messages are texts of models and tools: each is escaped, an
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -26,6 +26,8 @@ from pluggent_cli.terminal.console import cells
 SAID_AFTER_S = 1.0
 """A shorter wait leaves no time to read."""
 _LEAST_ARGUMENTS = 12
+_EMPTY: tuple[Any, ...] = (None, False, "", [], {})
+"""Arguments that are not shown if the model has not given them, 0 among them."""
 _EXACT = 1e15
 
 
@@ -109,14 +111,16 @@ def _arguments(text: bytes) -> str:
     return shown_arguments(value) if isinstance(value, dict) else escape_all(json.dumps(value))  # pyright: ignore[reportUnknownArgumentType]
 
 
-def shown_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return *arguments* as they are read most easily.
+def shown_arguments(arguments: Mapping[str, Any], given: Collection[str] = ()) -> str:
+    """Return *arguments* as they are read most easily: those *given* first, in that order, empty others left out.
 
-    >>> shown_arguments({"city": "Beijing", "days": 3})
-    'city="Beijing", days=3'
+    >>> shown_arguments({"city": "Beijing", "days": 3, "unit": None, "wind": False}, ["days"])
+    'days=3, city="Beijing"'
     """
+    names = [name for name in given if name in arguments]
+    names += [name for name, value in arguments.items() if name not in names and value not in _EMPTY]
     return ", ".join(
-        f"{escape_all(name)}={escape_all(json.dumps(value, ensure_ascii=False))}" for name, value in arguments.items()
+        f"{escape_all(name)}={escape_all(json.dumps(arguments[name], ensure_ascii=False))}" for name in names
     )
 
 

@@ -66,6 +66,8 @@ class Screen:
         self._unprinted: dict[str, str] = {}
         """The lines of calls that are drawn in place, by call id."""
         self._shown: dict[str, asyncio.Event] = {}
+        self._noted: set[str] = set()
+        """Results that were shown whole, in one line."""
 
     async def shown(self, digest: str) -> None:
         """Wait until the decision about *digest* is on the screen; a second at most, because some are not emitted."""
@@ -86,6 +88,8 @@ class Screen:
                 self._console.error(
                     self._dim(f"(void: the text above; {escape_all(why) or 'another attempt follows'})")
                 )
+            case UserNotified(message=message) if self._console.out_is_terminal and message.text in self._noted:
+                pass
             case UserNotified(message=message) if self._answer is not None:
                 self._answer.end()
                 text = message.text or f"[{', '.join(type(part).__name__.lower() for part in message.content)}]"
@@ -162,14 +166,22 @@ class Screen:
         if not call.decisions:  # it could not even be put to the policies
             self._console.note(f"{self._arrow('→', call)} {self._shown_call(call)}")
         whole = text_of(call.output)
-        text = " ⏎ ".join(whole.strip().splitlines()) or (_WITHHELD if call.withheld else "(nothing)")
+        text = " ⏎ ".join(whole.strip().replace("\t", " ").splitlines()) or (
+            _WITHHELD if call.withheld else "(nothing)"
+        )
         shown = cut(escape_all(text), _RESULT_LINES * self._console.width - 8, len(whole))
+        if len(shown) == len(text):
+            self._noted.add(whole)
         shown = self._console.err_ink("red", shown) if failed else self._dim(shown)
         time = f" · {shown_seconds(call.elapsed_s)}" if call.elapsed_s >= SAID_AFTER_S else ""
         self._console.note(f"{self._arrow('←', call)} {shown}{self._dim(time)}")
 
     def _shown_call(self, call: Call) -> str:
-        arguments = escape_all(call.typed) if call.arguments is None else shown_arguments(call.arguments)
+        arguments = (
+            escape_all(call.typed)
+            if call.arguments is None
+            else shown_arguments(call.arguments, _object(call.typed) or ())
+        )
         return f"{self._console.err_ink('bold', escape_all(call.name))}({cut(arguments, _ARGUMENTS_SHOWN)})"
 
     def _arrow(self, arrow: str, call: Call) -> str:

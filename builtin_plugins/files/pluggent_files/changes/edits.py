@@ -142,7 +142,8 @@ def _not_found(old: str, text: str) -> str:
         return "old_text was not found: it has the line numbers of read_file in it. Leave them and the tab out"
     if at := _same_but_for_blanks(lines, wanted):
         shown = clean(numbered(lines[at - 1 : at - 1 + len(wanted)], at, SHOWN))
-        return f"old_text was not found. It differs in white space from lines {at} to {at + len(wanted) - 1}:\n{shown}"
+        where = f"line {at}" if len(wanted) == 1 else f"lines {at} to {at + len(wanted) - 1}"
+        return f"old_text was not found. It differs in white space from {where}:\n{shown}"
     if near := _nearest(lines, wanted):
         shown = clean(numbered(lines[near - 1 : near - 1 + len(wanted)][:MOST_NAMED], near, SHOWN))
         return f"old_text was not found. Most similar is what begins at line {near}:\n{shown}"

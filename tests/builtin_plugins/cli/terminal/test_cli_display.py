@@ -215,6 +215,43 @@ def test_nothing_of_a_call_that_runs_is_on_a_standard_output_that_is_no_terminal
     assert ("copy" in done.out) is (2 not in files)
 
 
+HANDS = """
+from pluggent_hookspecs import ToolOutput, hookimpl, tool
+
+@tool(effects=())
+def look(path: str, first: int = 1, deep: bool = False, kind: str | None = None) -> str:
+    '''Look at a file.'''
+    return "1\\tdef add():\\n2\\t    return 0"
+
+@tool(effects=())
+def move(path: str, to: str) -> ToolOutput:
+    '''Move a file.'''
+    return ToolOutput(f"moved {path} to {to}", for_user=f"moved {path} to {to}")
+
+class Plugin:
+    @hookimpl
+    def provide_tools(self, event):
+        return [look, move]
+"""
+
+
+def test_a_call_is_shown_as_the_model_made_it_without_empty_arguments(cli):
+    cli.plugin("acme-hands", HANDS)
+
+    done = cli.talk(*TURN, 'call look {"path":"a","deep":false}', keys=["return 0"])
+
+    assert '→ look(path="a", deep=false, first=1)  allowed' in left(done.out)
+    assert "← 1 def add(): ⏎ 2     return 0" in left(done.out)
+
+
+def test_a_result_that_is_also_for_the_person_is_shown_once(cli):
+    cli.plugin("acme-hands", HANDS)
+
+    done = cli.talk(*TURN, 'call move {"path":"a","to":"b"}', keys=["The tool said"])
+
+    assert left(done.out).splitlines()[1:] == ["← moved a to b", "The tool said: moved a to b"]
+
+
 def test_signs_are_ascii_where_the_locale_has_no_others(cli):
     done = cli.talk(*TURN, "call wait", keys=["-> wait()", "\x03"], LC_ALL="C")
 
