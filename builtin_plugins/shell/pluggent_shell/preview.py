@@ -49,7 +49,8 @@ def _surroundings(plan: Plan) -> Iterator[str]:
         why = f" ({plan.confined.why})" if plan.confined.why else ""
         yield f"not confined{why}: it can read, change and send whatever you can"
     else:
-        places = ", ".join(dict.fromkeys(str(path) for path in confinement.writable if path.name != ".git"))
+        writable = (path for path in confinement.writable if path not in plan.repositories)
+        places = ", ".join(dict.fromkeys(map(str, writable)))
         yield f"{plan.confined}: writes to {places or 'no folder'} and a private /tmp"
     if plan.added:
         # Values may be keys.

@@ -104,6 +104,18 @@ async def test_the_person_reads_each_command_and_what_it_can_reach(how, machine,
     assert "s3cret" not in shown
 
 
+@each
+async def test_a_repository_in_the_workspace_is_no_place_of_its_own_for_the_person(how, machine, tmp_path):
+    machine(how)
+    for made in (".git", "bare/objects", "bare/refs"):
+        (tmp_path / made).mkdir(parents=True)
+    (tmp_path / "bare" / "HEAD").touch()
+
+    done = await talk(tmp_path, {"command": "true"})
+
+    assert f"writes to {tmp_path} and a private /tmp" in done.person.seen[0]
+
+
 async def test_a_line_that_cannot_be_split_is_shown_whole(tmp_path):
     done = await talk(tmp_path, {"command": "for x in a b; do\n echo $x; done"}, confinement="off")
 
