@@ -295,7 +295,10 @@ class Calls:
             case DecisionMade(operation="tool_call"):
                 call = self._call(event.call_id, event.capability.rpartition("/")[2], event.scope.parent_id)
                 call.capability = event.capability
-                call.decisions.append(event)
+                if (
+                    event.verdict != "ask" or call.verdict != "approved"
+                ):  # an ask is repeated where an approval took long
+                    call.decisions.append(event)
                 call.arguments = _object(event.arguments_json) or call.arguments
                 return call
             case ToolStarted():

@@ -40,6 +40,18 @@ def cli(cli):
 # ---- approvals --------------------------------------------------------------------------
 
 
+def test_a_call_that_was_approved_after_a_long_time_is_shown_once(cli):
+    late = "from pluggent_host.operations import pipeline\npipeline.STALE_S = -1\n"
+
+    with cli.at_terminal(*MAIL, first=late) as terminal:
+        terminal.wait_for(QUESTION)
+        terminal.type("y\n")
+        done = terminal.end()
+
+    assert done.code == 0
+    assert done.out.count("needs approval") == 1
+
+
 def test_a_person_reads_the_whole_request_and_says_yes(cli):
     with cli.at_terminal(*MAIL) as terminal:
         shown = terminal.wait_for(QUESTION)
