@@ -324,8 +324,8 @@ def hanging(text: str, columns: int) -> list[str]:
 
     >>> hanging("abcdefghij", 8)
     ['abcdefgh', '    … ij']
-    >>> hanging("confined: it writes to /home/ann/project", 36)
-    ['confined: it writes to ', '    … /home/ann/project']
+    >>> hanging("confined: it writes to /srv/ann/project", 36)
+    ['confined: it writes to ', '    … /srv/ann/project']
     """
     lines: list[str] = []
     for paragraph in escape_controls(text).splitlines() or [""]:
