@@ -55,4 +55,4 @@ def _surroundings(plan: Plan) -> Iterator[str]:
         # Values may be keys.
         yield f"environment: {', '.join(sorted(plan.added))} from the settings"
     limit = plan.program.limits.wall_s
-    yield f"ended after {limit:.0f} s" if limit is not None else "without a time limit"
+    yield f"stopped if it runs longer than {limit:.0f} s" if limit is not None else "without a time limit"

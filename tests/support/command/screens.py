@@ -205,7 +205,7 @@ CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
 PROMPT = "\x1b[?25h"
 """What is shown when a line can be typed."""
 GREETING = "Ctrl-D leaves."
-QUESTION = "Allow this once? [y/N, or s: its like in this session, a: always] "
+QUESTION = "Allow this once? [y/N, or s: similar calls in this session too, a: always] "
 
 
 @contextmanager

@@ -32,8 +32,8 @@ QUESTION = "Allow this once? [y/N] "
 _QUESTIONS: Mapping[Reach, str] = MappingProxyType(
     {
         "once": QUESTION,
-        "session": "Allow this once? [y/N, or s: its like in this session] ",
-        "always": "Allow this once? [y/N, or s: its like in this session, a: always] ",
+        "session": "Allow this once? [y/N, or s: similar calls in this session too] ",
+        "always": "Allow this once? [y/N, or s: similar calls in this session too, a: always] ",
     }
 )
 _REACHES: Mapping[str, Reach] = MappingProxyType(

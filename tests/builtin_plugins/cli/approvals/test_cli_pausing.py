@@ -102,7 +102,7 @@ def test_an_approval_for_the_session_answers_the_same_ask_later(cli):
 
 def test_at_a_terminal_resume_asks_for_what_is_still_open(cli):
     pause(cli)
-    question = "Allow this once? [y/N, or s: its like in this session, a: always] "
+    question = "Allow this once? [y/N, or s: similar calls in this session too, a: always] "
     done = cli.talk("resume", "s", "--color", "never", keys=[question, "y\n"])
 
     assert (done.code, sent(cli), "approved by you" in done.out) == (0, "bob;", True)
