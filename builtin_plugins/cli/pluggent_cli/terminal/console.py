@@ -199,7 +199,7 @@ def wants_color(color: str, environ: Mapping[str, str], *, terminal: bool) -> bo
     return terminal and environ.get("TERM") != "dumb"
 
 
-_SIGNS = str.maketrans({"→": "->", "←": "<-", "·": "-", "…": "...", "⏎": "|"})
+_SIGNS = str.maketrans({"→": "->", "←": "<-", "·": "-", "…": "...", "⏎": "|", "✓": "+", "✗": "x"})
 
 
 def ascii_wanted(environ: Mapping[str, str]) -> bool:

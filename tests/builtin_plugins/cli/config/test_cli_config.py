@@ -248,6 +248,14 @@ def test_a_file_that_is_no_toml_does_not_hide_the_other_problems(cli):
     assert document["exit_code"] == 2
 
 
+def test_signs_are_ascii_where_the_locale_has_no_others(cli):
+    with cli.at_terminal("config", "check", LC_ALL="C", NO_COLOR="1") as terminal:
+        done = terminal.end()
+
+    assert "+ the settings are right" in done.out
+    assert done.out.isascii()
+
+
 # ---- path -------------------------------------------------------------------------------
 
 
