@@ -99,6 +99,10 @@ class Console:
         """Return *text* with ASCII in the place of our signs, where the locale has no others."""
         return text.translate(_SIGNS) if self._ascii and not text.isascii() else text
 
+    def drawn(self, text: str) -> str:
+        """Return *text*, a drawn answer, with its lines and bullets in ASCII where the locale has no others."""
+        return text.translate(_DRAWN) if self._ascii and not text.isascii() else text
+
     @property
     def in_line(self) -> bool:
         """Whether standard output is in the middle of a line."""
@@ -200,6 +204,7 @@ def wants_color(color: str, environ: Mapping[str, str], *, terminal: bool) -> bo
 
 
 _SIGNS = str.maketrans({"→": "->", "←": "<-", "·": "-", "…": "...", "⏎": "|", "✓": "+", "✗": "x"})
+_DRAWN = str.maketrans({"─": "-", "▌": "|", "•": "*"})
 
 
 def ascii_wanted(environ: Mapping[str, str]) -> bool:
