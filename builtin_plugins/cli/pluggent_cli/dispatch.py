@@ -105,7 +105,7 @@ def _reported(error: BaseException, console: Console) -> int:
 
     def say() -> None:
         if not isinstance(error, exits.Interrupted):  # the command has said so, and how to continue
-            console.error(f"{console.err_ink('red', 'error:')} {escape_controls(text)}")
+            console.problem(text)
         for hint in (*getattr(error, "__notes__", ()), *_advice(error)):
             console.error(f"  {escape_controls(str(hint))}")
 
@@ -116,7 +116,14 @@ def _reported(error: BaseException, console: Console) -> int:
 def _advice(error: BaseException) -> tuple[str, ...]:
     if isinstance(error, ProviderError) and error.kind is ProviderErrorKind.AUTHENTICATION and error.provider:
         return (f"To store a key that works: {PROGRAM} setup {error.provider}",)
+    if isinstance(error, ProviderError) and error.status == _NOT_FOUND and error.provider:
+        return (f"The models that there are: {PROGRAM} models {error.provider}",)
+    if isinstance(error, ConfigError) and error.path.startswith("provider '"):
+        return (f"To set up a provider, or a server by its address: {PROGRAM} setup",)
     return ()
+
+
+_NOT_FOUND = 404
 
 
 def _tried(write: Callable[[], None]) -> None:

@@ -21,6 +21,7 @@ from pluggent_cli.chat.completer import Completion, paths
 from pluggent_cli.chat.conversation import Chat
 from pluggent_cli.chat.cost import cost_lines
 from pluggent_cli.chat.external_editor import edited
+from pluggent_cli.parsing import full_stop
 from pluggent_cli.sessions.pending import SHORT
 from pluggent_cli.terminal.console import cut, wrapped
 from pluggent_cli.terminal.tool_listing import find_tool, tool_document, tool_row
@@ -56,8 +57,8 @@ async def obey(chat: Chat, line: str) -> None:
     name, _, argument = line.partition(" ")
     command = _BY_NAME.get(name)
     if command is None:
-        hint = "; /help shows all of them. To say it, begin the line with a space"
-        raise ConfigError(name, [f"there is no such command{did_you_mean(name, _BY_NAME)}{hint}"])
+        hint = " /help shows all commands. To send it as a message, begin the line with a space"
+        raise ConfigError(name, [f"there is no such command{full_stop(did_you_mean(name, _BY_NAME))}{hint}"])
     argument = argument.strip()
     if argument and not command.argument:
         raise ConfigError(name, [f"takes nothing behind it, got {argument!r}"])
@@ -323,7 +324,7 @@ COMMANDS = (
     Command("/model", "[PROVIDER/MODEL]", "the model; another one from now on", _model),
     Command("/tools", "[TOOL]", "the tools that the model is offered; all about one", _tools),
     Command("/attach", "[FILE|URL]", "send a file along with the next message; what is attached", _attach, ("/image",)),
-    Command("/detach", "[NUMBER]", "send this attachment not along, or none of them", _detach),
+    Command("/detach", "[NUMBER]", "take this attachment away, or all of them", _detach),
     Command("/edit", "[TEXT]", "write in your editor ($VISUAL, $EDITOR); it begins with the last message", _edit),
     Command("/retry", "[-m MODEL]", "say the last message again, to another model from now on", _retry),
     Command("/approve", "[CALL]", "answer what waits for an approval, and continue the turn", _approve),

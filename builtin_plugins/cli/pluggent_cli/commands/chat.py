@@ -219,7 +219,7 @@ class _Chatting:
         if console.json:
             facts = {"kind": type(error).__name__, "message": text}
             console.line(json.dumps({"error": facts, "exit_code": code}))
-        console.error(f"{console.err_ink('red', 'error:')} {escape_controls(text)}")
+        console.problem(text)
         if code == exits.FAULT and self._options.debug:
             console.error(escape_controls("".join(traceback.format_exception(error))))
         for hint in getattr(error, "__notes__", ()):

@@ -42,7 +42,8 @@ def parser() -> Parser:
         ),
     )
     made.add_argument("--import-budget", metavar="N", type=whole_number, default=IMPORT_BUDGET_MS, help="milliseconds"
-                      " that importing a plugin may take before that is noted (%(default)s)")  # fmt: skip
+                      " that importing a plugin may take before that is noted"
+                      f" (default {IMPORT_BUDGET_MS})")  # fmt: skip
     made.add_argument("--online", action="store_true", help="ask the providers for their models; uses the network")
     return made
 

@@ -24,8 +24,8 @@ def parser() -> Parser:
     made = command_parser(
         "explain",
         "[OPTIONS] SESSION [TURN]",
-        "Tell of every operation of a turn what each plugin said to it and how long that took, who changed\n"
-        "what, who had the last word, which approvals were given, what ran and how it ended.",
+        "List each operation of a turn: what each plugin said to it and how long that took, who changed what,\n"
+        "who decided, which approvals were given, what ran and how it ended.",
         examples(
             "pluggent explain trip                     the last turn",
             "pluggent explain trip t3",

@@ -27,7 +27,7 @@ def parser() -> Parser:
     made = command_parser(
         "resume",
         "[OPTIONS] SESSION",
-        "Go on with a turn that waits for an approval. What was approved runs, what was denied does not, and\n"
+        "Continue a turn that waits for an approval. What was approved runs, what was denied does not, and\n"
         "what is still open is put to you at the terminal; where there is none the turn pauses again. Every\n"
         "policy decides once more, on exactly what was approved; a tool that has changed since is refused.",
         examples(

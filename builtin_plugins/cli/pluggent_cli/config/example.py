@@ -23,11 +23,12 @@ from pluggent_cli.host_access import Setup
 from pluggent_cli.process import loading_plugins
 from pluggent_cli.terminal.console import wrapped
 
-_COLUMNS = 100
+_COLUMNS = 80
 _HEAD = """\
-# Settings of pluggent: every option that this installation has, with its default.
-# To set one, take away the # before it, and before the [section] that it stands in.
-# Which files are read: pluggent config path. Whether they are right: pluggent config check.
+# Settings of pluggent: every option of this installation, with its default.
+# To set one, take away the # before it, and that before its [section].
+# Which files are read: pluggent config path. Whether they are right:
+# pluggent config check.
 """
 _UNSET: Mapping[str, str] = {
     "model": "Not set: offline/demo answers. Choose one with pluggent setup.",

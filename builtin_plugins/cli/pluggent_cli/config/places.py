@@ -10,6 +10,8 @@ from pluggent_cli.config.sources import Origin
 
 _SETTINGS_OF = re.compile(r"settings for '([^']+)'")
 _IN_BRACKETS = re.compile(r"\[([a-z_.A-Z0-9-]+)\](?: (\w+))?")
+_AT_LINE = re.compile(r"(?P<place>line \d+(, column \d+)?): (?P<problem>.*)", re.DOTALL)
+_NUMBER = re.compile(r"[\w.-]+\[(?P<number>\d+)\]")
 _KEY = re.compile(r"[A-Za-z_][\w.-]*")
 _TABLES = tuple(path for path, key in KEYS.items() if key.kind.entry)
 
@@ -22,10 +24,20 @@ def place_of(origins: Mapping[str, Origin], path: str, problem: str) -> tuple[st
     >>> origins = {"grants.optional": Origin("file", "a.toml", 3)}
     >>> place_of(origins, "plugins", "[grants] optional names 'acme', which is not installed")
     ('a.toml, line 3', "[grants] optional names 'acme', which is not installed")
+
+    Of the entries of a list only the first has a line.
+
+    >>> origins = {"plugins.acme.rules": Origin("file", "a.toml", 7)}
+    >>> place_of(origins, "settings", "plugins.acme.rules[1].id: is required")
+    ('a.toml', 'plugins.acme.rules[1].id: is required')
     """
+    if (at_line := _AT_LINE.fullmatch(problem)) is not None:
+        return f"{path}, {at_line['place']}", at_line["problem"]
     for name in _names(path, problem):
         if (origin := _origin(origins, name)) is not None:
             about = path if path in ("plugins", "selection", "settings") or problem.startswith(path) else f"{path}: "
+            if (number := _NUMBER.match(problem)) is not None and number["number"] != "0":
+                origin = origin._replace(line=None)  # it is that of the first entry
             return str(origin), problem if about == path else f"{about}{problem}"
     return path, problem
 
@@ -39,7 +51,7 @@ def _names(path: str, problem: str) -> Iterator[str]:
     head, _, rest = problem.partition(":")
     word = rest.strip().partition("'")[2].partition("'")[0] or problem.partition("'")[2].partition("'")[0]
     first = problem.partition(" ")[0].rstrip(":")
-    for name in (head, first, path):
+    for name in (head, head.partition("[")[0], first, path):
         if _KEY.fullmatch(name):
             yield from (f"{path}.{name}", *((f"{name}.{word}",) if name in _TABLES else ()), name)
     # What a host says of a name is about the setting that gives it.

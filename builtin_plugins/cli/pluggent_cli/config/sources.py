@@ -179,7 +179,7 @@ class _SettingsMerger:
     def add(
         self, origin: Origin, values: Mapping[str, Any], problems: Sequence[str], lines: Mapping[str, int] = NOTHING
     ) -> None:
-        self._complain(origin, problems)
+        self._complain(origin, problems, lines)
         if self.lock is not None:
             values, held, ignored = self.lock.admit(self.values, values)
             self._hold(origin, held, lines)
@@ -215,7 +215,7 @@ class _SettingsMerger:
     def tighten(
         self, origin: Origin, values: Mapping[str, Any], problems: Sequence[str], lines: Mapping[str, int]
     ) -> None:
-        self._complain(origin, problems)
+        self._complain(origin, problems, lines)
         ignored: list[str] = []
         for path, value in values.items():
             tighten = KEYS[path].tighten
@@ -233,9 +233,9 @@ class _SettingsMerger:
                 f" Read it, then accept it: pluggent trust {origin.where}"
             )
 
-    def _complain(self, origin: Origin, problems: Sequence[str]) -> None:
+    def _complain(self, origin: Origin, problems: Sequence[str], lines: Mapping[str, int]) -> None:
         if problems:
-            self.problems[origin.where] = problems
+            self.problems[origin.where] = [_with_line(problem, lines) for problem in problems]
 
     def loaded(self) -> Loaded:
         if self.lock is not None:
@@ -455,6 +455,14 @@ def section_of(plugin: str, values: Mapping[str, Any], origins: Mapping[str, Ori
         if origin is not None and origin.kind == "file"
     }
     return Section(values, folders)
+
+
+def _with_line(problem: str, lines: Mapping[str, int]) -> str:
+    """Return *problem*, which begins with its key, with the line of that key in front, if it has one."""
+    key = problem.partition(":")[0]
+    while key and key not in lines:
+        key = key.rpartition(".")[0]
+    return f"line {lines[key]}: {problem}" if key else problem
 
 
 def lines_of(text: str) -> Mapping[str, int]:

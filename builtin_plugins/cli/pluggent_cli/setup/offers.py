@@ -16,6 +16,9 @@ from pluggent_cli.host_access import Setup
 from pluggent_cli.process import loading_plugins
 from pluggent_cli.setup.questions import SERVERS, Example, asked, examples, server_class
 
+OTHER = "other"
+"""What a server is called that the person is to name."""
+
 
 class Offer(NamedTuple):
     """One choice. ``settings`` is the class to ask for, None where the provider takes none.
@@ -90,6 +93,11 @@ def chosen(answer: str, found: tuple[Offer, ...]) -> Offer:
     if named:
         return named[0]
     names = [one.name for one in found if one.name]
+    if answer == OTHER and (unnamed := [one for one in found if not one.name]):
+        if len(unnamed) == 1:
+            return unnamed[0]
+        numbers = " or ".join(str(number) for number, one in enumerate(found, 1) if not one.name)
+        raise ConfigError("pluggent setup", [f"several are called {OTHER}; type the number: {numbers}"])
     meant = did_you_mean(answer, names)
     # What was typed is not repeated: it may be a key.
     known = ", ".join(names) or "none is installed"

@@ -22,7 +22,7 @@ from pluggent_cli.host_access import Setup, working_directory
 from pluggent_cli.setup import settings_file, trial
 from pluggent_cli.setup.dialog import Dialog, uninterrupted
 from pluggent_cli.setup.keys import WHERE, Place, Undo, file_place, is_readable, keyring_place, problem_of, shown_path
-from pluggent_cli.setup.offers import Offer, chosen
+from pluggent_cli.setup.offers import OTHER, Offer, chosen
 from pluggent_cli.setup.questions import SERVERS, asked
 from pluggent_cli.setup.settings_file import Change
 
@@ -93,12 +93,13 @@ class Talk:
 
     def _offer(self, found: tuple[Offer, ...]) -> Offer:
         self._dialog.say("Provider", "bold")
-        self._dialog.listed([(one.name or "other", one.about) for one in found])
+        self._dialog.listed([(one.name or OTHER, one.about) for one in found])
         for _ in range(_TRIES):
             try:
                 return chosen(self._dialog.ask("Number or name"), found)
             except ConfigError as error:
-                self._dialog.say("; ".join(error.problems), "red")
+                said = "; ".join(error.problems)
+                self._dialog.say(f"{said[:1].upper()}{said[1:]}", "red")
         raise ConfigError(WHERE, ["no provider was chosen, and nothing was written"])
 
     # ---- its settings --------------------------------------------------------------------
@@ -197,9 +198,15 @@ class Talk:
                 settings = self._mended(settings, error)
         raise ConfigError(WHERE, ["it did not work, and nothing was written"])
 
+    def _say_wrong(self, error: PluggentError, settings: Answered) -> None:
+        what, _, said = trial.sentence(error, settings.name, own=settings.offer.is_server).partition("\n")
+        self._dialog.say(what, "red")
+        self._dialog.say(said, "dim")
+        self._dialog.say()
+
     def _mended(self, settings: Answered, error: PluggentError) -> Answered:
         """Say what is wrong; return settings to try next. Raises *error* if the person gives up."""
-        self._dialog.say(trial.sentence(error, settings.name, own=settings.offer.is_server), "red")
+        self._say_wrong(error, settings)
         fields = () if settings.offer.settings is None else asked(settings.offer.settings, optional=True)
         secrets = [field for field in fields if field.is_secret]
         if trial.is_about_key(error) and secrets:
@@ -223,7 +230,7 @@ class Talk:
             try:
                 answer = process.run(trial.answer_of(settings.within(self._setup), model))
             except PluggentError as error:
-                self._dialog.say(trial.sentence(error, settings.name, own=settings.offer.is_server), "red")
+                self._say_wrong(error, settings)
                 if trial.is_about_credit(error):
                     question = "Write the settings all the same?"
                     if self._dialog.agrees(question, default=False):

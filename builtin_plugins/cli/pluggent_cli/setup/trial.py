@@ -62,19 +62,22 @@ async def answer_of(setup: Setup, model: str) -> Answer:
 
 
 def sentence(error: PluggentError, provider: str, *, own: bool = False) -> str:
-    """Return what a person reads of *error*: what is wrong, and what to do. *own*: it is a server of one's own."""
+    """Return what a person reads of *error*: what to do, and in the next line what the server said.
+
+    *own*: it is a server of one's own.
+    """
     text = error.message if isinstance(error, ProviderError) else str(error)
     if is_about_credit(error):
         return (
             f"The key is right, but its account has no credit. Add some where you pay for {provider}, or use another"
-            f" key. ({text})"
+            f" key.\n{text}"
         )
     if is_about_key(error):
-        return f"{provider} does not accept this key. Check that you copied all of it, or make a new one. ({text})"
+        return f"{provider} does not accept this key. Check that you copied all of it, or make a new one.\n{text}"
     if is_unreachable(error):
         check = "Start it, or check its address" if own else "Check the network and, if you need a proxy, HTTPS_PROXY"
-        return f"{provider} cannot be reached. {check}. ({text})"
-    return f"It did not work: {text}"
+        return f"{provider} cannot be reached. {check}.\n{text}"
+    return f"It did not work.\n{text}"
 
 
 def is_about_key(error: PluggentError) -> bool:

@@ -88,9 +88,20 @@ class Console:
         if sys.stderr is not None:
             self._put(sys.stderr, (self.signs(text) if self.err_is_terminal else text) + "\n")
 
+    def problem(self, text: str) -> None:
+        """Write what went wrong, escaped, to standard error. On a terminal its lines break at spaces."""
+        said = f"error: {escape_controls(text)}"
+        lines = prose_lines(said, self.width) if self.err_is_terminal else [said]
+        first = self.err_ink("red", "error:") + lines[0].removeprefix("error:")
+        self.error("\n".join([first, *lines[1:]]))
+
     def signs(self, text: str) -> str:
         """Return *text* with ASCII in the place of our signs, where the locale has no others."""
         return text.translate(_SIGNS) if self._ascii and not text.isascii() else text
+
+    def drawn(self, text: str) -> str:
+        """Return *text*, a drawn answer, with its lines and bullets in ASCII where the locale has no others."""
+        return text.translate(_DRAWN) if self._ascii and not text.isascii() else text
 
     @property
     def in_line(self) -> bool:
@@ -192,7 +203,8 @@ def wants_color(color: str, environ: Mapping[str, str], *, terminal: bool) -> bo
     return terminal and environ.get("TERM") != "dumb"
 
 
-_SIGNS = str.maketrans({"→": "->", "←": "<-", "·": "-", "…": "...", "⏎": "|"})
+_SIGNS = str.maketrans({"→": "->", "←": "<-", "·": "-", "…": "...", "⏎": "|", "✓": "+", "✗": "x"})
+_DRAWN = str.maketrans({"─": "-", "▌": "|", "•": "*"})
 
 
 def ascii_wanted(environ: Mapping[str, str]) -> bool:
@@ -299,6 +311,24 @@ def wrapped(text: str, columns: int) -> list[str]:
                 line = f"{line} {word}" if line else word
         lines.append(line)
     return lines
+
+
+_TO_COPY = re.compile(r"\b(?:pluggent|pip|chmod) [^;()\n]*|\S+ = [^;()\n]*")
+_JOINT = "\ue000"
+
+
+def _joined_words(found: re.Match[str]) -> str:
+    words = found[0].rstrip()
+    return words.replace(" ", _JOINT) + found[0][len(words) :]
+
+
+def prose_lines(text: str, columns: int) -> list[str]:
+    """Return the lines of *text* as ``wrapped`` does, but a command or a setting in it stays whole, to be copied.
+
+    >>> prose_lines("it is not there; pluggent trust --list", 20)
+    ['it is not there;', 'pluggent trust --list']
+    """
+    return [line.replace(_JOINT, " ") for line in wrapped(_TO_COPY.sub(_joined_words, text), columns)]
 
 
 def _pieces(line: str, columns: int) -> list[str]:

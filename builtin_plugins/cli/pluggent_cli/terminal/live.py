@@ -354,7 +354,7 @@ class MarkdownAnswer:
     def end(self) -> None:
         if self._new or self._painted is not None:
             painted = self._take_in(terminal_size(sys.stdout).columns)
-            self._console.write(painted.end())
+            self._console.write(self._console.drawn(painted.end()))
         self._painted = None
 
     def drop(self) -> None:
@@ -364,7 +364,7 @@ class MarkdownAnswer:
     def frame(self, columns: int, rows: int) -> Sequence[Line]:
         self._frames += 1
         if self._new or self._painted is not None:
-            return self._take_in(columns).unfinished(rows)
+            return [(self._console.drawn(line), wide) for line, wide in self._take_in(columns).unfinished(rows)]
         if self._frames > 1:
             _new_markdown()  # imports rich while the model works
         return ()
@@ -375,7 +375,7 @@ class MarkdownAnswer:
         self._painted.resize(columns)
         text = "".join(self._new)
         self._new.clear()
-        self._console.write(self._painted.add(text))
+        self._console.write(self._console.drawn(self._painted.add(text)))
         return self._painted
 
 

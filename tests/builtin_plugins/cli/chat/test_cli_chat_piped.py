@@ -78,7 +78,7 @@ def test_a_document_of_a_stream_that_breaks_off_is_the_error_alone(cli, hasty):
     [
         (b"", 0, ""),
         (b"hello\n\xff\nhello\n", 2, "standard input: line 2 is not UTF-8 text (byte 0)"),
-        (b"/xyzzy\n", 2, "/xyzzy: there is no such command; /help shows all of them"),
+        (b"/xyzzy\n", 2, "/xyzzy: there is no such command. /help shows all commands"),
         (b"/undoo\n", 2, "did you mean '/undo'?"),
         (b"/undo now\n", 2, "/undo: takes nothing behind it, got 'now'"),
         (b"/tools nothing\n", 2, "/tools: there is no tool 'nothing'"),

@@ -141,8 +141,8 @@ retris = 1
     assert (code, err) == (2, "")
     secret = "a secret is given as env:NAME, file:PATH or keyring:SERVICE/USER, never as itself"
     assert out.splitlines() == [
-        "✗ mine.toml: modl: is not a known setting; did you mean 'model'?",
-        "✗ mine.toml: limits.asks: expected a whole number of at least 0, got -1",
+        "✗ mine.toml, line 2: modl: is not a known setting; did you mean 'model'?",
+        "✗ mine.toml, line 5: limits.asks: expected a whole number of at least 0, got -1",
         "✗ PLUGGENT_STRICT: strict: expected true or false, got 'maybe'",
         "✗ plugins: there are settings for 'acme-otter', which is not installed; did you mean 'acme-other'?",
         "✗ mine.toml, line 3: order names 'acme-tol', which is not installed; did you mean 'acme-tool'?",
@@ -244,8 +244,16 @@ def test_a_file_that_is_no_toml_does_not_hide_the_other_problems(cli):
 
     document = cli.document("config", "check", *MINE, PLUGGENT_FSYNC="x")
 
-    assert [one["where"] for one in document["problems"]] == ["mine.toml", "PLUGGENT_FSYNC"]
+    assert [one["where"] for one in document["problems"]] == ["mine.toml, line 1, column 1", "PLUGGENT_FSYNC"]
     assert document["exit_code"] == 2
+
+
+def test_signs_are_ascii_where_the_locale_has_no_others(cli):
+    with cli.at_terminal("config", "check", LC_ALL="C", NO_COLOR="1") as terminal:
+        done = terminal.end()
+
+    assert "+ the settings are right" in done.out
+    assert done.out.isascii()
 
 
 # ---- path -------------------------------------------------------------------------------

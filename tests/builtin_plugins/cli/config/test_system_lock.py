@@ -148,10 +148,10 @@ def test_settings_can_be_kept_for_the_system_alone(tmp_path):
 @each_of(
     ("system", "user", "said"),
     [
-        ('lock = ["effect"]', "", "lock: 'effect' is not a setting; did you mean 'effects'?"),
-        ('lock = "effects"', "", "lock: expected a list of names, got 'effects'"),
-        ("stritc = true", "", "stritc: is not a known setting; did you mean 'strict'?"),
-        ("", 'lock = ["effects"]', "lock: is not a known setting"),
+        ('lock = ["effect"]', "", "line 1: lock: 'effect' is not a setting; did you mean 'effects'?"),
+        ('lock = "effects"', "", "line 1: lock: expected a list of names, got 'effects'"),
+        ("stritc = true", "", "line 1: stritc: is not a known setting; did you mean 'strict'?"),
+        ("", 'lock = ["effects"]', "line 1: lock: is not a known setting"),
     ],
 )
 def test_what_is_wrong_in_it_is_said_and_no_other_file_may_lock(tmp_path, system, user, said):

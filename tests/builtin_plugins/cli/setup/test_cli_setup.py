@@ -102,6 +102,30 @@ def test_a_wrong_key_is_named_and_asked_for_again(setup):
     assert setup.key.read_text() == f"{GOOD}\n"
 
 
+def test_what_the_server_said_stands_in_a_line_of_its_own(setup):
+    done = setup(PROVIDER, "openai\n", KEY, "sk-wrong-123456\n", KEY, CTRL_C)
+
+    assert "make a new one.\nhttp://127.0.0.1" in done.out
+
+
+def test_other_means_the_one_server_that_is_to_be_named_or_asks_which(setup):
+    done = setup(PROVIDER, "other\n", PROVIDER, CTRL_C)
+
+    assert "Several are called other; type the number: 6 or 7\n" in done.out
+
+
+def test_a_model_that_is_not_there_leads_to_the_list_of_models(setup):
+    setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n")
+
+    assert (
+        "\n  The models that there are: pluggent models openai\n" in setup.run("run", "-m", "openai/embed-1", "hi").err
+    )
+    assert (
+        "\n  To set up a provider, or a server by its address: pluggent setup\n"
+        in setup.run("run", "-m", "x/y", "hi").err
+    )
+
+
 @each_of("typed", ["\n", "two words\n", "schlüssel\n"])
 def test_what_cannot_be_a_key_is_not_sent(setup, server, typed):
     setup(PROVIDER, "openai\n", KEY, typed, KEY, CTRL_C)
@@ -146,7 +170,7 @@ def test_a_model_that_does_not_answer_is_replaced_by_another(setup):
     )  # fmt: skip
 
     assert done.code == 0
-    assert "It did not work: " in done.out
+    assert "It did not work." in done.out
     assert "This is not a chat model." in done.out
     assert tomllib.loads(setup.settings.read_text())["model"] == "openai/chat-large"
 
@@ -282,7 +306,9 @@ def test_a_file_in_a_form_that_cannot_be_extended_is_left_alone(setup):
     done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n")
 
     assert (done.code, setup.left) == (2, ["pluggent.toml"])
-    assert 'set by hand: model = "openai/chat-small"; plugins.pluggent-openai.api_key = "file:' in done.out
+    assert 'set by hand: model = "openai/chat-small"; plugins.pluggent-openai.api_key = "file:' in " ".join(
+        done.out.split()
+    )
 
 
 # ---- ending ------------------------------------------------------------------------------

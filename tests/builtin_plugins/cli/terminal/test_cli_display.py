@@ -258,6 +258,14 @@ def test_signs_are_ascii_where_the_locale_has_no_others(cli):
     assert (done.code, left(done.out)) == (130, "-> wait()  allowed: declared pure\n\ninterrupted")
 
 
+def test_an_answer_is_drawn_in_ascii_where_the_locale_has_no_others(cli):
+    done = cli.talk(*TURN, r"say > a quote\n\n- one\n", keys=[], LC_ALL="C", NO_COLOR="")
+
+    shown = left(done.out)
+    assert "| a quote" in shown
+    assert " * one" in shown
+
+
 @pytest.mark.parametrize("poor", ["quiet", "dumb", "elsewhere"])
 def test_nothing_is_shown_of_waiting_where_it_was_not_wanted_or_cannot_be(cli, poor):
     notes = cli.work / "notes"

@@ -37,6 +37,18 @@ def cli(cli):
     return cli
 
 
+@each_of("columns", [60, 80, 200])
+def test_lines_of_an_error_break_at_spaces(cli, columns):
+    with cli.at_terminal("run", "-m", "acme", "hi", columns=columns, NO_COLOR="1") as terminal:
+        shown = terminal.end().out
+    with cli.at_terminal("sesions", columns=columns, NO_COLOR="1") as terminal:
+        unknown = terminal.end().out
+
+    assert max(map(len, f"{shown}{unknown}".splitlines())) <= columns
+    assert " ".join(unknown.split()).endswith("did you mean 'sessions'? See pluggent --help")
+    assert "pluggent --help" in unknown
+
+
 # ---- approvals --------------------------------------------------------------------------
 
 
