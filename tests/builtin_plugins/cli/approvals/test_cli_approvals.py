@@ -60,7 +60,7 @@ def test_what_a_host_has_started_cannot_approve_not_even_at_a_terminal(cli, dige
     resumed = cli.talk("resume", "s", keys=[], PLUGGENT_INSIDE="1")
 
     assert done.code == 2
-    assert "cannot be given from inside of what asks for it (PLUGGENT_INSIDE is set)" in done.out
+    assert "cannot be given from inside of what asks for it (PLUGGENT_INSIDE is set)" in " ".join(done.out.split())
     assert (resumed.code, sent(cli)) == (PAUSED, "")
     assert cli("approvals", "deny", "s", digest, PLUGGENT_INSIDE="1").code == 0
 
@@ -88,7 +88,9 @@ def test_a_request_that_is_gone_is_not_approved_under_the_name_of_another(cli, d
     (other,) = requests(cli).values()
     assert other != digest
     assert done.code == 1
-    assert f"session 's' has no call '{digest}' that waits; these do: offline-4-0 ({other})" in done.out
+    assert f"session 's' has no call '{digest}' that waits; these do: offline-4-0 ({other})" in " ".join(
+        done.out.split()
+    )
 
 
 def test_a_request_that_goes_while_the_person_thinks_is_not_approved(cli, digest):
@@ -99,7 +101,7 @@ def test_a_request_that_goes_while_the_person_thinks_is_not_approved(cli, digest
         done = terminal.end()
 
     assert done.code == 1
-    assert f"session 's' has no request {requests_of(cli, 's')} that waits (any more)" in done.out
+    assert f"session 's' has no request {requests_of(cli, 's')} that waits (any more)" in " ".join(done.out.split())
     assert "refused" in cli("resume", "s").err.lower()
     assert sent(cli) == ""
 
