@@ -1,6 +1,7 @@
 """A process of the fork server is what a new interpreter would be, and leaves nothing behind."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -55,7 +56,7 @@ class Plugin:
 """
 START = """
 import os, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(os.pathsep)
 from pathlib import Path
 from cli_support import Cli
 
@@ -144,8 +145,8 @@ def test_a_process_that_is_left_running_is_noticed_and_the_server_is_not(cli):
 
 
 def test_the_server_and_what_it_started_end_with_the_tests(tmp_path):
-    support = Path(fork_server.__file__).parent
-    program = [sys.executable, "-c", START, str(support), str(tmp_path)]
+    folder = Path(fork_server.__file__).parent
+    program = [sys.executable, "-c", START, os.pathsep.join((str(folder), str(folder.parent))), str(tmp_path)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:  # noqa: S603
         said = started.communicate(timeout=PATIENCE_S)  # until the last process that holds the pipes has ended
 

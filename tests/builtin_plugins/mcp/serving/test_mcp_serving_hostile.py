@@ -181,7 +181,8 @@ def test_a_connection_that_falls_silent_behind_an_answer_is_closed(tmp_path):
         while not said.endswith(b"0\r\n\r\n") and b'"text":"ok"' not in said:
             said += silent.recv(65_536)
         silent.sendall(b"POST /mcp HTTP/1.1\r\nX: ")
-        rest = silent.makefile("rb").read()
+        with silent.makefile("rb") as file:
+            rest = file.read()
 
     assert b'"text":"ok"' in said
     assert b"HTTP/1.1" not in rest

@@ -126,7 +126,8 @@ def test_a_request_that_does_not_come_to_its_end_is_given_up(served):
             f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
             "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{".encode()
         )
-        said = slow.makefile("rb").read()
+        with slow.makefile("rb") as file:
+            said = file.read()
 
     assert said.startswith(b"HTTP/1.1 408 ")
 
@@ -135,7 +136,8 @@ def test_two_names_for_one_host_are_none(served):
     parts = urlsplit(served.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=WAIT_S) as raw:
         raw.sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nContent-Length: 0\r\n\r\n")
-        said = raw.makefile("rb").read()
+        with raw.makefile("rb") as file:
+            said = file.read()
 
     assert said.split(b" ")[1] in (b"400", b"421")
 

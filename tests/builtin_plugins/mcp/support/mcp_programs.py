@@ -23,7 +23,8 @@ def relay(port: str, url: str) -> None:
     said = {"url": url, "context": context, "scenario": os.environ.get("MCP_CONFORMANCE_SCENARIO", "")}
     with socket.create_connection(("127.0.0.1", int(port)), timeout=60) as connection:
         connection.sendall(json.dumps(said).encode() + b"\n")
-        answer = connection.makefile(encoding="utf-8").read()
+        with connection.makefile(encoding="utf-8") as file:
+            answer = file.read()
     sys.exit(answer or None)
 
 

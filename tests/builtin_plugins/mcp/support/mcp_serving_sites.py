@@ -317,4 +317,5 @@ def asked(served: Served, message: dict[str, Any]) -> str:
     """Send *message*, and return all that came back."""
     with connected(served) as connection:
         posted(connection, served, message)
-        return connection.makefile("rb").read().decode()
+        with connection.makefile("rb") as file:
+            return file.read().decode()
