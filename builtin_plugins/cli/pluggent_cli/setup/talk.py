@@ -28,6 +28,8 @@ from pluggent_cli.setup.settings_file import Change
 
 _LISTED = 12
 """Models shown at once; a part of a name shows others."""
+_NAME_SHOWN = 100
+"""Characters of what a server calls a model; what is longer is cut."""
 _TRIES = 5
 """How often one question is asked again."""
 
@@ -269,7 +271,7 @@ class Talk:
 
     def _show(self, models: tuple[ModelInfo, ...], names: list[str]) -> list[str]:
         shown = names[:_LISTED]
-        called = {model.id: "" if model.name == model.id else model.name for model in models}
+        called = {model.id: "" if model.name == model.id else model.name[:_NAME_SHOWN] for model in models}
         self._dialog.listed([(name, called.get(name, "")) for name in shown])
         if more := len(names) - len(shown):
             self._dialog.say(f"and {more:,} more: type a part of a name to see them", "dim")

@@ -218,6 +218,7 @@ def test_what_a_server_says_cannot_steer_the_terminal(setup):
 
 def test_a_very_long_name_of_a_model_does_not_fill_the_screen(setup):
     with vendor(keyless=True, models=("chat", "x" * 1_000_000)) as local:
+        local.more = {"display_name": "long " * 100_000}
         done = setup("/v1]: ", f"{local.url}\n", MODEL, "chat\n", WRITE, "y\n", arguments=("ollama",))
 
     assert (done.code, len(done.out) < 5_000) == (0, True)
