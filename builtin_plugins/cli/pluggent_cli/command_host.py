@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TypeAlias, TypeVar
 
 import attrs
@@ -155,16 +155,18 @@ class CommandHost:
     ) -> HostResult:
         """See HostOperations."""
         where = await self._find(name)
-        async with self._session((where.choices, origin, principal), where.capability) as (session, own):
+        key = (where.choices, origin, principal)
+        session, own = await self._lent(key, where.capability)
+        followed = _Followed(on_progress, on_log)
+        try:
             if own is None:
                 raise _unknown(name, (tool.name for tool in session.tools))
             if requester is not None:
                 self._requesters[session.id] = requester
-            try:
-                followed = _Followed(on_progress, on_log)
-                output = await followed.call(session, own, arguments, origin)
-            finally:
-                self._requesters.pop(session.id, None)
+            output = await followed.call(session, own, arguments, origin)
+        finally:
+            self._requesters.pop(session.id, None)
+            await self._give_back(key, session)
         if output.is_error and followed.unanswered:
             output = _with(output, self._how_to_approve(where.capability, requester))
         return HostResult(output, followed.outcome)
@@ -190,31 +192,28 @@ class CommandHost:
             raise _unknown(name, self._named)
         return self._named[name]
 
-    @asynccontextmanager
-    async def _session(self, key: _Key, capability: str) -> AsyncGenerator[tuple[Session, str | None]]:
-        """Lend a session that no other call uses, with the tool's name there.
+    async def _lent(self, key: _Key, capability: str) -> tuple[Session, str | None]:
+        """Return a session that no other call uses, and the tool's name there; see _give_back.
 
         It is an old one, unless its tools have changed since.
         """
         session = self._taken(key)
-        own = None if session is None else _own_name(session, capability)
-        if session is not None and own is None:
+        if session is not None:
+            if (own := _own_name(session, capability)) is not None:
+                return session, own
             await self._end(session)
-            session = None
-        if session is None:
-            choices, origin, principal = key
-            host = await self._opened()
-            # Another name, or another origin, is what the other end of a wire says.
-            claimed = bool(principal) or origin != OWN_ORIGIN
-            session = await host.session(tools=choices, origin=origin, principal=principal, claimed=claimed)
-            self._origins[session.id] = origin
-            own = _own_name(session, capability)
-        try:
-            yield session, own
-        finally:
-            self._idle.append((key, session))
-            if len(self._idle) > MOST_IDLE:
-                await self._end(self._idle.pop(0)[1])
+        choices, origin, principal = key
+        host = await self._opened()
+        # Another name, or another origin, is what the other end of a wire says.
+        claimed = bool(principal) or origin != OWN_ORIGIN
+        session = await host.session(tools=choices, origin=origin, principal=principal, claimed=claimed)
+        self._origins[session.id] = origin
+        return session, _own_name(session, capability)
+
+    async def _give_back(self, key: _Key, session: Session) -> None:
+        self._idle.append((key, session))
+        if len(self._idle) > MOST_IDLE:
+            await self._end(self._idle.pop(0)[1])
 
     def _taken(self, key: _Key) -> Session | None:
         """Take the idle session of *key* that was used last."""

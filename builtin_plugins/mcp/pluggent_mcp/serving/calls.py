@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, Self
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -41,33 +40,13 @@ class _CallSlots:
         self._most = count
         self._asked = 0
 
-    @asynccontextmanager
-    async def one(self) -> AsyncGenerator[Callable[[], bool]]:
-        """Wait for a slot; yield a function that frees it for a question to a person, False if too many wait.
-
-        Raises MCPError if none gets free in time.
-        """
+    async def take(self) -> _Slot:
+        """Wait for a slot. Raises MCPError if none gets free in time."""
         if self._free.locked():
             await self._wait()
         else:
             await self._free.acquire()
-        asked = False
-
-        def leave() -> bool:
-            nonlocal asked
-            if not asked and self._asked < self._most:
-                asked = True
-                self._asked += 1
-                self._free.release()
-            return asked
-
-        try:
-            yield leave
-        finally:
-            if asked:
-                self._asked -= 1
-            else:
-                self._free.release()
+        return _Slot(self)
 
     async def _wait(self) -> None:
         try:
@@ -75,6 +54,40 @@ class _CallSlots:
                 await self._free.acquire()
         except TimeoutError:
             raise MCPError(BUSY, f"it has waited for {WAIT_S:g} s for other calls to end; try again later") from None
+
+    def leave(self) -> bool:
+        """Free a slot for a question to a person, if not too many wait for one."""
+        if self._asked >= self._most:
+            return False
+        self._asked += 1
+        self._free.release()
+        return True
+
+    def give_back(self, *, asked: bool) -> None:
+        """Give back a slot that was taken; *asked*: it was freed already."""
+        if asked:
+            self._asked -= 1
+        else:
+            self._free.release()
+
+
+class _Slot:
+    """A slot that was taken, for a ``with`` block."""
+
+    def __init__(self, slots: _CallSlots) -> None:
+        self._slots = slots
+        self._asked = False
+
+    def may_ask(self) -> bool:
+        """Free the slot for a question to a person; False if too many wait."""
+        self._asked = self._asked or self._slots.leave()
+        return self._asked
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._slots.give_back(asked=self._asked)
 
 
 class Calls:
@@ -97,9 +110,10 @@ class Calls:
         self._under_way += 1
         try:
             # Notifications are sent outside the slot: a slow reader takes no slot from another call.
-            async with CallNotifier(context, self.levels) as notifier, self._slots.one() as may_ask:
-                person = client_person(context, may_ask)
-                return await self._run_call(context, notifier, person, name, arguments)
+            async with CallNotifier(context, self.levels) as notifier:
+                with await self._slots.take() as slot:
+                    person = client_person(context, slot.may_ask)
+                    return await self._run_call(context, notifier, person, name, arguments)
         finally:
             self._under_way -= 1
 

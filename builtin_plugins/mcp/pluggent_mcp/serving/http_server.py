@@ -89,6 +89,7 @@ def _config(app: Guard, settings: Serving) -> uvicorn.Config:
 
 PATH = "/mcp"
 _LAST_EVENT = b"last-event-id"
+MOST_KNOWN = 64
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -116,6 +117,8 @@ class Guard:
         self._token = None if token is None else token.encode()
         self._limit_s = request_timeout_s
         self._answering: set[asyncio.Task[Any]] = set()
+        self._known: set[bytes] = set()
+        """Values of Host that were found to be among the names: a client sends the same one each time."""
         self._closing = False
 
     def close(self) -> None:
@@ -166,8 +169,8 @@ class Guard:
 
     def _refused(self, headers: Iterable[tuple[bytes, bytes]], path: str) -> tuple[int, str] | None:
         given = list(headers)
-        hosts = _values(given, b"host")
-        if len(hosts) != 1 or self._name(f"http://{hosts[0]}") not in self._hosts:
+        hosts = [value for key, value in given if key.lower() == b"host"]
+        if len(hosts) != 1 or not (hosts[0] in self._known or self._is_ours(hosts[0])):
             return 421, "this server is not known under that Host; its operator can name it in hosts"
         origins = _values(given, b"origin")
         if origins and not (len(origins) == 1 and self._name(origins[0]) in self._hosts):
@@ -177,6 +180,12 @@ class Guard:
         if self._token is not None and not self._has_token(_values(given, b"authorization")):
             return 401, "expected Authorization: Bearer with the token of this server"
         return None
+
+    def _is_ours(self, host: bytes) -> bool:
+        ours = self._name(f"http://{host.decode('latin-1')}") in self._hosts
+        if ours and len(self._known) < MOST_KNOWN:
+            self._known.add(host)
+        return ours
 
     def _name(self, url: str) -> str:
         """Return the host name in *url*; empty if it is not the origin of a page."""
@@ -261,7 +270,12 @@ class Sessions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request, after making room for a session that it may open."""
-        id, version = (next((value for key, value in scope["headers"] if key == name), None) for name in _ASKED)
+        id = version = None
+        for key, value in scope["headers"]:  # the first of each, as the SDK takes it
+            if key == _SESSION:
+                id = value if id is None else id
+            elif key == _VERSION:
+                version = value if version is None else version
         if version is not None and version.decode("latin-1") not in HANDSHAKE_PROTOCOL_VERSIONS:
             await self._app(scope, receive, send)
         elif id is None:
@@ -325,9 +339,6 @@ class Sessions:
             """Ignore the response: the session may have ended already."""
 
         await self._app({**scope, "method": "DELETE", "headers": [(_SESSION, id)]}, nothing, unread)
-
-
-_ASKED = (_SESSION, _VERSION)
 
 
 def _now() -> float:

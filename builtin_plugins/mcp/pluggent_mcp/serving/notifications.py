@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, Self, cast
+from typing import Any, Self, TypeAlias, cast
 
 import anyio
 from mcp.server.connection import allowed_log_levels
@@ -60,6 +60,15 @@ class Levels:
         return LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
 
 
+_Step: TypeAlias = tuple[float, float | None, str] | ToolLogged
+
+
+def _end(waiting: asyncio.Queue[_Step | None]) -> None:
+    if waiting.full():
+        waiting.get_nowait()
+    waiting.put_nowait(None)
+
+
 class CallNotifier:
     """Sends notifications about one call in order, as fast as the client reads; drops what exceeds the queue.
 
@@ -70,7 +79,7 @@ class CallNotifier:
         self._first = context
         self._exchange = current()
         self._levels = levels
-        self._waiting: asyncio.Queue[tuple[float, float | None, str] | ToolLogged | None] = asyncio.Queue(MOST_WAITING)
+        self._waiting: asyncio.Queue[_Step | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -78,11 +87,11 @@ class CallNotifier:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Send the queued notifications, within a time limit."""
-        if self._task is None:
+        if self._task is None or self._waiting is None:
             return
         try:
             if kind is None:
-                self._end()
+                _end(self._waiting)
                 await asyncio.wait((self._task,), timeout=TOLD_S)
         finally:
             self._task.cancel()
@@ -103,25 +112,21 @@ class CallNotifier:
         if self._levels.allow(self._context, event.level):
             self._queue(event)
 
-    def _queue(self, step: tuple[float, float | None, str] | ToolLogged) -> None:
-        if self._task is None:  # most calls send none
-            self._task = asyncio.create_task(self._run(), name="pluggent-mcp-notifying")
+    def _queue(self, step: _Step) -> None:
+        if self._waiting is None:  # most calls send none
+            self._waiting = asyncio.Queue(MOST_WAITING)
+            self._task = asyncio.create_task(self._run(self._waiting), name="pluggent-mcp-notifying")
         if not self._waiting.full():
             self._waiting.put_nowait(step)
 
-    async def _run(self) -> None:
-        while (step := await self._waiting.get()) is not None:
+    async def _run(self, waiting: asyncio.Queue[_Step | None]) -> None:
+        while (step := await waiting.get()) is not None:
             try:
                 await self._send(step)
             except Exception as error:  # noqa: BLE001 (of the SDK and below it; the next may arrive)
                 _LOG.debug("a client could not be notified: %s: %s", type(error).__name__, error)
 
-    def _end(self) -> None:
-        if self._waiting.full():
-            self._waiting.get_nowait()
-        self._waiting.put_nowait(None)
-
-    async def _send(self, step: tuple[float, float | None, str] | ToolLogged) -> None:
+    async def _send(self, step: _Step) -> None:
         context = self._context
         if not isinstance(step, ToolLogged):
             done, total, message = step
