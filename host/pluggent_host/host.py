@@ -403,7 +403,8 @@ def _check_types(
     """Raise TypeError for mistakes that would otherwise fail late or with an unclear message."""
     for name, given in (("tools", tools), ("private", private)):
         if isinstance(given, str | os.PathLike):  # whose letters are several, too
-            raise TypeError(f"{name}: expected several, got {str(given)!r}; write {name}=[{str(given)!r}]")
+            one = repr(f"{given}")
+            raise TypeError(f"{name}: expected several, got {one}; write {name}=[{one}]")
     if limits is not None:
         check_limits(limits)
     if config is not None and not isinstance(config, HostSettings):
