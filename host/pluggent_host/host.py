@@ -141,7 +141,7 @@ class Host:
 
         Raises ConfigError and PluginError, before anything has run.
         """
-        _check_types(tools=tools, limits=limits, config=config, settings=settings)
+        _check_types(tools=tools, limits=limits, config=config, settings=settings, private=private)
         base = config or HostSettings()
         merged = base._replace(
             model=model or base.model,
@@ -238,7 +238,7 @@ class Host:
         SessionError if the session is open already, in another process or in this one.
         """
         self._alive()
-        _check_types(tools=tools, limits=limits, config=None, settings=None)
+        _check_types(tools=tools, limits=limits)
         checked_metadata(metadata)
         for option, value in (("model", model), ("system", system), ("principal", principal)):
             check(option, value, str)
@@ -397,10 +397,14 @@ class Host:
             raise SessionError("the host is closed; open another one with Host.open(…)")
 
 
-def _check_types(*, tools: object, limits: object, config: object, settings: object) -> None:
+def _check_types(
+    *, tools: object, limits: object, config: object = None, settings: object = None, private: object = ()
+) -> None:
     """Raise TypeError for mistakes that would otherwise fail late or with an unclear message."""
-    if isinstance(tools, str):
-        raise TypeError(f"tools: expected several, got the text {tools!r}; write tools=[{tools!r}]")
+    for name, given in (("tools", tools), ("private", private)):
+        if isinstance(given, str | os.PathLike):  # whose letters are several, too
+            one = repr(f"{given}")
+            raise TypeError(f"{name}: expected several, got {one}; write {name}=[{one}]")
     if limits is not None:
         check_limits(limits)
     if config is not None and not isinstance(config, HostSettings):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -161,6 +162,8 @@ async def test_a_wrong_option_of_a_turn_is_named_before_anything_runs(options: d
     ("options", "says"),
     [
         ({"tools": "weather"}, "write tools="),
+        ({"private": "keys"}, "write private="),
+        ({"private": Path("keys")}, "write private="),
         ({"limits": 3}, "expected Limits"),
         ({"limits": {"rounds": 3}}, "there is no limit 'rounds'"),
         ({"config": {"model": "a/b"}}, "expected HostSettings"),

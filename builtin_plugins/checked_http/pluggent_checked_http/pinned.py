@@ -8,6 +8,7 @@ import socket
 import httpx2
 
 LOOK_UP_S = 5.0
+_HIGHEST_PORT = 65_535
 MOST_ADDRESSES = 4
 """How many addresses of a name are tried."""
 
@@ -27,6 +28,8 @@ async def send(client: httpx2.AsyncClient, request: httpx2.Request, addresses: t
 
     Without addresses the request goes to the name in its URL, as a proxy needs it.
     """
+    if (port := request.url.port) is not None and port > _HIGHEST_PORT:  # connecting would fail in ways of its own
+        raise httpx2.ConnectError(f"there is no port {port}", request=request)
     tried = addresses[:MOST_ADDRESSES]
     for number, address in enumerate(tried, 1):
         try:

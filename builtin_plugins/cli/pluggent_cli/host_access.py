@@ -241,8 +241,9 @@ async def open_host(setup: Setup, *, remembering: bool = True, **options: Any) -
     with contextlib.suppress(ConfigError):  # what needs a model says that there is none of that name
         settings = settings._replace(model=setup.model_named(settings.model))
     options = {"config": settings, "installed": setup.discovery, "acknowledged": setup.accepts, **options}
-    if options.get("state_dir") is None:  # a host that keeps nothing does not know where keys and logins are
-        options["private"] = (setup.state_dir,)
+    # A host that keeps nothing does not know where keys are, and none knows what else the command keeps there: what
+    # was typed in a chat, and records of plugins.
+    options["private"] = (setup.state_dir,)
     try:
         async with Host.open(**options) as opened:
             if remembering:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from pluggent_hookspecs import ModelInfo
-from pluggent_provider_http.payload import MalformedError, Object, as_count, as_object, as_text, decode_whole
+from pluggent_provider_http.payload import MalformedError, Object, as_count, as_number, as_object, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
 
 _NAMES = ("display_name", "name")
@@ -62,13 +62,12 @@ def _model(entry: object) -> ModelInfo | None:
     if not model:
         return None
     named = next((text for key in _NAMES if (text := as_text(fields.get(key))) and text != model), "")
-    created = fields.get("created")
-    seconds = isinstance(created, int | float) and not isinstance(created, bool)
-    used = {"id", "object", *(["created"] if seconds else [])}
+    created = as_number(fields.get("created"))
+    used = {"id", "object", *(["created"] if created is not None else [])}
     return ModelInfo(
         model,
         named,
-        float(cast("float", created)) if seconds else None,
+        created,
         _first(fields, _WINDOWS) or _inside(fields, "meta", ("n_ctx", "n_ctx_train")),  # llama.cpp
         _first(fields, _OUTPUTS) or _inside(fields, "top_provider", _OUTPUTS),  # OpenRouter
         {name: value for name, value in fields.items() if name not in used and value not in (None, [], {})},

@@ -381,6 +381,9 @@ def _wrong(group: str, name: str, value: str) -> str:
         return f"[{group}] is not a group of this host{did_you_mean(group, (*GROUPS, MODEL_NAMES))}"
     if not name or not _NAME_CHARACTERS.issuperset(name):
         return f"[{group}] '{name}' is not a name: use letters, digits, '.', '_' and '-'"
+    if group == MODEL_NAMES:
+        known = bool(value) and _NAME_CHARACTERS.issuperset(value)
+        return "" if known else f"[{group}] {name} = {value}: expected the name of a provider"
     if not all(part.isidentifier() for part in value.replace(":", ".", 1).split(".")):
         return f"[{group}] {name} = {value}: expected module:attribute"
     return ""

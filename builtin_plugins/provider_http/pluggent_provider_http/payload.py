@@ -115,3 +115,18 @@ def as_count(value: object) -> int | None:
     (3, None, None)
     """
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def as_number(value: object) -> float | None:
+    """Return *value* if it is a finite number, otherwise None.
+
+    >>> as_number(2), as_number(True), as_number(10**400), as_number("2")
+    (2.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

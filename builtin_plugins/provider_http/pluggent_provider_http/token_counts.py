@@ -5,11 +5,12 @@ What is not possible is unknown: the host then counts what it had reserved, or e
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import attrs
 from pluggent_hookspecs import Usage
+
+from pluggent_provider_http.payload import as_number
 
 MOST_TOKENS = 2**53
 """What is above cannot be a count, and is no whole number in most JSON."""
@@ -30,10 +31,13 @@ def as_tokens(value: object) -> int | None:
 
 
 def as_usd(value: object) -> float | None:
-    """Return *value* if it is an amount of money, otherwise None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value < math.inf else None
+    """Return *value* if it is an amount of money, otherwise None.
+
+    >>> as_usd(0.25), as_usd(-1), as_usd(10**400)
+    (0.25, None, None)
+    """
+    amount = as_number(value)
+    return amount if amount is not None and amount >= 0 else None
 
 
 def plausible(usage: Usage) -> tuple[Usage, dict[str, int]]:

@@ -31,6 +31,9 @@ from pluggent_host.transcript.entries import (
     Undone,
 )
 
+_MOST_DIGITS = 9
+"""No session has as many turns."""
+
 
 @attrs.frozen(repr=False)
 class Rebuilt(Value):
@@ -117,7 +120,9 @@ class _Rebuilder:
                 self.messages += messages
             case TurnBegan(turn_id):
                 self._flush()
-                self.turn_id, self.over, self.turns, self.said = turn_id, False, self.turns + 1, None
+                self.turn_id, self.over, self.said = turn_id, False, None
+                # A turn of which nothing could be written has used up its number all the same.
+                self.turns = max(self.turns + 1, _number_of(turn_id))
             case Said(message=message) if message.tool_call_id in {call.id for call in self.open}:
                 self.results[message.tool_call_id or ""] = message
             case Said(turn_id, message, by) if by != WARNING:
@@ -226,6 +231,12 @@ class _Rebuilder:
 
 INTERRUPTED = "This call was interrupted while it ran. Whether it took effect is unknown; it was not repeated."
 BEGUN = "This call was interrupted. It may have run in part."
+
+
+def _number_of(turn_id: str) -> int:
+    """Return the number of the turn; 0 for an id that no host has given."""
+    digits = turn_id.removeprefix("t")
+    return int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
 
 
 def close_call(turn_id: str, call: ToolCall, interrupted: str | None = None, *, void: bool = False) -> Settled:

@@ -258,6 +258,7 @@ async def test_sizes_are_found_by_every_name(entry, name, window, output):
         ([{"id": "a"}, {"id": "b"}], ["a", "b"]),
         ({"models": [{"model": "a"}, {"name": "b"}, "c"]}, ["a", "b", "c"]),
         ({"data": [7, {}, None, {"id": ""}, {"id": "a", "created": "long ago"}]}, ["a"]),
+        ({"data": [{"id": "a", "created": 10**400}]}, ["a"]),
         ({"data": []}, []),
     ],
 )

@@ -172,6 +172,18 @@ def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_is_said():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("made", [call(input="ls"), {**custom_call(), "arguments": "ls"}], ids=["function", "custom"])
+def test_a_field_of_another_kind_of_call_keeps_no_conversation_from_going_on_elsewhere(made):
+    reply = whole(made).message
+    answered = Message.tool(reply.tool_calls[0], "1")
+
+    for dialect in (dialect_for("https://api.openai.com/v1", {}), dialect_for("http://127.0.0.1:8000/v1", {})):
+        kinds = [item["type"] for item in items(USER, reply, answered, dialect=dialect)[1:]]
+
+        assert len(kinds) == 2
+        assert kinds[1] == f"{kinds[0]}_output"
+
+
 def test_an_id_that_is_too_long_is_the_same_short_one_for_the_call_and_its_result():
     long = ToolCall("x" * 100, "add")
 

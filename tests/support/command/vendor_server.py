@@ -24,10 +24,14 @@ _REFUSED = {
 
 
 class Vendor(ThreadingHTTPServer):
-    """``requests`` are the lines and keys that came. It lists *models*. *keyless*: every key is right, none too."""
+    """``requests`` are the lines and keys that came. It lists *models*. *keyless*: every key is right, none too.
+
+    ``more`` is what it says of each model besides.
+    """
 
     def __init__(self, *, keyless: bool, models: Sequence[str]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.more: Mapping[str, Any] = {}
         self.models = models
         self.keyless = keyless
         self.requests: list[tuple[str, str]] = []
@@ -52,7 +56,10 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._vendor.keyless and key not in (GOOD, POOR):
             self._refuse(403 if key == NARROW else 401)
             return
-        listed = [{"id": name, "object": "model", "created": number} for number, name in enumerate(self._vendor.models)]
+        listed = [
+            {"id": name, "object": "model", "created": number, **self._vendor.more}
+            for number, name in enumerate(self._vendor.models)
+        ]
         self._send(200, {"object": "list", "data": listed})
 
     def do_POST(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -228,4 +229,4 @@ def _state(source: Source, setup: Setup) -> tuple[str, str]:
         return f"not trusted: {error}", ""
     if trusted:
         return "read", ""
-    return "not trusted: it may only tighten", f"read it, then pluggent trust {source.path}"
+    return "not trusted: it may only tighten", f"read it, then {shlex.join(['pluggent', 'trust', str(source.path)])}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import stat
 import sys
@@ -93,6 +94,11 @@ def _is_there(path: Path) -> bool:
     return True
 
 
+def _command(words: str, *paths: object) -> str:
+    """Return the command *words* about *paths*, as it can be copied whatever their names are."""
+    return " ".join([words, *(shlex.quote(str(path)) for path in paths)])
+
+
 def _settings_file(path: Path) -> Iterator[Check]:
     try:
         mode = path.stat().st_mode
@@ -100,11 +106,11 @@ def _settings_file(path: Path) -> Iterator[Check]:
         yield Check("folders", "ok", f"settings {path}: not there, so everything has its default", "")
         return
     except OSError as error:
-        yield Check("folders", "problem", f"settings {path}: {error.strerror}", f"ls -ld {path.parent}")
+        yield Check("folders", "problem", f"settings {path}: {error.strerror}", _command("ls -ld", path.parent))
         return
     if mode & _OTHERS_WRITE:
         text = f"settings {path} can be written by others (mode {stat.S_IMODE(mode):04o})"
-        yield Check("folders", "problem", text, f"chmod go-w {path}")
+        yield Check("folders", "problem", text, _command("chmod go-w", path))
     else:
         yield Check("folders", "ok", f"settings {path}", "")
 
@@ -116,20 +122,20 @@ def _folder(name: str, path: Path, forbidden: int) -> Iterator[Check]:
         yield Check("folders", "ok", f"{name} {path}: not there yet", "")
         return
     except OSError as error:
-        yield Check("folders", "problem", f"{name} {path}: {error.strerror}", f"ls -ld {path.parent}")
+        yield Check("folders", "problem", f"{name} {path}: {error.strerror}", _command("ls -ld", path.parent))
         return
     mode = f"mode {stat.S_IMODE(status.st_mode):04o}"
     if not stat.S_ISDIR(status.st_mode):
-        yield Check("folders", "problem", f"{name} {path} is not a folder", f"mv {path} {path}.old")
+        yield Check("folders", "problem", f"{name} {path} is not a folder", _command("mv", path, f"{path}.old"))
     elif status.st_uid != os.geteuid():
         text = f"{name} {path} belongs to user {status.st_uid}, not to you"
-        yield Check("folders", "problem", text, f"sudo chown {os.geteuid()} {path}")
+        yield Check("folders", "problem", text, _command(f"sudo chown {os.geteuid()}", path))
     elif status.st_mode & forbidden:
         does = "read" if forbidden == _OTHERS else "write"
-        mend = f"chmod {'go-rwx' if forbidden == _OTHERS else 'go-w'} {path}"
+        mend = _command(f"chmod {'go-rwx' if forbidden == _OTHERS else 'go-w'}", path)
         yield Check("folders", "problem", f"others may {does} {name} {path} ({mode})", mend)
     elif not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        yield Check("folders", "problem", f"{name} {path} cannot be written ({mode})", f"chmod u+rwx {path}")
+        yield Check("folders", "problem", f"{name} {path} cannot be written ({mode})", _command("chmod u+rwx", path))
     else:
         yield Check("folders", "ok", f"{name} {path} ({mode})", "")
 

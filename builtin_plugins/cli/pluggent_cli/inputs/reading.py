@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from pluggent_hookspecs.errors import ConfigError
+from pluggent_hookspecs.folders import state_folder
 
 STANDARD_INPUT = "standard input"
 FROM_STANDARD_INPUT = "-"
@@ -19,6 +20,7 @@ PATIENCE_S = 2.0
 """How long an open pipe may send nothing before a line says so."""
 
 _PIECE = 65_536
+_PROCESSES = "/proc"
 _MIB = 1024 * 1024
 
 Say = Callable[[str], None]
@@ -74,6 +76,8 @@ def read_file(path: str, say: Say, *, limit_bytes: int = MAX_TEXT_BYTES, patienc
             mode = os.fstat(descriptor).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
                 raise ConfigError(path, ["is a folder" if stat.S_ISDIR(mode) else "is not a file"])
+            if stat.S_ISREG(mode):
+                _check_meant(path, place)
             return _read(descriptor, path, limit_bytes, patience_s, silent)
         finally:
             os.close(descriptor)
@@ -81,6 +85,21 @@ def read_file(path: str, say: Say, *, limit_bytes: int = MAX_TEXT_BYTES, patienc
         raise ConfigError(path, [f"cannot be read: {error.strerror}"]) from error
     except ValueError as error:  # a NUL in the path
         raise ConfigError(path, [f"cannot be read: {error}"]) from error
+
+
+def _check_meant(path: str, place: str) -> None:
+    """Raise ConfigError where *place* is a link to what nobody means: in a cloned folder, a file may be one."""
+    real = os.path.realpath(place)
+    if _is_within(real, os.path.realpath(state_folder(os.environ))):
+        raise ConfigError(path, ["lies where pluggent keeps keys and sessions, which are sent to no model"])
+    if _is_within(real, _PROCESSES) and not os.path.abspath(place).startswith((_PROCESSES, "/dev/")):  # noqa: PTH100
+        raise ConfigError(
+            path, [f"is a link to {real}, where the system tells of this process; name it if you mean it"]
+        )
+
+
+def _is_within(real: str, folder: str) -> bool:
+    return real.startswith(f"{folder}/")
 
 
 def _descriptor() -> int | None:
@@ -99,6 +118,8 @@ def _read(
         if silent is not None and not select.select([descriptor], [], [], patience_s)[0]:
             silent(size)
             silent = None
+            # Without O_NONBLOCK it would wait; with it, a pipe that has no writer yet looks like one that has ended.
+            select.select([descriptor], [], [])
         try:
             piece = os.read(descriptor, _PIECE)
         except BlockingIOError:  # whoever started this process shares a pipe that does not block

@@ -58,13 +58,25 @@ def _read_url(given: str, target: str) -> httpx2.URL:
     try:
         url = httpx2.URL(target)
     except httpx2.InvalidURL as error:
-        raise ConfigError(given, [f"is not a URL: {error}"]) from error
+        raise ConfigError(_without_user(given), [f"is not a URL: {error}"]) from error
     where = "" if target == given else f"redirects to {url.scheme}://{url.host}, which "
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(given, [f"{where}is not a URL that begins with https:// or http://"])
     if url.userinfo:
-        raise ConfigError(given, [f"{where}has a user name or password in it, which is not sent"])
+        problem = f"{where}has a user name or password in it, which is not sent"
+        raise ConfigError(_without_user(given), [problem])
     return url
+
+
+def _without_user(url: str) -> str:
+    """Return *url* without what may be a password: an error is printed, and kept in logs.
+
+    >>> _without_user("https://ann:s3cret@example.com/a")
+    'https://example.com/a'
+    """
+    scheme, separator, rest = url.partition("://")
+    end = next((at for at, letter in enumerate(rest) if letter in "/?#"), len(rest))
+    return f"{scheme}{separator}{rest[:end].rpartition('@')[2]}{rest[end:]}"
 
 
 async def _get(given: str, url: httpx2.URL, resolver: Resolver, permits: Callable[[str], bool]) -> bytes | str:

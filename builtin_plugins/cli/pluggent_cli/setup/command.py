@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def _say_next(options: argparse.Namespace, console: Console, dialog: Dialog, don
     now, _ = gather(options)
     origin = now.origins.get("model")
     here = now.settings.model == done.model
-    command = f"{PROGRAM} chat" if here else f"{PROGRAM} chat --model {done.model}"
+    command = f"{PROGRAM} chat" if here else shlex.join([PROGRAM, "chat", "--model", done.model])
     if console.json:
         console.document({"model": done.model, "settings": str(done.path), "key": done.key or None, "next": command})
         return

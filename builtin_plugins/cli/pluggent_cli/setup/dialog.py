@@ -13,7 +13,7 @@ from pluggent_hookspecs.errors import ConfigError
 from pluggent_host.common.escape import escape_all, escape_controls
 
 from pluggent_cli import exits
-from pluggent_cli.terminal.console import Ink, cells, wrapped
+from pluggent_cli.terminal.console import Ink, cells, cut, wrapped
 from pluggent_cli.terminal.tty import typed_line, write
 
 _LOCAL = 3
@@ -40,7 +40,7 @@ class Dialog:
 
     def listed(self, rows: Sequence[tuple[str, str]]) -> None:
         """Write numbered *rows*: a name, and what it is."""
-        names = [escape_all(name) for name, _ in rows]
+        names = [cut(escape_all(name), max(20, self._width - 8)) for name, _ in rows]
         wide, digits = max(map(cells, names), default=0), len(str(len(rows)))
         for number, (name, (_, about)) in enumerate(zip(names, rows, strict=True), 1):
             head = f"  {number:>{digits}}  "

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import stat
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -119,6 +121,7 @@ def _save(file: Path, key: str) -> Undo:
     """Put *key* in the place of the file, whole or not at all, with mode 0600."""
     try:
         private_folder(file.parent)
+        _check_own(file.parent)
         before = file.read_bytes() if file.is_file() else None
         _replace(file, key.encode() + b"\n")
     except OSError as error:
@@ -131,6 +134,19 @@ def _save(file: Path, key: str) -> Undo:
             _replace(file, before)
 
     return undo
+
+
+def _check_own(folder: Path) -> None:
+    """Raise ConfigError if others can put a key of theirs in the place of one in *folder*: they would read along."""
+    for each in (folder, folder.parent):
+        found = each.stat()
+        if found.st_uid != os.geteuid():
+            raise ConfigError(str(each), [f"belongs to user {found.st_uid}, not to you; nothing was written"])
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            mend = f"see what is in it, then close it: chmod go-w {shlex.quote(str(each))}"
+            raise ConfigError(
+                str(each), [f"others can put files there (mode {stat.S_IMODE(found.st_mode):04o}); {mend}"]
+            )
 
 
 def _replace(file: Path, content: bytes) -> None:

@@ -28,6 +28,8 @@ from pluggent_cli.setup.settings_file import Change
 
 _LISTED = 12
 """Models shown at once; a part of a name shows others."""
+_NAME_SHOWN = 100
+"""Characters of what a server calls a model; what is longer is cut."""
 _TRIES = 5
 """How often one question is asked again."""
 
@@ -84,7 +86,7 @@ class Talk:
             for problem in problems:
                 say(f"left out: {problem}", "yellow")
             offer = self._offer(found)
-        settings = self._answers(offer)
+        settings = self._answers(offer, self._taken(offer, found))
         settings, models = self._reached(settings)
         model = self._answering(settings, models)
         return self._written(settings, model)
@@ -104,9 +106,14 @@ class Talk:
 
     # ---- its settings --------------------------------------------------------------------
 
-    def _answers(self, offer: Offer) -> Answered:
-        """Ask for what the settings class needs, until it is right."""
-        name = offer.name or self._server_name()
+    def _taken(self, offer: Offer, found: tuple[Offer, ...]) -> frozenset[str]:
+        """Return the names of other plugins' providers: a server of that name would get their key."""
+        plugins = self._setup.catalog().available("provider")
+        return frozenset((*(one.name for one in plugins), *(one.name for one in found if one.record != offer.record)))
+
+    def _answers(self, offer: Offer, taken: frozenset[str]) -> Answered:
+        """Ask for what the settings class needs, until it is right. A new name is none of those *taken*."""
+        name = offer.name or self._server_name(taken)
         self._dialog.say()
         for _ in range(_TRIES):
             values: dict[str, Any] = dict(offer.given)
@@ -122,12 +129,15 @@ class Talk:
                 return settings
         raise ConfigError(WHERE, ["these settings were not right, and nothing was written"])
 
-    def _server_name(self) -> str:
+    def _server_name(self, taken: frozenset[str]) -> str:
         for _ in range(_TRIES):
             name = self._dialog.ask("A short name for it, for --model NAME/MODEL")
-            if name and name.isascii() and name.replace("-", "").replace(".", "").replace("_", "").isalnum():
+            if not name.isascii() or not name.replace("-", "").replace(".", "").replace("_", "").isalnum():
+                self._dialog.say("Take letters, digits and -.", "red")
+            elif name in taken:
+                self._dialog.say(f"{name} is a provider already; take another name.", "red")
+            else:
                 return name
-            self._dialog.say("Take letters, digits and -.", "red")
         raise ConfigError(WHERE, ["the server got no name, and nothing was written"])
 
     def _ask_value(self, field: Field, default: object) -> Any:
@@ -268,7 +278,7 @@ class Talk:
 
     def _show(self, models: tuple[ModelInfo, ...], names: list[str]) -> list[str]:
         shown = names[:_LISTED]
-        called = {model.id: "" if model.name == model.id else model.name for model in models}
+        called = {model.id: "" if model.name == model.id else model.name[:_NAME_SHOWN] for model in models}
         self._dialog.listed([(name, called.get(name, "")) for name in shown])
         if more := len(names) - len(shown):
             self._dialog.say(f"and {more:,} more: type a part of a name to see them", "dim")

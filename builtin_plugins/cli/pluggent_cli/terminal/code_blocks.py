@@ -16,7 +16,8 @@ def last_code_block(text: str) -> str | None:
     last: str | None = None
     inside: list[str] = []
     indent = fence = ""
-    for line in text.splitlines():
+    # Not splitlines(): what a terminal and a shell take for a part of a line stays one.
+    for line in text.replace("\r\n", "\n").removesuffix("\n").split("\n"):
         found = _FENCE.fullmatch(line)
         if not fence:
             if found and not (found["fence"][0] == "`" and "`" in found["info"]):

@@ -38,7 +38,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 def call_fields(item: Mapping[str, Any]) -> dict[str, Json]:
     """Return what else than its name, id and arguments belongs to a call, for ToolCall.extra."""
-    known = (*_CALL_FIELDS, CALLS[item["type"]])
+    # What every kind of call is sent with has its place: a second one would keep the call from being sent.
+    known = (*_CALL_FIELDS, *CALLS.values())
     own = {name: value for name, value in item.items() if name not in known and value not in (None, [], {})}
     return own if item["type"] == "function_call" else {"type": "custom", **own}
 

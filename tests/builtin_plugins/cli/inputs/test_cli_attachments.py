@@ -132,6 +132,41 @@ def test_a_file_may_be_a_pipe(cli):
     assert "\npiped\n" in text
 
 
+def test_a_pipe_that_gets_its_writer_late_is_waited_for(cli):
+    # The writer comes when the line that says what is waited for is there.
+    script = 'mkfifo pipe; "$@" </dev/null 2>err & until [ -s err ]; do :; done; echo piped > pipe; wait $!'
+
+    ((_, text),) = sent(cli("run", "-m", "parts/x", "--no-save", "x", "-f", "pipe", script=script))
+
+    assert "\npiped\n" in text
+    assert (cli.work / "err").read_text() == "waiting: the pipe pipe has sent nothing yet\n"
+
+
+@each_of("option", ["-f", "-a"])
+@each_of(
+    ("target", "says"),
+    [
+        ("state", "lies where pluggent keeps keys and sessions"),
+        ("/proc/self/environ", "is a link to /proc/"),
+    ],
+)
+def test_a_link_in_a_cloned_folder_sends_no_key_to_a_model(run, cli, option, target, says):
+    key = cli.state / "keys" / "openai"
+    key.parent.mkdir(parents=True, exist_ok=True)
+    key.write_text("sk-secret")
+    (cli.work / "README.md").unlink(missing_ok=True)
+    (cli.work / "README.md").symlink_to(key if target == "state" else target)
+
+    done = run("what is this?", option, "README.md")
+
+    assert (done.code, done.out) == (2, "")
+    assert f"README.md: {says}" in done.err
+
+
+def test_a_file_of_the_system_that_is_named_is_sent(run):
+    assert sent(run("what is this?", "-f", "/proc/self/status"))[0][1].startswith("what is this?")
+
+
 @each_of(
     ("words", "says"),
     [
@@ -152,7 +187,10 @@ def test_a_file_may_be_a_pipe(cli):
         (["-a", "http://127.0.0.1:9/x"], "127.0.0.1 is inside this machine or its network, where nothing is fetched"),
         (["-a", "http://[::1]/x"], "is inside this machine or its network"),
         (["-a", "http://169.254.169.254/latest"], "is inside this machine or its network"),
-        (["-a", "https://user:secret@example.com/x"], "has a user name or password in it, which is not sent"),
+        (
+            ["-a", "https://user:secret@example.com/x"],
+            "error: https://example.com/x: has a user name or password in it, which is not sent\n",
+        ),
         (["-a", "https:///x"], "is not a URL that begins with https:// or http://"),
     ],
 )
@@ -235,6 +273,11 @@ def test_a_url_that_leads_nowhere_or_inside_is_refused(site, path, says):
 def test_a_host_that_is_not_there_is_named(site):
     with pytest.raises(ConfigError, match=r"there is no host 'absent\.example', or no network"):
         fetch("https://absent.example/", resolver=to_loopback)
+
+
+def test_a_port_that_cannot_be_is_named_and_no_fault():
+    with pytest.raises(ConfigError, match="cannot be fetched: there is no port 99999999"):
+        fetch("http://site.example:99999999/", resolver=to_loopback, permits=is_loopback)
 
 
 def test_each_address_of_a_host_has_to_be_public():

@@ -163,6 +163,17 @@ def test_a_run_prints_the_last_code_block_alone(answered):
     assert (document["code"], document["text"], document["exit_code"]) == ("print(2)\n", ANSWER, 0)
 
 
+def test_what_a_terminal_shows_as_one_line_of_code_is_one_line_of_the_script(run, cli):
+    # Each of these is a line break for Python, and none for a terminal or a shell.
+    code = "".join(f"# harmless{sign}rm -rf ~\n" for sign in "\x0b\x0c\x1c\x85\u2028\u2029")
+    (cli.work / "answer.md").write_text(f"```sh\n{code}```\n")
+
+    done = run("-x", "read answer.md")
+
+    assert done.code == 0
+    assert len(done.out.split("\n")) == len(code.split("\n"))
+
+
 def test_a_reply_without_a_code_block_prints_nothing_and_fails(run, cli):
     done = run("-x", "hello")
 

