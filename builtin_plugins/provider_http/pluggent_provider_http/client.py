@@ -45,6 +45,7 @@ class Answer:
     ) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
+        self._raw_headers = response.headers.raw
         self._response = response
         # Raw reads cost less, where there is nothing to decode and a transport has not read it all.
         plain = "content-encoding" not in response.headers and not response.is_stream_consumed
@@ -81,7 +82,9 @@ class Answer:
 
     def meta(self) -> ReplyMeta:
         """Return what the headers say, and when the first byte of the body came."""
-        return meta_of(self.headers, self._faults, self._first_byte_s)
+        # As a dict, once: the library decodes all headers for each that is looked up.
+        plain = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self._raw_headers}
+        return meta_of(plain, self._faults, self._first_byte_s)
 
     async def check(self) -> None:
         """Raise the ProviderError that the answer is, if its status is not a success."""

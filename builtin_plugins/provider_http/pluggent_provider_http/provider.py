@@ -27,7 +27,8 @@ ServerT = TypeVar("ServerT", bound=Endpoint)
 
 def with_answer(said: ReplyMeta, answer: ReplyMeta) -> ReplyMeta:
     """Return what the body of an answer *said*, with what its headers and the clock say."""
-    return attrs.evolve(said, request_id=answer.request_id, limits=answer.limits, first_byte_s=answer.first_byte_s)
+    # Field by field: attrs.evolve() takes five times as long, for every answer.
+    return ReplyMeta(answer.request_id, answer.limits, answer.first_byte_s, said.service_tier, said.notes)
 
 
 @attrs.frozen

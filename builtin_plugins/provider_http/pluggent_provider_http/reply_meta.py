@@ -38,7 +38,7 @@ def meta_of(
     given = next((headers[name] for name in _IDS if headers.get(name)), "")
     limits = _limits(headers, time.time() if now is None else now)
     return ReplyMeta(
-        faults.shown(given, _CHARS),
+        faults.shown(given, _CHARS) if given else "",
         tuple(RateLimit(faults.shown(name, _CHARS), *found) for name, found in limits.items()),
         first_byte_s,
     )
