@@ -110,5 +110,5 @@ def _put(git: Path) -> Iterator[Path]:
 
 
 def _is_left(path: Path, content: bytes) -> bool:
-    """Return whether *path* is a placeholder that a killed host left; an empty file may be somebody's own."""
+    """Return whether *path* is a placeholder that a killed host left; an empty file may be the user's own."""
     return bool(content) and path.is_file() and not path.is_symlink() and path.read_bytes() == content

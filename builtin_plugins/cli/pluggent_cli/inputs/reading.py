@@ -88,7 +88,7 @@ def read_file(path: str, say: Say, *, limit_bytes: int = MAX_TEXT_BYTES, patienc
 
 
 def _check_meant(path: str, place: str) -> None:
-    """Raise ConfigError where *place* is a link to what nobody means: in a cloned folder, a file may be one."""
+    """Raise ConfigError where *place* is a link to a file that is not meant: a cloned folder may have one."""
     real = os.path.realpath(place)
     if _is_within(real, os.path.realpath(state_folder(os.environ))):
         raise ConfigError(path, ["lies where pluggent keeps keys and sessions, which are sent to no model"])
@@ -122,7 +122,7 @@ def _read(
             select.select([descriptor], [], [])
         try:
             piece = os.read(descriptor, _PIECE)
-        except BlockingIOError:  # whoever started this process shares a pipe that does not block
+        except BlockingIOError:  # the parent process shares a pipe that does not block
             select.select([descriptor], [], [])
             continue
         if not piece:

@@ -91,7 +91,7 @@ def replace(folder: int, place: Place, data: bytes, old: os.stat_result | None, 
 
 
 def conflict(place: Place) -> ToolError:
-    """Return that the file at *place* was changed by somebody else."""
+    """Return that the file at *place* was changed by another program."""
     return ToolError(
         f"{place.shown} was changed by another program in the meantime, so nothing was done. Read it again"
     )

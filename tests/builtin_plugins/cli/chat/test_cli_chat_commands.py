@@ -78,10 +78,12 @@ print("editing", flush=True)
 signal.sigwait([signal.SIGINT])
 file.write_text("after ctrl-c")
 """
-    chatted(
+    done = chatted(
         cli, "/edit\r", "editing\n", CTRL_C, "after ctrl-c", "\r", "x heard: after ctrl-c", CTRL_D,
         VISUAL=editor(cli, source),
     )  # fmt: skip
+
+    assert done.code == 0
 
 
 @each_of("environ", [{}, {"EDITOR": "as named"}])
