@@ -32,12 +32,6 @@ _GZIP = 31
 """zlib's number for gzip with its checksum."""
 _SUFFIX = re.compile(r"[-@](latest|20\d\d-?[01]\d-?[0-3]\d)$")
 """What names one version of a model that has its price under its plain name."""
-_HOSTS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"api\.openai\.com"), "openai"),
-    # https://docs.aws.amazon.com/bedrock/latest/userguide/inference-openai.html
-    (re.compile(r"bedrock-(runtime|mantle)\.[a-z0-9-]+\.(amazonaws\.com|api\.aws)"), "bedrock"),
-    (re.compile(r"[a-z0-9-]+\.(openai\.azure|services\.ai\.azure|cognitiveservices\.azure)\.com"), "azure"),
-)
 
 
 class CatalogError(ConfigError):
@@ -197,15 +191,6 @@ _TIGHT = (",", ":")
 def _packed(text: str) -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, _GZIP)
     return packer.compress(text.encode()) + packer.flush()
-
-
-def server_at(host: str) -> str:
-    """Return the name under which a catalog has the models of the server at *host*; empty if it has none.
-
-    >>> server_at("api.openai.com"), server_at("bedrock-mantle.us-east-1.api.aws"), server_at("127.0.0.1")
-    ('openai', 'bedrock', '')
-    """
-    return next((server for pattern, server in _HOSTS if pattern.fullmatch(host)), "")
 
 
 def _unpacked(content: bytes | memoryview, place: str) -> tuple[bytes, bytes]:

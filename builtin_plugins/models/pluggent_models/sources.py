@@ -190,15 +190,13 @@ def _cost(model: str, said: object) -> dict[str, Any] | None:
     cost = {ours: fields[theirs] for theirs, ours in _RATES.items() if theirs in fields}
     listed = fields.get("tiers")
     tiers = [_table(tier) for tier in cast("list[object]", listed)] if isinstance(listed, list) else []
-    above = [
-        [
-            _table(tier.get("tier")).get("size"),
-            {ours: tier[theirs] for theirs, ours in _RATES.items() if theirs in tier},
-        ]
-        for tier in tiers
-        if _table(tier.get("tier")).get("type", "context") == "context"
-    ]
-    return cost | ({"above": sorted(above, key=lambda pair: pair[0])} if above else {})
+    above: list[tuple[Any, dict[str, Any]]] = []
+    for tier in tiers:
+        size = _table(tier.get("tier"))
+        if size.get("type", "context") == "context":
+            above.append((size.get("size"), {ours: tier[theirs] for theirs, ours in _RATES.items() if theirs in tier}))
+    above.sort(key=lambda pair: pair[0] if isinstance(pair[0], int) else 0)
+    return cost | ({"above": above} if above else {})
 
 
 def _table(value: object) -> Mapping[str, Any]:

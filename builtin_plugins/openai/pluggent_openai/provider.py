@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 import attrs
-from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
+from pluggent_hookspecs import ConfigError, Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
@@ -81,7 +81,11 @@ class OpenAIProvider(HttpProvider[Server]):
         return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
 
     def _wire(self, request: ModelRequest) -> Wire:
-        return self._wire_of(self._apis.chosen(request))
+        try:
+            return self._wire_of(self._apis.chosen(request))
+        except ConfigError as error:
+            problem = f'the request cannot be sent: {error}. Or set api = "chat" or "responses" for this server'
+            raise Faults(self.name, self.target).error(ProviderErrorKind.BAD_REQUEST, problem) from error
 
     def _wire_of(self, api: Api) -> Wire:
         wire = self._wires.get(api)

@@ -18,9 +18,9 @@ from pluggent_models.catalog import (
     ModelCatalog,
     packed,
     read_catalog,
-    server_at,
     shipped,
 )
+from pluggent_models.hosts import server_at
 from pluggent_models.model import MODALITIES, WIRES, Cost, Model
 
 SHIPPED = Path(pluggent_models.__file__).with_name(NAME)

@@ -141,6 +141,7 @@ def test_a_model_that_is_called_free_costs_nothing() -> None:
         (document(a={"name": "a\x1b[2J"}), "name: expected a short text"),
         (document(a={"modalities": {"input": "text"}}), "takes: expected a list of words"),
         (document(a={"reasoning": "yes"}), "thinks: expected true or false"),
+        (document(a={"cost": {"input": 1, "output": 1, "tiers": [{"input": 2}, {"tier": 3}]}}), "cost.above: expected"),
         (b"<html>", "is no catalog, no JSON and no TOML"),
         (b"\xff\xfe", "is no catalog, no JSON and no TOML"),
         (b"", r"expected \[\[model\]\] tables"),
