@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from pluggent_hookspecs import Command, ConfigError, ProvideEvent, hookimpl
 
 from pluggent_ollama.plugin import servers_of
-from pluggent_ollama.settings import Server, Settings
+from pluggent_ollama.settings import Server, Settings as OllamaSettings
 
 if TYPE_CHECKING:  # what speaks HTTP takes long to import, and is needed once something is pulled
     from pluggent_ollama.pull import Progress
@@ -24,9 +24,9 @@ _STEP = 10
 class OllamaCommand:
     """The plugin behind the entry point ``ollama`` of the commands."""
 
-    Settings = Settings
+    Settings = OllamaSettings
 
-    def __init__(self, settings: Settings = Settings()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, settings: OllamaSettings = OllamaSettings()) -> None:  # noqa: B008 (frozen)
         self._settings = settings
 
     @hookimpl

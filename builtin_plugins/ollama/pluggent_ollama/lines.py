@@ -83,7 +83,7 @@ class Lines:
         self._calls = 0
         self._begun = self._content = False
         self._reason = self._model = ""
-        self._counts: dict[str, int] = {}
+        self._counts: dict[str, Any] = {}
         self._extra: dict[str, Json] = {}
         self._message: dict[str, Json] = {}
         self._chances: list[Json] = []

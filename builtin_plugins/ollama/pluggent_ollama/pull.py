@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 import attrs
@@ -59,7 +59,7 @@ async def pull(name: str, server: Server, model: str) -> AsyncGenerator[Progress
         await provider.close()
 
 
-async def _lines(answer: AsyncGenerator[bytes], faults: Faults) -> AsyncGenerator[bytes]:
+async def _lines(answer: AsyncIterator[bytes], faults: Faults) -> AsyncGenerator[bytes]:
     feed = LineFeed(_MOST_LINE)
     try:
         async for data in answer:

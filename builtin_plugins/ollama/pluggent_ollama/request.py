@@ -58,7 +58,7 @@ def encode_request(request: ModelRequest, server: Server, faults: Faults) -> byt
 
 
 def _body(request: ModelRequest, server: Server) -> bytes:
-    messages = b",".join([cast("bytes", message.memo(_MESSAGE, _message)) for message in request.messages])
+    messages = b",".join([message.memo(_MESSAGE, _message) for message in request.messages])
     body = b'{"model":%b,"messages":[%b]' % (_encode(request.model), messages)
     if tools := _offered(request):
         body = b'%b,"tools":[%b]' % (body, b",".join([cast("bytes", tool.memo(_TOOL, _tool)) for tool in tools]))

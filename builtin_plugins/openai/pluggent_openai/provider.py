@@ -21,6 +21,10 @@ from pluggent_openai.wire import Body, Wire
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
+    # and so is what imports it
+    from pluggent_provider_http.client import Answer
+
+_BAD_REQUEST = 400
 _MODELS = "/models"
 
 
@@ -51,8 +55,11 @@ class OpenAIProvider(HttpProvider[Server]):
         path, body = self._written(request, wire, stream=False)
         headers, faults = self._headers(request.model, wire.path)
         async with self.http().post(path, body.data, headers, faults) as answer:
-            await answer.check()
-            reply = wire.read(await answer.read(), request, faults, body.notes)
+            if answer.status == _BAD_REQUEST:
+                reply = self._refused(await answer.read_some(), wire, request, answer, faults)
+            else:
+                await answer.check()
+                reply = wire.read(await answer.read(), request, faults, body.notes)
             return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta()))
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
@@ -79,6 +86,13 @@ class OpenAIProvider(HttpProvider[Server]):
         path, body = self._written(request, wire, stream=True)
         headers, faults = self._headers(request.model, wire.path)
         return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
+
+    def _refused(self, data: bytes, wire: Wire, request: ModelRequest, answer: Answer, faults: Faults) -> ModelResponse:
+        """Return the reply that a refusal is in truth. Raises ProviderError if it is none."""
+        reply = wire.read_refusal(data, request, faults)
+        if reply is None:
+            raise faults.from_status(answer.status, answer.headers, data)
+        return reply
 
     def _wire(self, request: ModelRequest) -> Wire:
         try:

@@ -126,7 +126,7 @@ class OllamaWire(Wire):
     def _end(self, reply: ModelResponse) -> dict[str, Json]:
         usage = reply.usage
         counts: Mapping[str, Json] = {"prompt_eval_count": usage.input, "eval_count": usage.output}
-        times = {} if usage == Usage() else {"total_duration": 7_000_000, "load_duration": 2_000_000}
+        times: dict[str, Json] = {} if usage == Usage() else {"total_duration": 7_000_000, "load_duration": 2_000_000}
         return {"done": True, "done_reason": self.finish[reply.finish_reason], **times, **given(counts)}
 
 
@@ -139,7 +139,7 @@ def _frame(reply: ModelResponse) -> dict[str, Json]:
 
 def _calls(reply: ModelResponse) -> Iterator[dict[str, Json]]:
     for index, call in enumerate(reply.message.tool_calls):
-        function = {"index": index, "name": call.name, "arguments": _WRITTEN + call.arguments}
+        function: dict[str, Json] = {"index": index, "name": call.name, "arguments": _WRITTEN + call.arguments}
         yield {"id": call.id, "function": function}
 
 
