@@ -83,7 +83,7 @@ class OllamaWire(Wire):
         told += [{"content": "", "tool_calls": [call]} for call in _calls(reply)]
         if own := _own(reply):
             told.append({"content": "", **own})
-        lines = [{"message": {"role": "assistant", **said}, "done": False} for said in told]
+        lines: list[dict[str, Json]] = [{"message": {"role": "assistant", **said}, "done": False} for said in told]
         lines += [{"message": _EMPTY, "logprobs": [chance], "done": False} for chance in _chances(reply)]
         lines.append({"message": _EMPTY, **self._end(reply)})
         return [_line({**_frame(reply), **line}) for line in lines]
