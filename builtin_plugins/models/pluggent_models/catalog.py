@@ -147,7 +147,8 @@ def shipped() -> ModelCatalog:
     """Return the catalog of this package, read when it is first asked for. Raises CatalogError."""
     try:
         # importlib.resources takes longer than all the rest of the first search.
-        content = cast("Any", __spec__).loader.get_data(str(Path(__file__).with_name(NAME)))
+        loader: Any = __spec__.loader
+        content = loader.get_data(str(Path(__file__).with_name(NAME)))
     except OSError as error:
         raise CatalogError(NAME, [f"cannot be read: {error.strerror or error}{_MEND}"]) from error
     return ModelCatalog(content, NAME)

@@ -195,21 +195,23 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _words(name: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in cast("list[object]", value)):
-        raise ValueError(f"{name}: expected a list of words, got {_shown(value)}")
-    return tuple(_text(name, one) for one in cast("list[str]", value))
+    words = cast("list[object]", value) if isinstance(value, list | tuple) else [None]
+    if not all(isinstance(one, str) for one in words):
+        raise ValueError(f"{name}: expected a list of words, got {_shown(words)}")
+    return tuple(_text(name, one) for one in words)
 
 
 def _budget(name: str, value: object) -> tuple[int | None, int | None]:
     pair = cast("list[object]", value) if isinstance(value, list | tuple) else []
     if len(pair) != 2 or not all(one is None or _is_count(one) for one in pair):  # noqa: PLR2004 (a pair)
-        raise ValueError(f"{name}: expected [least, most] tokens, got {_shown(value)}")
+        raise ValueError(f"{name}: expected [least, most] tokens, got {_shown(pair)}")
     return cast("tuple[int | None, int | None]", tuple(pair))
 
 
 def _wire(name: str, value: object) -> Wire:
-    if value == "chat" or value == "responses":  # noqa: PLR1714 (each is narrowed to itself)
-        return value
+    for wire in WIRES:
+        if value == wire:
+            return wire
     raise ValueError(f"{name}: expected {' or '.join(WIRES)}, got {_shown(value)}")
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from pluggent_hookspecs import (
@@ -109,7 +109,7 @@ class OllamaProvider(HttpProvider[Server]):
             said = as_object(decode_whole(data), "the answer").get("model_info")
         except MalformedError as error:
             raise faults.protocol(f"answered with what is not about a model: {error}") from error
-        fields: Object = said if isinstance(said, dict) else {}
+        fields = cast("Object", said) if isinstance(said, dict) else {}
         lengths = (as_count(value) for name, value in fields.items() if name.endswith(".context_length"))
         return next((length for length in lengths if length), None)
 
@@ -149,7 +149,7 @@ def _model(entry: object) -> ModelInfo:
     if not name:
         raise MalformedError("a model has no name")
     details = fields.get("details")
-    window = as_count(details.get("context_length")) if isinstance(details, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] (JSON)
+    window = as_count(cast("Object", details).get("context_length")) if isinstance(details, dict) else None
     extra: dict[str, Any] = {key: value for key, value in fields.items() if key not in _LISTED and value}
     return ModelInfo(name, "", _seconds(as_text(fields.get("modified_at"))), window or None, None, extra)
 

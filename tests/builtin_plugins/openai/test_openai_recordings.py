@@ -51,5 +51,5 @@ def test_a_recorded_call_that_was_refused_is_the_one_that_the_model_meant():
     reply.add(reading.end())
 
     (call,) = check_reply(reply.response()).message.tool_calls
-    assert (call.name, json.loads(call.arguments)) == ("get_something_by_name", {"invalid_param": "test"})
+    assert (call.name, json.loads(call.arguments)) == ("get_something_by_name", {"invalid_param": "value"})
     assert "missing properties: 'name'" in reply.response().meta.notes[0]

@@ -1,6 +1,7 @@
 """Thinking between tags in the text: the same parts however the text is cut, and no tag that is only written about."""
 
 import json
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
@@ -79,7 +80,7 @@ def _bare(text: str) -> str:
     return text.replace("<think>", "").replace("</think>", "").translate(dict.fromkeys(map(ord, " \n")))
 
 
-def streamed(dialect: Dialect, *deltas: dict[str, object]) -> tuple[object, ...]:
+def streamed(dialect: Dialect, *deltas: Mapping[str, object]) -> tuple[object, ...]:
     """Return the content of a reply whose events have *deltas*."""
     reading = reader(dialect=dialect)
     reply = Reply()

@@ -71,21 +71,7 @@ class OllamaWire(Wire):
         return _line({**_frame(reply), "message": message | _own(reply), **more, **self._end(reply)}).rstrip(b"\n")
 
     def events(self, reply: ModelResponse) -> list[bytes]:
-        told: list[dict[str, Json]] = []
-        for part in reply.message.content:
-            match part:
-                case Text(text):
-                    told += [{"content": piece} for piece in pieces(text)]
-                case Reasoning(text):
-                    told += [{"content": "", "thinking": piece} for piece in pieces(text)]
-                case _:
-                    raise TypeError(f"a reply of this API has no {type(part).__name__}")
-        told += [{"content": "", "tool_calls": [call]} for call in _calls(reply)]
-        if own := _own(reply):
-            told.append({"content": "", **own})
-        lines: list[dict[str, Json]] = [{"message": {"role": "assistant", **said}, "done": False} for said in told]
-        lines += [{"message": _EMPTY, "logprobs": [chance], "done": False} for chance in _chances(reply)]
-        lines.append({"message": _EMPTY, **self._end(reply)})
+        lines = [*_lines(reply), {"message": _EMPTY, **self._end(reply)}]
         return [_line({**_frame(reply), **line}) for line in lines]
 
     def faults(self) -> Sequence[Fault]:
@@ -131,6 +117,28 @@ class OllamaWire(Wire):
 
 
 _EMPTY: Mapping[str, Json] = {"role": "assistant", "content": ""}
+
+
+def _lines(reply: ModelResponse) -> Iterator[dict[str, Json]]:
+    for said in _messages(reply):
+        yield {"message": {"role": "assistant", **said}, "done": False}
+    for chance in _chances(reply):
+        yield {"message": _EMPTY, "logprobs": [chance], "done": False}
+
+
+def _messages(reply: ModelResponse) -> Iterator[dict[str, Json]]:
+    for part in reply.message.content:
+        match part:
+            case Text(text):
+                yield from ({"content": piece} for piece in pieces(text))
+            case Reasoning(text):
+                yield from ({"content": "", "thinking": piece} for piece in pieces(text))
+            case _:
+                raise TypeError(f"a reply of this API has no {type(part).__name__}")
+    for call in _calls(reply):
+        yield {"content": "", "tool_calls": [call]}
+    if own := _own(reply):
+        yield {"content": "", **own}
 
 
 def _frame(reply: ModelResponse) -> dict[str, Json]:

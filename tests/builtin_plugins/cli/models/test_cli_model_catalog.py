@@ -98,6 +98,7 @@ def test_a_file_of_ones_own_is_compared_and_kept(cli):
     assert cli.document("models", "show", "acme/one")["model"]["context"] == 8192
     kept = read_catalog(cli.state / NAME)
     model = kept.find("openai/gpt-5-mini")
+    assert model is not None
     assert model.cost == Cost(input=0.5, output=4.0)
     assert model.context == 400_000
     assert kept.find("openai/gpt-5") == shipped().find("openai/gpt-5")
