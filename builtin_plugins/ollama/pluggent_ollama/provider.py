@@ -106,10 +106,10 @@ class OllamaProvider(HttpProvider[Server]):
             await answer.check()
             data = await answer.read()
         try:
-            said = as_object(decode_whole(data), "the answer").get("model_info")
+            said: object = as_object(decode_whole(data), "the answer").get("model_info")
         except MalformedError as error:
             raise faults.protocol(f"answered with what is not about a model: {error}") from error
-        fields = cast("Object", said) if isinstance(said, dict) else {}
+        fields: Object = cast("Object", said) if isinstance(said, dict) else {}
         lengths = (as_count(value) for name, value in fields.items() if name.endswith(".context_length"))
         return next((length for length in lengths if length), None)
 

@@ -119,14 +119,14 @@ class OllamaWire(Wire):
 _EMPTY: Mapping[str, Json] = {"role": "assistant", "content": ""}
 
 
-def _lines(reply: ModelResponse) -> Iterator[dict[str, Json]]:
+def _lines(reply: ModelResponse) -> Iterator[Mapping[str, Json]]:
     for said in _messages(reply):
         yield {"message": {"role": "assistant", **said}, "done": False}
     for chance in _chances(reply):
         yield {"message": _EMPTY, "logprobs": [chance], "done": False}
 
 
-def _messages(reply: ModelResponse) -> Iterator[dict[str, Json]]:
+def _messages(reply: ModelResponse) -> Iterator[Mapping[str, Json]]:
     for part in reply.message.content:
         match part:
             case Text(text):
@@ -145,7 +145,7 @@ def _frame(reply: ModelResponse) -> dict[str, Json]:
     return {"model": reply.model, "created_at": "2026-11-20T10:00:00.123456789Z"}
 
 
-def _calls(reply: ModelResponse) -> Iterator[dict[str, Json]]:
+def _calls(reply: ModelResponse) -> Iterator[Mapping[str, Json]]:
     for index, call in enumerate(reply.message.tool_calls):
         function: dict[str, Json] = {"index": index, "name": call.name, "arguments": _WRITTEN + call.arguments}
         yield {"id": call.id, "function": function}
