@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pluggent_hookspecs import EmbeddingRequest, EmbeddingResponse, ProviderErrorKind
 from pluggent_provider_http.embedding.data_list import read_data_list
-from pluggent_provider_http.embedding.embedder import BatchLimits, EmbeddingAsked, HttpEmbedder
+from pluggent_provider_http.embedding.embedder import BYTES_A_TOKEN, BatchLimits, EmbeddingAsked, HttpEmbedder
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.addressing import around_model, path_for, request_headers
@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
     import httpx2
 
 _EMBEDDINGS = "/embeddings"
-BYTES_A_TOKEN = 2
-"""Texts have more bytes than this for a token: English about 4 (OpenAI's help pages), Chinese 2 to 3."""
 _MOST_DIMENSIONS = 4096
 """Of the models that people use; where a request does not say, an answer may be as long as that."""
 _ENTRY_BYTES = 128

@@ -151,7 +151,7 @@ class ScriptedEmbedder:
         """Return the vectors that it has for *request*."""
         size = request.dimensions or self.dimensions
         rows = [_numbers(f"{request.role} {text}", size) for text in request.texts]
-        tokens = sum(len(text.encode()) for text in request.texts) // 4
+        tokens = sum(len(text.encode("utf-8", "surrogatepass")) for text in request.texts) // 4
         return EmbeddingResponse(Vectors.of(rows), Usage(input=tokens), request.model)
 
 
@@ -160,7 +160,7 @@ EmbeddingReply: TypeAlias = "EmbeddingResponse | BaseException | Callable[[Embed
 
 
 def _numbers(text: str, size: int) -> list[float]:
-    digest = hashlib.shake_256(text.encode()).digest(size)
+    digest = hashlib.shake_256(text.encode("utf-8", "surrogatepass")).digest(size)
     return [byte / 256 for byte in digest]
 
 

@@ -30,6 +30,10 @@ if TYPE_CHECKING:  # it brings the JSON decoder along, which is imported with th
 ServerT = TypeVar("ServerT", bound=Endpoint)
 
 
+BYTES_A_TOKEN = 2
+"""Texts have more bytes than this for a token: English about 4 (OpenAI's help pages), Chinese 2 to 3."""
+
+
 @attrs.frozen
 class BatchLimits:
     """What one request may hold: so many texts, and so many bytes of them in UTF-8."""
