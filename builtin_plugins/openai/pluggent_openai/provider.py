@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
-from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, deltas
+from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.token_counts import read_count
 
 from pluggent_openai.addressing import around_model, path_for, request_headers
 from pluggent_openai.apis import Api, Apis
@@ -20,13 +21,18 @@ from pluggent_openai.wire import Body, Wire
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
+    # and so does what is not asked for mostly
+    from pluggent_openai.responses.wire import ResponsesWire
+
 _MODELS = "/models"
+_COUNT = "/responses/input_tokens"
 
 
 class OpenAIProvider(HttpProvider[Server]):
     """Asks the models of one server; see the contract's Provider for what its methods promise.
 
-    It can list the models too (ListsModels). ``dialect`` is how the server speaks.
+    It can list the models too (ListsModels), and count tokens where it is asked through Responses
+    (CountsTokens). ``dialect`` is how the server speaks.
     """
 
     def __init__(
@@ -57,6 +63,20 @@ class OpenAIProvider(HttpProvider[Server]):
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
         return self.streamed(request) if self._wire(request).streams(request) else self._at_once(request)
+
+    async def count(self, request: ModelRequest) -> int:
+        """Return the tokens of *request*, as the server counts them for Responses. Raises ProviderError."""
+        if "responses" not in (self._apis.usual, self._apis.chosen(request)):
+            faults = Faults(self.name, self.target, request.model)
+            why = "tokens are counted through Responses, and this model is asked through chat completions"
+            raise faults.error(ProviderErrorKind.BAD_REQUEST, f"{why}; see the setting api")
+        wire = cast("ResponsesWire", self._wire_of("responses"))
+        headers, faults = self._headers(request.model, _COUNT)
+        path = path_for(self._after, request.model, faults) + _COUNT
+        body = wire.encode_count(request, faults)
+        async with self.http().post(path, body.data, headers, faults) as answer:
+            await answer.check()
+            return read_count(await answer.read(), faults)
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that the server lists, in its order. Raises ProviderError.

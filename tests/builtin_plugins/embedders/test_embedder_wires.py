@@ -206,7 +206,8 @@ async def test_what_is_no_base64_of_float32_is_refused(row):
 @pytest.mark.parametrize(
     "body",
     [b"", b"<html>", b"[]", b"null", b"{}", b'{"data": 5, "embeddings": 5}',
-     b'{"data": [5], "embeddings": {"float": 5}}', b'{"data": ' + b"[" * 100_000, b'{"data": [{"embedding": "AAAAPw=="', b"\xff\xfe"],
+     b'{"data": [5], "embeddings": {"float": 5}}', b'{"data": ' + b"[" * 100_000,
+     b'{"data": [{"embedding": "AAAAPw=="', b"\xff\xfe"],
     ids=lambda body: repr(body[:30]),
 )  # fmt: skip
 async def test_an_answer_that_is_no_list_of_vectors_is_a_protocol_error(vendor, body):
