@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from pluggent_hookspecs import Embedder, PluginContext, Provider, hookimpl
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:  # both take long to import; see the module's first lines
     from pluggent_hookspecs import ProvideEvent
 
     # a provider brings the encoder along
-    from pluggent_provider_http.provider import HttpServer
+    from pluggent_provider_http.embedding.embedder import HttpEmbedder
+    from pluggent_provider_http.provider import HttpProvider, HttpServer
+
+    AnyProvider: TypeAlias = HttpProvider[Any]
+    AnyEmbedder: TypeAlias = HttpEmbedder[Any]
 
 ServerT = TypeVar("ServerT", bound=Endpoint)
 MadeT = TypeVar("MadeT", bound="HttpServer[Any]")
@@ -51,7 +55,7 @@ class _OfServers(Generic[ServerT, MadeT]):
         return f"<{type(self).__name__} {', '.join(shown)}>"
 
 
-class ServersPlugin(_OfServers[ServerT, "HttpProvider[Any]"]):
+class ServersPlugin(_OfServers[ServerT, "AnyProvider"]):
     """The base of a plugin for a vendor and every server that speaks like the vendor's.
 
     *servers* are settings by the name of the provider; *make* makes a provider, and imports
@@ -64,7 +68,7 @@ class ServersPlugin(_OfServers[ServerT, "HttpProvider[Any]"]):
         return self.made()
 
 
-class EmbeddersPlugin(_OfServers[ServerT, "HttpEmbedder[Any]"]):
+class EmbeddersPlugin(_OfServers[ServerT, "AnyEmbedder"]):
     """The same for embedders: *servers* are settings by the name of the embedder."""
 
     @hookimpl
