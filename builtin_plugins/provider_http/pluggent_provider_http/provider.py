@@ -132,7 +132,9 @@ class HttpProvider(HttpServer[ServerT], ABC):
         except UNSENDABLE as error:
             raise Faults(self._name, self._target).unsendable(error) from error
         reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
-        async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
+        async with self.http().post(
+            asked.path, asked.body, asked.headers, asked.faults, request.parameters.timeouts
+        ) as answer:
             await answer.check()
             async for data in answer:
                 if batch := reader.feed(data):
