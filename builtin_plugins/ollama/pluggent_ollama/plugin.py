@@ -1,4 +1,4 @@
-"""The plugin: its settings, and the providers that they make.
+"""The plugins: their settings, and the providers and embedders that they make.
 
 Light on purpose. What speaks HTTP and JSON is imported when a provider is asked for.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
-from pluggent_provider_http.servers_plugin import ServersPlugin
+from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin
 
 from pluggent_ollama.settings import Server, Settings as OllamaSettings, url_of
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
 
     # a provider brings the encoder along
+    from pluggent_ollama.embedder import OllamaEmbedder
     from pluggent_ollama.provider import OllamaProvider
 
 
@@ -55,3 +56,28 @@ class Ollama(ServersPlugin[Server]):
             return OllamaProvider(name, server, client=client, transport=transport)
 
         super().__init__(servers_of(OllamaSettings() if settings is None else settings), provider)
+
+
+class OllamaEmbedders(EmbeddersPlugin[Server]):
+    """Embedders for the same servers; see Ollama for the arguments.
+
+    >>> [embedder.name for embedder in OllamaEmbedders().provide_embedders(None)]
+    ['ollama']
+    """
+
+    Settings = OllamaSettings
+
+    def __init__(
+        self,
+        settings: OllamaSettings | None = None,
+        *,
+        client: httpx2.AsyncClient | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        def embedder(name: str, server: Server) -> OllamaEmbedder:
+            # Imported here, as above.
+            from pluggent_ollama.embedder import OllamaEmbedder
+
+            return OllamaEmbedder(name, server, client, transport)
+
+        super().__init__(servers_of(OllamaSettings() if settings is None else settings), embedder)

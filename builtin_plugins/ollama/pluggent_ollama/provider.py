@@ -9,19 +9,13 @@ from datetime import datetime
 from typing import Any, cast
 
 import msgspec
-from pluggent_hookspecs import (
-    Delta,
-    ModelInfo,
-    ModelRequest,
-    ProviderError,
-    ProviderErrorKind as Kind,
-)
-from pluggent_provider_http.credentials import hidden, read_headers, read_key
+from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ProviderError
 from pluggent_provider_http.ndjson import LineFeed
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_list, as_object, as_text, decode_whole
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
 
+from pluggent_ollama.addressing import request_headers, with_advice
 from pluggent_ollama.lines import Lines
 from pluggent_ollama.request import encode_request
 from pluggent_ollama.settings import Server
@@ -32,7 +26,6 @@ _SHOWN = 200
 _AT_ONCE = 4
 _SHOW_S = 5.0
 """Seconds for all windows together; those that did not come are unknown."""
-_NOT_FOUND = 404
 _LISTED = frozenset({"name", "model", "modified_at"})
 
 
@@ -47,7 +40,7 @@ class OllamaProvider(HttpProvider[Server]):
 
         Raises ProviderError.
         """
-        headers, faults = self.headers("", TAGS)
+        headers, faults = request_headers(self.server, Faults(self.name, self.target, path=TAGS))
         try:
             async with self.http().get(TAGS, headers, faults) as answer:
                 await answer.check()
@@ -69,19 +62,9 @@ class OllamaProvider(HttpProvider[Server]):
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""
         body = encode_request(request, self.server, Faults(self.name, self.target))
-        headers, faults = self.headers(request.model, CHAT)
+        about = Faults(self.name, self.target, request.model, path=CHAT)
+        headers, faults = request_headers(self.server, about, request.parameters)
         return Asked(CHAT, body, headers, faults, Lines(request, faults), LineFeed)
-
-    def headers(self, model: str, path: str) -> tuple[dict[str, str], Faults]:
-        """Return the headers of a request, and its Faults, which know what is secret in them."""
-        server = self.server
-        headers = {"accept": "application/x-ndjson, application/json", "content-type": "application/json"}
-        headers |= (own := read_headers(server, Faults(self.name, self.target)))
-        key = ""
-        if server.api_key is not None:
-            key = read_key(server.api_key, Faults(self.name, self.target))
-            headers["authorization"] = f"Bearer {key}"
-        return headers, Faults(self.name, self.target, model, hidden(server, key, *own.values()), path)
 
     async def _windows(self, models: Sequence[str]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -100,7 +83,7 @@ class OllamaProvider(HttpProvider[Server]):
         return found
 
     async def _window(self, model: str) -> int | None:
-        headers, faults = self.headers(model, SHOW)
+        headers, faults = request_headers(self.server, Faults(self.name, self.target, model, path=SHOW))
         body = msgspec.json.encode({"model": model})
         async with self.http().post(SHOW, body, headers, faults) as answer:
             await answer.check()
@@ -112,24 +95,6 @@ class OllamaProvider(HttpProvider[Server]):
         fields: Object = cast("Object", said) if isinstance(said, dict) else {}
         lengths = (as_count(value) for name, value in fields.items() if name.endswith(".context_length"))
         return next((length for length in lengths if length), None)
-
-
-def with_advice(error: ProviderError, model: str = "") -> ProviderError:
-    """Return *error* with what to do about it, where that is known."""
-    advice = ""
-    if error.kind is Kind.UNAVAILABLE and error.status is None and "cannot be reached" in error.message:
-        advice = "Is Ollama running there? To start it: ollama serve; if it is elsewhere, set base_url or OLLAMA_HOST"
-    elif error.status == _NOT_FOUND and model and "not found" in error.message:
-        advice = f"To get the model: pluggent ollama pull {model}"
-    elif error.kind is Kind.CONTEXT_LENGTH:
-        advice = "A larger window: num_ctx in the settings of the server"
-    if not advice:
-        return error
-    return ProviderError(
-        error.kind, f"{error.message}. {advice}", provider=error.provider, status=error.status,
-        retry_after=error.retry_after, actual=error.actual, limit=error.limit, retryable=error.retryable,
-        meta=error.meta,
-    )  # fmt: skip
 
 
 def _listed(data: bytes, faults: Faults) -> list[ModelInfo]:

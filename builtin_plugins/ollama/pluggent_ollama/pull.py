@@ -13,7 +13,8 @@ from pluggent_provider_http.ndjson import LineFeed
 from pluggent_provider_http.payload import MalformedError, as_count, as_object, as_text, decode
 from pluggent_provider_http.server_errors import Faults
 
-from pluggent_ollama.provider import OllamaProvider, with_advice
+from pluggent_ollama.addressing import request_headers, with_advice
+from pluggent_ollama.provider import OllamaProvider
 from pluggent_ollama.settings import Server
 
 PULL = "/api/pull"
@@ -40,7 +41,7 @@ async def pull(name: str, server: Server, model: str) -> AsyncGenerator[Progress
     """
     patient = attrs.evolve(server, silence_s=_SILENCE_S, max_response_bytes=_MOST_BYTES)
     provider = OllamaProvider(name, patient)
-    headers, faults = provider.headers(model, PULL)
+    headers, faults = request_headers(patient, Faults(name, provider.target, model, path=PULL))
     body = msgspec.json.encode({"model": model, "stream": True})
     done = False
     try:

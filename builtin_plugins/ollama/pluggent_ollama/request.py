@@ -146,10 +146,7 @@ def _with(out: Object, extra: Mapping[str, Json], where: str) -> Object:
 
 
 def _fields(parameters: ModelParameters, server: Server) -> Object:
-    found: Object = {"stream": True, "options": _options(parameters, server)}
-    if server.keep_alive:
-        bare = server.keep_alive.lstrip("-").isdecimal()
-        found["keep_alive"] = int(server.keep_alive) if bare else server.keep_alive
+    found: Object = {"stream": True, "options": _options(parameters, server), **kept(server)}
     if not server.truncate:
         found |= {"truncate": False, "shift": False}
     if parameters.reasoning_effort is not None:
@@ -164,6 +161,14 @@ def _fields(parameters: ModelParameters, server: Server) -> Object:
     return _with_extra(found, parameters.extra)
 
 
+def kept(server: Server) -> Object:
+    """Return the field that says how long a model stays in memory, if the settings say it."""
+    if not server.keep_alive:
+        return {}
+    bare = server.keep_alive.lstrip("-").isdecimal()
+    return {"keep_alive": int(server.keep_alive) if bare else server.keep_alive}
+
+
 def _think(effort: str) -> bool | str:
     if effort not in _EFFORTS:
         raise UnsendableError(f"parameters.reasoning_effort: expected {', '.join(_EFFORTS)}; got {effort!r}")
@@ -174,6 +179,8 @@ def _refuse_unknown(parameters: ModelParameters) -> None:
     for name in _NO_WORD:
         if getattr(parameters, name) is not None:
             raise UnsendableError(f"parameters.{name}: Ollama has no such field; leave it out")
+    if parameters.cache not in (None, "auto"):
+        raise UnsendableError("parameters.cache: Ollama keeps its cache by itself; leave it out, or say auto")
     if parameters.metadata:
         raise UnsendableError("parameters.metadata: Ollama keeps none; leave it out")
 

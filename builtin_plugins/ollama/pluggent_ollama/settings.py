@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
-from pluggent_provider_http.endpoint import Endpoint, check_names, check_url
+from pluggent_provider_http.endpoint import Endpoint, check_count, check_names, check_url
 
 DEFAULT_BASE_URL = "http://127.0.0.1:11434"
 _DURATION = re.compile(r"-?(\d+(\.\d+)?(ns|us|ms|s|m|h))+|-?\d+")
@@ -27,7 +27,7 @@ def _check_duration(_: object, attribute: attrs.Attribute[Any], value: str) -> N
         raise ValueError(f"{attribute.name}: expected a duration such as 10m or 24h, 0, or -1 for ever; got {value!r}")
 
 
-def _check_count(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+def _check_window(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if type(value) is not int or value < 0:
         raise ValueError(f"{attribute.name}: expected a whole number from 0, got {value!r}")
 
@@ -60,12 +60,14 @@ class Server(Endpoint):
 
     base_url: str = attrs.field(validator=_check_server)
     """Where the server is, without /v1 and /api."""
-    num_ctx: int = attrs.field(default=0, validator=_check_count)
+    num_ctx: int = attrs.field(default=0, validator=_check_window)
     """The window in tokens, as far as the model has it and memory allows; 0: the server's own, which is often 4,096."""
     keep_alive: str = attrs.field(default="", validator=_check_duration)
     """How long a model stays in memory after a request: 10m, 24h, 0, -1 for ever; empty: as the server does."""
     truncate: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
     """Whether the server may drop the beginning of a conversation that is too long, in place of an error."""
+    embed_texts: int = attrs.field(default=256, validator=check_count)
+    """Texts in one request for vectors, at most."""
 
 
 def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
