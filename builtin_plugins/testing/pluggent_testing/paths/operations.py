@@ -21,7 +21,8 @@ class Operation:
     """One kind of operation: the hooks that fire for one of it, and what it executes, if it gets so far.
 
     ``executes`` is ``asked`` (a provider), ``ran`` (a tool), ``wrote`` or ``read`` (a store),
-    ``questioned`` (a person), ``embedded`` (an embedder), ``counted`` (a provider), or empty: what the log of a path has to say once for each.
+    ``questioned`` (a person), ``embedded`` (an embedder), ``counted`` (a provider), or empty: what
+    the log of a path has to say once for each.
     """
 
     name: str
