@@ -22,8 +22,7 @@ from pluggent_hookspecs import (
     Respond,
     ToolSpec,
 )
-from pluggent_host import Host, HostSettings, SyncHost
-from pluggent_host.operations.token_count import NoTokenCount
+from pluggent_host import Host, HostSettings, NoTokenCount, SyncHost
 from pluggent_testing.fakes import Recorder, ScriptedModel
 
 HELLO = Message.user("hello")
