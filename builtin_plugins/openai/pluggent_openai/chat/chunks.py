@@ -122,11 +122,12 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 class Chunks:
     """The events of one stream: what they add up to, and whether they came to their end."""
 
-    def __init__(self, request: ModelRequest, dialect: Dialect, faults: Faults) -> None:
+    def __init__(self, request: ModelRequest, dialect: Dialect, faults: Faults, notes: tuple[str, ...] = ()) -> None:
         self.done = False
         self._request = request
         self._dialect = dialect
         self._faults = faults
+        self._notes = notes
         self._calls = CallAssembly(request, dialect)
         self._seen = self._content = self._nameless = False
         self._reason = ""
@@ -139,7 +140,6 @@ class Chunks:
         self._sound = Sound()
         self._others: dict[int, Grown] = {}
         self._tags = ThinkTags() if dialect.think_tags else None
-        self._notes: tuple[str, ...] = ()
 
     def take(self, payload: bytes, batch: Batch) -> None:
         """Read one event's data. Raises MalformedError, or the ProviderError that it holds."""
@@ -217,7 +217,7 @@ class Chunks:
 
     def take_whole(self, body: bytes, batch: Batch) -> None:
         """Read a reply that came at once. Raises ProviderError."""
-        batch.add_all(deltas(read_reply(body, self._request, self._dialect, self._faults)))
+        batch.add_all(deltas(read_reply(body, self._request, self._dialect, self._faults, self._notes)))
 
     def _take_any(self, chunk: Object, batch: Batch) -> None:
         if says_error(chunk):
@@ -248,7 +248,7 @@ class Chunks:
             raise self._faults.from_payload(chunk)
         self._end_tags(batch)
         batch.add_all(self._calls.take([{"function": {"name": failed.name, "arguments": failed.arguments}}]))
-        self._notes = (failed_note(failed, self._faults),)
+        self._notes = (*self._notes, failed_note(failed, self._faults))
         self._reason, self._seen, self._content, self.done = "tool_calls", True, True, True
 
     def _parted(self, found: list[Delta], batch: Batch) -> list[Delta]:

@@ -67,15 +67,17 @@ MESSAGE = frozenset(
 )
 
 
-def read_reply(data: bytes, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
+def read_reply(
+    data: bytes, request: ModelRequest, dialect: Dialect, faults: Faults, notes: tuple[str, ...] = ()
+) -> ModelResponse:
     """Return the reply in *data*. Raises ProviderError: the error it holds, or ``protocol``."""
     try:
         answer = as_object(decode_whole(data), "the answer")
         if says_error(answer):
             if (failed := failed_call(answer)) is not None:
-                return _meant(failed, request, faults)
+                return _meant(failed, request, faults, notes)
             raise faults.from_payload(answer)
-        return _response(answer, request, dialect, faults)
+        return _response(answer, request, dialect, faults, notes)
     except MalformedError as error:
         shown = faults.shown(data) or "(empty)"
         raise faults.protocol(f"answered with what is not a chat completion: {error}: {shown}") from error
@@ -83,15 +85,17 @@ def read_reply(data: bytes, request: ModelRequest, dialect: Dialect, faults: Fau
         raise faults.protocol("answered with JSON that is nested too deeply") from error
 
 
-def read_refusal(body: bytes, request: ModelRequest, faults: Faults) -> ModelResponse | None:
+def read_refusal(
+    body: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...] = ()
+) -> ModelResponse | None:
     """Return the reply that a refusal is, because it holds the call that the model meant; None if it is none."""
     failed = failed_call_in(body)
-    return None if failed is None else _meant(failed, request, faults)
+    return None if failed is None else _meant(failed, request, faults, notes)
 
 
-def _meant(failed: FailedCall, request: ModelRequest, faults: Faults) -> ModelResponse:
+def _meant(failed: FailedCall, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
     call = ToolCall(CallIds(request).unique(None), failed.name, failed.arguments)
-    meta = ReplyMeta(notes=(failed_note(failed, faults),))
+    meta = ReplyMeta(notes=(*notes, failed_note(failed, faults)))
     return ModelResponse(Message(Role.ASSISTANT, (), (call,)), FinishReason.TOOL_CALLS, meta=meta)
 
 
@@ -105,7 +109,9 @@ def says_error(answer: Object) -> bool:
     return bool(answer.get("error")) or (answer.get("object") == "error" and "choices" not in answer)
 
 
-def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
+def _response(
+    answer: Object, request: ModelRequest, dialect: Dialect, faults: Faults, notes: tuple[str, ...]
+) -> ModelResponse:
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
         raise MalformedError("it has no choices")
@@ -125,7 +131,7 @@ def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: F
     usage, counters = read_usage(answer.get("usage"), dialect)
     reason = finish_reason(said, calls=bool(message.tool_calls))
     extra |= unknown_reason(said, reason) | some(usage=counters, choices=others)
-    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")))
+    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")), notes=notes)
     return ModelResponse(message, reason, usage, as_text(answer.get("model")), as_text(answer.get("id")), extra, meta)
 
 
