@@ -43,7 +43,7 @@ def parser() -> Parser:
             "pluggent models list groq             or a part of a name, or a pattern: 'openai/gpt-5*'",
             "pluggent models show openai/gpt-5-mini",
             "pluggent models diff                  what models.dev says today",
-            "pluggent models refresh prices.toml   prices that you have read yourself",
+            "pluggent models refresh own.toml      models and prices that you have read yourself",
         ),
     )
     made.add_argument(
