@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from ipaddress import ip_address
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,20 @@ class Isolation:
     A conftest.py reaches only what lies below its folder, so this is registered as a plugin.
     """
 
+    @pytest.fixture(scope="session")
+    @classmethod
+    def homes(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+        """Name the homes. ``mktemp`` for each test would take longer than many a test does."""
+        return map(tmp_path_factory.mktemp("homes").joinpath, map(str, count()))
+
     @pytest.fixture(autouse=True)
-    def clean_home(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def clean_home(self, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
         """Give the test a home of its own and none of the user's settings, keys and proxies."""
         for name in os.environ:
             if name.startswith(UNWANTED_PREFIXES) or name.endswith(UNWANTED_SUFFIXES):
                 monkeypatch.delenv(name)
-        home = tmp_path_factory.mktemp("home")
+        home = next(homes)
+        home.mkdir(mode=0o700)
         monkeypatch.setenv("HOME", str(home))
         return home
 
