@@ -46,6 +46,8 @@ _POSITIONAL = (
 )
 _SYNC_ONLY = {"transform_delta", "write_record"} | {n for n, info in HOOKS.items() if info.kind is HookKind.PROVIDE}
 _ABSENT = object()
+_INSTANCE_DICTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+"""What the ``__dict__`` of an instance is in its class, unless a property of the plugin's hides it."""
 MOST_COLLECTED = 10_000
 """How many things a plugin may give at once."""
 
@@ -72,7 +74,8 @@ def register_checked(manager: pluggy.PluginManager, name: str, plugin: object, k
         raise RefusalError(f"'{name}' is registered already")
     if manager.is_registered(plugin):
         raise RefusalError("it equals a plugin that is registered: compare plugins by identity (attrs: eq=False)")
-    found = [hook for hook in HOOKS if _present(plugin, hook)]
+    static = _static_names(plugin)
+    found = [hook for hook in HOOKS if hook in static or _answers(plugin, hook)]
     problems = [f"{hook}: {problem}" for hook in found for problem in _wrong(plugin, hook, frozenset(kinds))]
     problems += _strays(plugin)
     problems += [] if problems else _incomplete(plugin, found)
@@ -122,9 +125,17 @@ def _hooks_of(kinds: frozenset[str]) -> list[str]:
     ]
 
 
-def _present(plugin: object, name: str) -> bool:
+def _static_names(plugin: object) -> set[str]:
+    """Return the names that ``inspect.getattr_static`` finds, all in one look; runs no plugin code."""
+    classes = type(plugin).__mro__
+    held = next((vars(each)["__dict__"] for each in classes if "__dict__" in vars(each)), None)
+    own = held.__get__(plugin) if isinstance(held, _INSTANCE_DICTS) else ()
+    return set(own).union(*map(vars, classes))
+
+
+def _answers(plugin: object, name: str) -> bool:
     try:
-        return inspect.getattr_static(plugin, name, _ABSENT) is not _ABSENT or hasattr(plugin, name)
+        return hasattr(plugin, name)
     except Exception:  # noqa: BLE001 (a plugin's __getattr__ may raise anything: then it answers to the name)
         return True
 
@@ -222,12 +233,14 @@ def _incomplete(plugin: object, found: Sequence[str]) -> Iterator[str]:
 def _strays(plugin: object) -> Iterator[str]:
     """Yield every marked attribute without the name of a hook, and every class inside with hooks of its own."""
     for name in dir(plugin):
+        if name.startswith("__"):
+            continue
         static = inspect.getattr_static(plugin, name, None)
-        if inspect.isclass(static) and not name.startswith("__") and not inspect.ismodule(plugin):
+        if inspect.isclass(static) and not inspect.ismodule(plugin):
             hidden = [each for each in HOOKS if _marks(inspect.getattr_static(static, each, None))]
             if hidden:
                 yield f"{name}: it is a class inside, so its hooks ({', '.join(hidden)}) are not called: move them out"
-        if name in HOOKS or name.startswith("__") or not _marks(static):
+        if name in HOOKS or not _marks(static):
             continue
         missing = f"there is no such hook{did_you_mean(name, HOOKS)}"
         yield f"{name}: {'a private name is not a hook' if name.startswith('_') else missing}"
@@ -295,6 +308,8 @@ def _marks(static: Any) -> bool:
 
 
 def _marked(item: object) -> bool:
+    if item is None or (isinstance(item, types.FunctionType) and not item.__dict__):
+        return False
     found = (inspect.getattr_static(item, mark, None) for mark in (IMPL_MARK, _PLUGGY_MARK))
     return not inspect.isclass(item) and any(isinstance(mark, ImplOptions | dict) for mark in found)
 
