@@ -126,7 +126,7 @@ def _imports(node: ast.AST, depth: str) -> Iterator[Import]:
             yield from (Import(alias.name, None, line, depth) for alias in names)
         case ast.ImportFrom(module=module, level=level, names=names, lineno=line):
             yield from (Import("." * level + (module or ""), alias.name, line, depth) for alias in names)
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
             depth = "function"
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body):
             for statement in body:
@@ -135,7 +135,8 @@ def _imports(node: ast.AST, depth: str) -> Iterator[Import]:
         case _:
             pass
     for child in ast.iter_child_nodes(node):
-        yield from _imports(child, depth)
+        if not isinstance(child, ast.expr):  # no statement is inside of one
+            yield from _imports(child, depth)
 
 
 def graph(member: Member) -> dict[str, set[str]]:
