@@ -22,6 +22,12 @@ def confinement(workspace: Path, found: tuple[Path, ...] = (), **settings) -> Co
     return confinement_of(ShellSettings(**settings), workspace, kept, network=False, required=False, found=found)
 
 
+@pytest.fixture
+def tmp_path(disk_path: Path) -> Path:
+    """Return a folder that confined programs cannot write to by itself."""
+    return disk_path
+
+
 def test_the_workspace_and_what_the_settings_name_can_be_written(tmp_path):
     wanted = confinement(tmp_path, writable=["~/cache", "/srv/data"])
 
