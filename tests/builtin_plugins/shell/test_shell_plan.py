@@ -23,8 +23,9 @@ def confinement(workspace: Path, found: tuple[Path, ...] = (), **settings) -> Co
 
 
 @pytest.fixture
-def tmp_path(disk_path: Path) -> Path:
-    """Return a folder that confined programs cannot write to by itself."""
+def tmp_path(disk_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder that confined programs cannot write to by itself, below the folder for temporary files."""
+    monkeypatch.setattr("tempfile.tempdir", str(disk_path.parent))
     return disk_path
 
 
