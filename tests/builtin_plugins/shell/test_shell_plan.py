@@ -24,7 +24,8 @@ def confinement(workspace: Path, found: tuple[Path, ...] = (), **settings) -> Co
 
 @pytest.fixture
 def tmp_path(disk_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder that confined programs cannot write to by itself, below the folder for temporary files."""
+    """Return a folder on the disk, where the home is too: with hidden files in /dev/shm none of it is permitted."""
+    monkeypatch.setenv("HOME", str(disk_path / "home"))
     monkeypatch.setattr("tempfile.tempdir", str(disk_path.parent))
     return disk_path
 
