@@ -39,7 +39,7 @@ class Loaded:
 
 
 class _Manager(pluggy.PluginManager):
-    def parse_hookspec_opts(self, module_or_class: object, name: str) -> pluggy.HookspecOpts | None:
+    def parse_hookspec_opts(self, module_or_class: ModuleType | type, name: str) -> pluggy.HookspecOpts | None:
         # What else the module has takes longer to look at than the hooks.
         return super().parse_hookspec_opts(module_or_class, name) if name in HOOKS else None
 
