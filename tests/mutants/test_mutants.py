@@ -54,11 +54,12 @@ def test_a_change_is_of_one_function_and_of_nothing_else():
     source = "class A:\n    def f(self, a):\n        return a < 1\n\n    def g(self):\n        return 1\n"
     (change,) = (each for each in mutations(source) if each.change == "a < 1 -> a <= 1")
 
-    code = mutated(source, "a.py", change)
+    code, before = mutated(source, "a.py", change), code_of(compile(source, "a.py", "exec"), "A.f")
 
     assert (change.function, change.first_line, change.last_line) == ("A.f", 3, 3)
     assert code is not None
-    assert code.co_code != code_of(compile(source, "a.py", "exec"), "A.f").co_code
+    assert before is not None
+    assert (code.co_name, code.co_code == before.co_code) == ("f", False)
 
 
 def test_a_guard_belongs_to_its_match_and_a_condition_to_its_head():

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from itertools import chain, islice
 from types import CodeType
+from typing import cast
 
 import attrs
 
@@ -111,7 +112,7 @@ def _nodes(node: ast.stmt | ast.expr, statement: ast.stmt) -> Iterator[tuple[ast
     yield statement, node
     for field, value in ast.iter_fields(node):
         if field not in {"annotation", "returns", "decorator_list"}:
-            for child in value if isinstance(value, list) else [value]:
+            for child in cast("list[object]", value if isinstance(value, list) else [value]):
                 yield from _below(child, statement)
 
 
