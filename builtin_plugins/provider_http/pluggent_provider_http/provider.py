@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
     import httpx2
 
     # and so is what imports it
-    from pluggent_provider_http.client import Client
+    from pluggent_provider_http.client import Answer, Client
 
 ServerT = TypeVar("ServerT", bound=Endpoint)
 
@@ -103,15 +103,23 @@ class HttpProvider(ABC, Generic[ServerT]):
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream. Raises ProviderError, or UnsendableError naming what cannot be sent."""
 
+    async def prepare(self) -> None:
+        """Get what the next request needs beside the request, such as credentials that expire. Raises ProviderError."""
+
+    async def check(self, answer: Answer) -> None:
+        """Raise the ProviderError that *answer* is, if its status is not a success."""
+        await answer.check()
+
     async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Ask for a stream and yield what it brings; what ``stream`` does."""
+        await self.prepare()
         try:
             asked = self.asked(request)
         except UNSENDABLE as error:
             raise Faults(self._name, self._target).unsendable(error) from error
         reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes, asked.framing)
         async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
-            await answer.check()
+            await self.check(answer)
             async for data in answer:
                 if batch := reader.feed(data):
                     yield _with_meta(batch, answer.meta)
