@@ -92,7 +92,8 @@ class ConverseBlocks(BlockWire):
 
     def orphan(self, message: Message) -> bytes:
         """Return a result without a call as ordinary content."""
-        return message.memo(_MEMO_ORPHAN, _orphan)
+        number = self._numbers.get(id(message), 1)
+        return message.memo(_MEMO_ORPHAN, _orphan) if number == 1 else _orphan(message, number)
 
 
 def _piece(message: Message, number: int = 1) -> ConversePiece:
@@ -299,7 +300,8 @@ def _note(message: Message) -> bytes:
     return encode({"text": "<system>\n{}\n</system>".format("\n".join(texts))}) if texts else b""
 
 
-def _orphan(message: Message) -> bytes:
+def _orphan(message: Message, number: int = 1) -> bytes:
     label = f"Result of an earlier call of {message.name or 'a tool'}{' (failed)' if message.is_error else ''}:"
     blocks = [block for part in message.content for block in _said(part, "tool")]
+    _documents(blocks, number)
     return _joined([{"text": label}, *blocks])

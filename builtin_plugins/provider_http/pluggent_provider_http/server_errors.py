@@ -265,7 +265,7 @@ class _Said:
         found = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else outer
         message = found.get("message") or (inner if isinstance(inner, str) else None) or found.get("detail") or ""
         text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
-        code, *others = (_word(found.get(key)) for key in ("code", "type", "status"))
+        code, *others = (_word(found.get(key)) for key in ("code", "type", "status", "__type"))
         words = " ".join((code, *others)).lower()
         metadata = _table(found.get("metadata"))
         behind = cls._behind(metadata.get("raw"), depth)
