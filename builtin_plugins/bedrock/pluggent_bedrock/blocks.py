@@ -155,13 +155,17 @@ def _assistant_piece(
 
 def _is_use(block: Object) -> bool:
     """Whether *block* asks a tool that runs at the vendor."""
-    use = block.get("toolUse")
-    return isinstance(use, dict) and use.get("type") == "server_tool_use" and isinstance(use.get("toolUseId"), str)
+    use = _inner(block, "toolUse")
+    return use.get("type") == "server_tool_use" and isinstance(use.get("toolUseId"), str)
 
 
 def _is_result(block: Object) -> bool:
-    result = block.get("toolResult")
-    return isinstance(result, dict) and isinstance(result.get("toolUseId"), str)
+    return isinstance(_inner(block, "toolResult").get("toolUseId"), str)
+
+
+def _inner(block: Object, name: str) -> Object:
+    value = block.get(name)
+    return cast("Object", value) if isinstance(value, dict) else {}
 
 
 def _is_of(block: Object, ids: frozenset[str]) -> bool:

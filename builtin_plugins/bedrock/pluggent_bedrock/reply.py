@@ -90,26 +90,22 @@ class Blocks:
             yield from self.stop(index)
 
     def _whole(self, index: int, block: Object) -> list[Delta]:
-        match block:
-            case {"text": str(text)}:
-                return self._said(self._opened(index, "text"), text)
-            case {"citationsContent": dict(said)}:
-                return self._cited(index, cast("Object", said))
-            case {"reasoningContent": dict(thought)}:
-                return self._whole_thought(index, cast("Object", thought))
-            case {"toolUse": dict(use)} if cast("Object", use).get("type") != "server_tool_use":
-                return self._begun_call(index, cast("Object", use))
-            case {"image": dict(image)}:
-                vendor = self._opened(index, "vendor", "image")
-                vendor.fields |= cast("Object", image)
-                return []
-            case _ if len(block) == 1:
-                ((name, value),) = block.items()
-                vendor = self._opened(index, "vendor", name)
-                vendor.fields |= as_object(value, name)
-                return []
+        if len(block) != 1:
+            raise MalformedError("a content block has other than one member")
+        ((name, value),) = block.items()
+        if name == "text" and isinstance(value, str):
+            return self._said(self._opened(index, "text"), value)
+        fields = as_object(value, name)
+        match name:
+            case "citationsContent":
+                return self._cited(index, fields)
+            case "reasoningContent":
+                return self._whole_thought(index, fields)
+            case "toolUse" if fields.get("type") != "server_tool_use":
+                return self._begun_call(index, fields)
             case _:
-                raise MalformedError("a content block has other than one member")
+                self._opened(index, "vendor", name).fields |= fields
+                return []
 
     def _cited(self, index: int, said: Object) -> list[Delta]:
         block = self._opened(index, "text")
@@ -267,7 +263,7 @@ class Blocks:
         if block.kind != "vendor":
             return  # a kind of piece that did not exist when this was written
         if isinstance(value, list):
-            block.fields["content"] = [*block.fields.get("content", ()), *cast("list[Any]", value)]
+            block.fields["content"] = [*block.fields.get("content", ()), *value]
         elif isinstance(value, dict):
             block.fields |= cast("dict[str, Any]", value)
 
@@ -369,7 +365,7 @@ class Ending:
         """Return the model that a prompt router chose; Bedrock says nothing else of it."""
         found: object = extra
         for name in ("trace", "promptRouter", "invokedModelId"):
-            found = cast("Object", found).get(name) if isinstance(found, Mapping) else None
+            found = cast("Object", found).get(name) if isinstance(found, dict) else None
         return as_text(found)
 
     def _meant(self, *, calls: bool) -> FinishReason:

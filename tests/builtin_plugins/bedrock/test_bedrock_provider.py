@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -36,11 +37,15 @@ KEYS = {"AWS_ACCESS_KEY_ID": "AK", "AWS_SECRET_ACCESS_KEY": "SECRET-KEY-7f3a", "
 
 
 @pytest.fixture(autouse=True)
-def no_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in (*KEYS, "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK",
                  "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    yield
+    for thread in threading.enumerate():  # who waits for credentials goes on a moment before the search ends
+        if thread.name == "pluggent-aws-credentials":
+            thread.join(20)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from typing import Any
 
 import pytest
 from bedrock_server import CLAUDE, sent
@@ -38,7 +39,7 @@ SONNET_4 = "anthropic.claude-sonnet-4-20250514-v1:0"
 NOVA, OSS, QWEN = "us.amazon.nova-micro-v1:0", "openai.gpt-oss-120b-1:0", "qwen.qwen3-32b-v1:0"
 
 
-def refusal(*messages: Message, model: str = CLAUDE, **parameters: object) -> str:
+def refusal(*messages: Message, model: str = CLAUDE, **parameters: Any) -> str:
     with pytest.raises(UnsendableError) as caught:
         sent(*(messages or (HI,)), model=model, **parameters)
     return str(caught.value)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from textwrap import dedent
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import recording_file
@@ -63,11 +63,11 @@ def whole_exchanges(path: str) -> Iterator[tuple[str, Any, Any]]:
                 yield f"{file.parent.name}/{file.stem}", _body(request), _body(answer)
 
 
-def _body(message: Any) -> Any:
+def _body(message: dict[str, Any]) -> Any:
     if "parsed_body" in message:
         return message["parsed_body"]
     body = message["body"]
-    text = body["string"] if isinstance(body, dict) else body
+    text: Any = cast("dict[str, Any]", body)["string"] if isinstance(body, dict) else body
     try:
         return json.loads(text) if isinstance(text, str) else text
     except ValueError:  # some were edited by hand

@@ -17,11 +17,11 @@ import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from http.client import HTTPException
+from http.client import HTTPException, HTTPMessage
 from ipaddress import ip_address
 from pathlib import Path
 from time import time
-from typing import Any, cast
+from typing import IO, Any, cast
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
@@ -187,7 +187,7 @@ class _Search:
         url = f"{portal.rstrip('/')}/federation/credentials?{asked}"
         answer = _object(_fetched(url, {"x-amz-sso_bearer_token": token["accessToken"]}, what), what)
         said = answer.get("roleCredentials")
-        found = cast("Mapping[str, Any]", said) if isinstance(said, dict) else {}
+        found: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, dict) else {}
         return _made(found, "accessKeyId", "secretAccessKey", "sessionToken", "expiration", what)
 
     # ---- roles --------------------------------------------------------------------------------
@@ -315,8 +315,10 @@ def _object(data: bytes, what: str) -> Mapping[str, Any]:
 class _NoRedirects(HTTPRedirectHandler):
     """A redirect would carry a token to where it points."""
 
-    def redirect_request(self, *_: object) -> None:  # type: ignore[override]
-        return None
+    def http_error_302(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage) -> None:
+        """Follow nothing; an answer that is no success is then an error."""
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 def _opener(*, local: bool) -> OpenerDirector:

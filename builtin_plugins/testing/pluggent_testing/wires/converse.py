@@ -183,7 +183,7 @@ def _block_events(item: Part | ToolCall) -> Iterator[tuple[str, dict[str, Json]]
         yield "contentBlockDelta", {"delta": delta}
 
 
-def _block_deltas(item: Part | ToolCall) -> Iterator[dict[str, Json]]:
+def _block_deltas(item: Part | ToolCall) -> Iterator[Mapping[str, Json]]:
     match item:
         case ToolCall(arguments=arguments):
             yield from ({"toolUse": {"input": piece}} for piece in pieces(arguments))

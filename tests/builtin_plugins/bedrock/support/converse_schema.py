@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 _S3 = {"uri": re.compile(r"s3://[a-z0-9][.\-a-z0-9]{1,61}[a-z0-9](/.*)?").fullmatch, "bucketOwner?": "text"}
 
@@ -61,8 +61,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "Cited text": {"text|": "text"},
     "S3": _S3,
     "Inference": {
-        "maxTokens?": lambda value: isinstance(value, int) and value >= 1,
-        "temperature?": lambda value: 0 <= value <= 1, "topP?": lambda value: 0 <= value <= 1,
+        "maxTokens?": "count", "temperature?": "share", "topP?": "share",
         "stopSequences?": ["some text"],
     },
     "Tools": {"tools": ["Tool"], "toolChoice?": {"auto|": {}, "any|": {}, "tool|": {"name": _NAME}}},
@@ -85,7 +84,7 @@ def _broken(value: Any, shape: Any, at: str) -> Iterator[str]:
     if isinstance(shape, str) and shape in SHAPES:
         shape = SHAPES[shape]
     if isinstance(shape, dict):
-        yield from _broken_members(value, shape, at)
+        yield from _broken_members(value, cast("dict[str, Any]", shape), at)
     elif isinstance(shape, list):
         if not isinstance(value, list) or not value:
             yield f"{at}: {value!r} is not a list of something"
@@ -106,6 +105,8 @@ VALUES: dict[str, Callable[[Any], bool]] = {
     "some text": lambda value: isinstance(value, str) and value != "",
     "object": lambda value: isinstance(value, dict),
     "blob": _is_blob,
+    "count": lambda value: isinstance(value, int) and value >= 1,
+    "share": lambda value: isinstance(value, int | float) and 0 <= value <= 1,
 }
 
 
@@ -113,12 +114,13 @@ def _broken_members(value: Any, members: dict[str, Any], at: str) -> Iterator[st
     if not isinstance(value, dict):
         yield f"{at}: {value!r} is not an object"
         return
+    given = cast("dict[str, Any]", value)
     known = {name.rstrip("?|"): shape for name, shape in members.items()}
-    yield from (f"{at}: unknown {name}" for name in value if name not in known)
-    yield from (f"{at}: no {name}" for name in members if name[-1] not in "?|" and name not in value)
-    if any(name.endswith("|") for name in members) and len(value) != 1:
-        yield f"{at}: expected one of {', '.join(known)}, got {', '.join(value)}"
-    for name, item in value.items():
+    yield from (f"{at}: unknown {name}" for name in given if name not in known)
+    yield from (f"{at}: no {name}" for name in members if name[-1] not in "?|" and name not in given)
+    if any(name.endswith("|") for name in members) and len(given) != 1:
+        yield f"{at}: expected one of {', '.join(known)}, got {', '.join(given)}"
+    for name, item in given.items():
         if name in known:
             yield from _broken(item, known[name], f"{at}.{name}")
 

@@ -44,6 +44,15 @@ class World:
 def no_keys(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
+    yield
+    join_searches()
+
+
+def join_searches() -> None:
+    """Wait for the threads that search; who waits for credentials goes on a moment before they end."""
+    for thread in threading.enumerate():
+        if thread.name == "pluggent-aws-credentials":
+            thread.join(20)
 
 
 def lasting(seconds: float, name: str = "AK") -> Credentials:
@@ -58,9 +67,7 @@ def name_of(signer: Signer) -> str:
 
 async def searched(world: World, times: int) -> None:
     """Wait until so many searches have ended."""
-    for thread in threading.enumerate():
-        if thread.name == "pluggent-aws-credentials":
-            await asyncio.to_thread(thread.join, 20)
+    await asyncio.to_thread(join_searches)
     assert world.searches == times
 
 

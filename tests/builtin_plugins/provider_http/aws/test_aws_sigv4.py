@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -91,9 +92,7 @@ def url_of(path: list[str], model: str, query: dict[str, str]) -> str:
 
 
 def by_botocore(auth: Any, url: str, headers: dict[str, str], body: bytes, token: str) -> tuple[str, str]:
-    from botocore.awsrequest import AWSRequest
-    from botocore.credentials import Credentials as Theirs
-
-    request = AWSRequest("POST", url, headers=headers, data=body)
-    auth.SigV4Auth(Theirs("AK", "SK", token or None), "bedrock", "eu-west-1").add_auth(request)
+    request = import_module("botocore.awsrequest").AWSRequest("POST", url, headers=headers, data=body)
+    who = import_module("botocore.credentials").Credentials("AK", "SK", token or None)
+    auth.SigV4Auth(who, "bedrock", "eu-west-1").add_auth(request)
     return request.headers["Authorization"], request.headers["X-Amz-Date"]
