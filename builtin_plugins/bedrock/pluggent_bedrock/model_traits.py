@@ -21,7 +21,7 @@ class Model:
     """One kind of models.
 
     ``thinking`` is how a model is told to think: ``effort`` in Converse's own ``outputConfig``,
-    ``adaptive`` and ``budget`` as Claude, ``reasoning_effort``, ``reasoning_config`` and ``nova``
+    ``adaptive`` and ``budget`` as Anthropic's models, ``reasoning_effort``, ``reasoning_config`` and ``nova``
     as fields of the vendor's own; ``none`` cannot think. ``cache`` says where it takes cache points: in
     ``messages`` and the system message, or in ``all`` places, behind tools too, and for an hour.
     ``top_k`` says where the field stands, empty for a model that has none. ``system_turns`` says that
@@ -34,23 +34,23 @@ class Model:
     system_turns: bool = False
 
 
-_CLAUDE = Model(thinking="adaptive", cache="all", top_k="top_k")
-_CLAUDE_BUDGET = attrs.evolve(_CLAUDE, thinking="budget")
-_CLAUDE_PLAIN = attrs.evolve(_CLAUDE, thinking="none")
+_ANTHROPIC = Model(thinking="adaptive", cache="all", top_k="top_k")
+_ANTHROPIC_BUDGET = attrs.evolve(_ANTHROPIC, thinking="budget")
+_ANTHROPIC_PLAIN = attrs.evolve(_ANTHROPIC, thinking="none")
 
 # The first pattern that matches counts. From the vendor's overview of models, November 2026.
 KNOWN: tuple[tuple[str, Model], ...] = (
-    ("*claude-v2*", attrs.evolve(_CLAUDE_PLAIN, cache="none")),
-    ("*claude-instant*", attrs.evolve(_CLAUDE_PLAIN, cache="none")),
-    ("*claude-3-7-*", _CLAUDE_BUDGET),
-    ("*claude-3-5-*", _CLAUDE_PLAIN),
-    ("*claude-3-*", attrs.evolve(_CLAUDE_PLAIN, cache="none")),
-    ("*claude-opus-4-[678]*", _CLAUDE),
-    ("*claude-sonnet-4-6*", _CLAUDE),
-    ("*claude-opus-4*", _CLAUDE_BUDGET),
-    ("*claude-sonnet-4*", _CLAUDE_BUDGET),
-    ("*claude-haiku-4*", _CLAUDE_BUDGET),
-    ("*anthropic.claude*", _CLAUDE),
+    ("*anthropic.*e-v2*", attrs.evolve(_ANTHROPIC_PLAIN, cache="none")),
+    ("*anthropic.*-instant*", attrs.evolve(_ANTHROPIC_PLAIN, cache="none")),
+    ("*anthropic.*-3-7-*", _ANTHROPIC_BUDGET),
+    ("*anthropic.*-3-5-*", _ANTHROPIC_PLAIN),
+    ("*anthropic.*-3-*", attrs.evolve(_ANTHROPIC_PLAIN, cache="none")),
+    ("*anthropic.*opus-4-[678]*", _ANTHROPIC),
+    ("*anthropic.*sonnet-4-6*", _ANTHROPIC),
+    ("*anthropic.*opus-4*", _ANTHROPIC_BUDGET),
+    ("*anthropic.*sonnet-4*", _ANTHROPIC_BUDGET),
+    ("*anthropic.*haiku-4*", _ANTHROPIC_BUDGET),
+    ("*anthropic.*", _ANTHROPIC),
     ("*amazon.nova-2-*", Model(thinking="nova", cache="messages", top_k="nova")),
     ("*amazon.nova-premier*", Model(thinking="none", cache="messages", top_k="nova")),
     ("*amazon.nova*", Model(thinking="none", cache="messages", top_k="nova")),
@@ -64,8 +64,8 @@ def model_of(name: str, own: Iterable[tuple[str, Model]] = ()) -> Model:
 
     *own* entries come first. Patterns are those of file names.
 
-    >>> model_of("eu.anthropic.claude-sonnet-4-6").thinking, model_of("us.amazon.nova-micro-v1:0").cache
-    ('adaptive', 'messages')
+    >>> model_of("us.amazon.nova-2-lite-v1:0").thinking, model_of("us.amazon.nova-micro-v1:0").cache
+    ('nova', 'messages')
     """
     for pattern, model in (*own, *KNOWN):
         if fnmatchcase(name, pattern):
@@ -80,7 +80,7 @@ Object: TypeAlias = dict[str, Any]
 
 _OFF = ("none", "off")
 _EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
-# Tokens for models that are given a number; 1,024 is the least that Claude takes.
+# Tokens for models that are given a number; 1,024 is the least that Anthropic's models take.
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 24_576, "max": 63_999}
 _LEAST = 1_024
 _THREE = {"minimal": "low", "xhigh": "high", "max": "high"}

@@ -1,4 +1,4 @@
-"""A JSON Schema as Claude's structured output takes it, also at Amazon Bedrock: closed objects, few keywords.
+"""A JSON Schema as Anthropic's structured output takes it, also at Amazon Bedrock: closed objects, few keywords.
 
 What it does not take is written into the description, where the model reads it. Whatever
 follows the result in shape follows the original too, but for what became a description.

@@ -11,7 +11,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from bedrock_server import CLAUDE
+from bedrock_server import SONNET
 from pluggent_bedrock.model_traits import Model
 from pluggent_bedrock.plugin import Bedrock
 from pluggent_bedrock.provider import Converse
@@ -32,7 +32,7 @@ from pluggent_testing.wires import ConverseWire, WireServer
 from pluggent_testing.wires.http_server import Received, answer
 from pluggent_testing.wires.server import HELLO
 
-REQUEST = ModelRequest(CLAUDE, (Message.user("hi"),))
+REQUEST = ModelRequest(SONNET, (Message.user("hi"),))
 KEYS = {"AWS_ACCESS_KEY_ID": "AK", "AWS_SECRET_ACCESS_KEY": "SECRET-KEY-7f3a", "AWS_SESSION_TOKEN": "TOKEN-7f3a-7f3a"}
 
 
@@ -252,10 +252,10 @@ async def test_a_prompt_is_counted_before_it_is_sent(server, keys):
     server.will(answer(b'{"inputTokens": 375}'))
     async with provider_at(server) as provider:
         assert isinstance(provider, CountsTokens)
-        assert await provider.count(ModelRequest(CLAUDE, (Message.user("hi"),), (ToolSpec("now"),))) == 375
+        assert await provider.count(ModelRequest(SONNET, (Message.user("hi"),), (ToolSpec("now"),))) == 375
 
     (asked,) = server.requests
-    assert asked.path == f"/model/{CLAUDE}/count-tokens"
+    assert asked.path == f"/model/{SONNET}/count-tokens"
     assert set(asked.json["input"]["converse"]) == {"messages", "toolConfig"}
     assert asked.headers["authorization"] == signed_again(asked, server)
 
@@ -283,4 +283,4 @@ async def test_what_is_no_count_is_an_error(server, keys, status, body, kind):
 async def test_what_cannot_be_sent_cannot_be_counted(server, keys):
     async with provider_at(server) as provider:
         with pytest.raises(ProviderError, match="no message says anything"):
-            await provider.count(ModelRequest(CLAUDE, ()))
+            await provider.count(ModelRequest(SONNET, ()))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bedrock_server import CLAUDE, reply_of, sent, streamed
+from bedrock_server import SONNET, reply_of, sent, streamed
 from pluggent_bedrock.settings import Server
 from pluggent_hookspecs import (
     File,
@@ -144,7 +144,7 @@ def back(reply: ModelResponse) -> list[Any]:
     """Return the blocks that the reply goes back as."""
     results = [Message.tool(call, "22") for call in reply.message.tool_calls]
     turns = sent(
-        Message.user("hi"), reply.message, *results, Message.user("on"), server=Server(cache="off"), model=CLAUDE
+        Message.user("hi"), reply.message, *results, Message.user("on"), server=Server(cache="off"), model=SONNET
     )
     return turns["messages"][1]["content"] if len(turns["messages"]) > 1 else []
 

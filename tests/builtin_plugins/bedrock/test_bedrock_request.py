@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from bedrock_server import CLAUDE, sent
+from bedrock_server import SONNET, sent
 from hypothesis import given, strategies as st
 from pluggent_bedrock.model_traits import Model
 from pluggent_bedrock.request import encode_count, encode_request
@@ -35,11 +35,11 @@ NOW = ToolSpec("now")
 A, B = ToolCall("t-a", "add", '{"a": 1}'), ToolCall("t-b", "add", '{"a": 2}')
 HI = Message.user("hi")
 PDF = base64.b64encode(b"%PDF").decode()
-SONNET_4 = "anthropic.claude-sonnet-4-20250514-v1:0"
+SONNET_4 = "anthropic.sonnet-4-20250514-v1:0"
 NOVA, OSS, QWEN = "us.amazon.nova-micro-v1:0", "openai.gpt-oss-120b-1:0", "qwen.qwen3-32b-v1:0"
 
 
-def refusal(*messages: Message, model: str = CLAUDE, **parameters: Any) -> str:
+def refusal(*messages: Message, model: str = SONNET, **parameters: Any) -> str:
     with pytest.raises(UnsendableError) as caught:
         sent(*(messages or (HI,)), model=model, **parameters)
     return str(caught.value)
@@ -70,8 +70,8 @@ def test_parameters_stand_where_converse_has_them():
 @pytest.mark.parametrize(
     ("model", "effort", "said"),
     [
-        (CLAUDE, "high", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
-        (CLAUDE, "none", {"thinking": {"type": "disabled"}}),
+        (SONNET, "high", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
+        (SONNET, "none", {"thinking": {"type": "disabled"}}),
         (SONNET_4, "low", {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
         (OSS, "high", {"reasoning_effort": "high"}),
         (QWEN, "xhigh", {"reasoning_config": "high"}),
@@ -96,7 +96,7 @@ def test_a_budget_leaves_tokens_for_the_answer():
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [(CLAUDE, {"top_k": 20}), (NOVA, {"inferenceConfig": {"topK": 20}})], ids=["claude", "nova"]
+    ("model", "said"), [(SONNET, {"top_k": 20}), (NOVA, {"inferenceConfig": {"topK": 20}})], ids=["anthropic", "nova"]
 )
 def test_top_k_is_a_field_of_the_model(model, said):
     assert sent(HI, model=model, top_k=20)["additionalModelRequestFields"] == said
@@ -215,7 +215,7 @@ def test_calls_of_a_history_are_declared_where_no_tool_is_offered():
 
 def test_a_name_that_bedrock_does_not_take_is_refused():
     with pytest.raises(UnsendableError, match="letters, digits"):
-        encode_request(ModelRequest(CLAUDE, (HI,), (ToolSpec("a.b"),)), Server())
+        encode_request(ModelRequest(SONNET, (HI,), (ToolSpec("a.b"),)), Server())
 
 
 # ---- messages -----------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def test_a_system_message_in_the_middle_is_a_block_or_a_turn():
 
     assert sent(*history)["messages"][0]["content"][1] == {"text": "<system>\nBe brief.\n</system>"}
     server = Server(cache="off", models={"*": Model(system_turns=True)})
-    request = ModelRequest(CLAUDE, history)
+    request = ModelRequest(SONNET, history)
     assert [turn["role"] for turn in json.loads(encode_request(request, server))["messages"]][:2] == ["user", "system"]
 
 
@@ -363,16 +363,16 @@ def test_cache_points_last_as_long_as_the_setting_says_where_the_model_can():
     def ttl(model: str) -> object:
         return sent(*LONG, server=Server(cache="1h"), model=model)["system"][1]["cachePoint"].get("ttl")
 
-    assert (ttl(CLAUDE), ttl(NOVA)) == ("1h", None)
+    assert (ttl(SONNET), ttl(NOVA)) == ("1h", None)
 
 
 @pytest.mark.parametrize(
     ("messages", "server", "model"),
     [
-        ((HI,), Server(), CLAUDE),
-        (LONG, Server(cache="off"), CLAUDE),
+        ((HI,), Server(), SONNET),
+        (LONG, Server(cache="off"), SONNET),
         (LONG, Server(), OSS),
-        (LONG, Server(models={"*": Model()}), CLAUDE),
+        (LONG, Server(models={"*": Model()}), SONNET),
     ],
     ids=["first question", "off", "a model that cannot", "the settings know better"],
 )
@@ -391,7 +391,7 @@ def test_points_of_the_application_are_the_only_ones():
 
 
 def test_what_is_counted_is_the_prompt_alone():
-    request = ModelRequest(CLAUDE, (HI,), (ADD,), ModelParameters(temperature=0.5, reasoning_effort="none"))
+    request = ModelRequest(SONNET, (HI,), (ADD,), ModelParameters(temperature=0.5, reasoning_effort="none"))
     body = json.loads(encode_count(request, Server(guardrail={"guardrailIdentifier": "g", "guardrailVersion": "1"})))
     whole = json.loads(encode_request(request, Server()))
 

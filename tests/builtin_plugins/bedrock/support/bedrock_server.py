@@ -15,9 +15,9 @@ from pluggent_provider_http.aws.event_stream import FrameFeed, frame
 from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 
-CLAUDE = "us.anthropic.claude-sonnet-4-6"
-FAULTS = Faults("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com", CLAUDE)
-ASKED = ModelRequest(CLAUDE, (Message.user("hi"),))
+SONNET = "us.anthropic.sonnet-4-6"
+FAULTS = Faults("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com", SONNET)
+ASKED = ModelRequest(SONNET, (Message.user("hi"),))
 
 
 def event(name: str, **value: Any) -> bytes:
@@ -87,7 +87,7 @@ def whole(*content: Mapping[str, Any], **more: Any) -> ModelResponse:
 
 
 def sent(
-    *messages: Message, model: str = CLAUDE, tools: Sequence[Any] = (), server: Server | None = None, **parameters: Any
+    *messages: Message, model: str = SONNET, tools: Sequence[Any] = (), server: Server | None = None, **parameters: Any
 ) -> dict[str, Any]:
     """Return the body of a request, which keeps the vendor's rules."""
     request = ModelRequest(model, messages, tuple(tools), ModelParameters(**parameters))
