@@ -61,13 +61,13 @@ _MODULES = {
     "messages": "Audio File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
     "models": (
         "AllowedTools CountsTokens Delta FinishReason Finished ListsModels ModelInfo ModelParameters ModelRequest "
-        "ModelResponse PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta ToolChoice "
-        "UsageDelta collect deltas"
+        "ModelResponse ModelTimeouts PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta "
+        "ToolChoice UsageDelta collect deltas"
     ),
     "observations": (
         "LOG_LEVELS Change DecisionMade Discarded EventsDropped HookFailed ModelCalled ModelRetried Observation "
         "PlanStepChanged PluginStateChanged QuestionAnswered ReasoningShown SessionClosed SessionOpened TextShown "
-        "ToolFinished ToolLogged ToolProgressed ToolStarted TurnEnded TurnStarted UserNotified Vote"
+        "TextsEmbedded ToolFinished ToolLogged ToolProgressed ToolStarted TurnEnded TurnStarted UserNotified Vote"
     ),
     "plans": "Plan PlanParser Step StepStatus",
     "plugins": "Opens PluginContext",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
-from pluggent_provider_http.servers_plugin import ServersPlugin
+from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin
 
 from pluggent_bedrock.regions import region_of, runtime_url
 from pluggent_bedrock.settings import Server, Settings as BedrockSettings
@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
 
     # a provider brings the encoder along
+    from pluggent_bedrock.embedder import BedrockEmbedder
     from pluggent_bedrock.provider import Converse
 
 
@@ -41,7 +42,6 @@ class Bedrock(ServersPlugin[Server]):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        settings = BedrockSettings() if settings is None else settings
 
         def provider(name: str, server: Server) -> Converse:
             # Imported here: only model calls need the encoder.
@@ -49,8 +49,37 @@ class Bedrock(ServersPlugin[Server]):
 
             return Converse(name, server, client=client, transport=transport)
 
-        servers = {"bedrock": settings, **settings.servers}
-        super().__init__({name: _placed(server) for name, server in servers.items()}, provider)
+        super().__init__(_placed_servers(settings), provider)
+
+
+class BedrockEmbedders(EmbeddersPlugin[Server]):
+    """Embedders for Amazon Bedrock, one for each region or account; see Bedrock for the arguments.
+
+    >>> [embedder.name for embedder in BedrockEmbedders().provide_embedders(None)]
+    ['bedrock']
+    """
+
+    Settings = BedrockSettings
+
+    def __init__(
+        self,
+        settings: BedrockSettings | None = None,
+        *,
+        client: httpx2.AsyncClient | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        def embedder(name: str, server: Server) -> BedrockEmbedder:
+            # Imported here: only requests need the encoder.
+            from pluggent_bedrock.embedder import BedrockEmbedder
+
+            return BedrockEmbedder(name, server, client, transport)
+
+        super().__init__(_placed_servers(settings), embedder)
+
+
+def _placed_servers(settings: BedrockSettings | None) -> dict[str, Server]:
+    settings = BedrockSettings() if settings is None else settings
+    return {name: _placed(server) for name, server in {"bedrock": settings, **settings.servers}.items()}
 
 
 def _placed(server: Server) -> Server:

@@ -28,6 +28,7 @@ _OWN = frozenset({"messages", "system", "toolConfig", "modelId"})
 _OWN_TOOL = frozenset({"name", "description", "inputSchema"})
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 _NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs", "parallel_tool_calls", "user")
+_TTLS = ("5m", "1h")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MODEL_FIELDS = "additionalModelRequestFields"
 
@@ -38,8 +39,16 @@ def encode_request(request: ModelRequest, server: Server) -> bytes:
 
 
 def encode_count(request: ModelRequest, server: Server) -> bytes:
-    """Return what asks how long *request* is. Raises as ``encode_request``."""
-    return _Writer(request, server).count()
+    """Return what asks how long *request* is, without what changes nothing of that. Raises as ``encode_request``."""
+    given = request.parameters
+    bare = ModelParameters(
+        max_output_tokens=given.max_output_tokens,
+        reasoning_effort=given.reasoning_effort,
+        tool_choice=given.tool_choice,
+        cache="off",
+        extra={name: value for name, value in given.extra.items() if name == _MODEL_FIELDS},
+    )
+    return _Writer(attrs.evolve(request, parameters=bare), server).count()
 
 
 class _Writer:
@@ -48,6 +57,7 @@ class _Writer:
         self._parameters = request.parameters
         self._server = server
         self._model: Model = model_of(request.model, server.models.items())
+        self._cache = _kept_for(self._parameters.cache, server.cache)
 
     def body(self) -> bytes:
         said, tools = self._written()
@@ -69,7 +79,7 @@ class _Writer:
         given = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in tools]
         if self._may_mark(said, tools):
             everywhere = self._model.cache == "all"
-            mark = _mark(self._server.cache if everywhere else "5m")
+            mark = _mark(self._cache if everywhere or self._parameters.cache in _TTLS else "5m")
             said = _with_marks(said, mark)
             given += [mark] if given and everywhere else []
         given += [encode({"systemTool": {"name": name}}) for name in self._server.server_tools]
@@ -80,8 +90,11 @@ class _Writer:
 
     def _may_mark(self, said: Conversation, tools: Sequence[ToolSpec]) -> bool:
         """Whether to set cache points: a first request without tools would not be read from the cache again."""
-        ours = self._server.cache != "off" and self._model.cache != "none" and not said.marks
-        return ours and (bool(tools) or said.replied)
+        # What a request wishes itself is marked in any case.
+        wished = self._parameters.cache in _TTLS
+        if said.marks or self._cache == "off" or (self._model.cache == "none" and not wished):
+            return False
+        return wished or bool(tools) or said.replied
 
     def _rest(self) -> Object:
         parameters = self._parameters
@@ -217,6 +230,15 @@ def _tool(spec: ToolSpec) -> bytes:
 
 
 # ---- the cache ----------------------------------------------------------------------------
+
+
+def _kept_for(wished: str | None, usual: str) -> str:
+    """Return how long the vendor is to keep what the request begins with: 5m, 1h or off."""
+    if wished in (None, "auto"):
+        return usual
+    if wished not in (*_TTLS, "off"):
+        raise UnsendableError(f"parameters.cache: Bedrock keeps beginnings for 5m or 1h, not {wished!r}")
+    return wished
 
 
 def _mark(cache: str) -> bytes:

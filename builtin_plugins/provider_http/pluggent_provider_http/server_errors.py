@@ -114,7 +114,8 @@ _LENGTHS = tuple(
         # Fireworks
         r"prompt is too long: (?P<actual>[\d,]+), model maximum context length: (?P<limit>[\d,]+)",
         # Amazon's models
-        r"input is too long for requested model",
+        r"too many input tokens\. max input tokens: (?P<limit>[\d,]+), request input token count: (?P<actual>[\d,]+)",
+        r"too many input tokens|input is too long for requested model",
         r"input tokens exceeded",
         # OpenAI and Groq, where one request is above the tokens of a minute
         r"request too large.*?limit (?P<limit>[\d,]+), requested (?P<actual>[\d,]+)",

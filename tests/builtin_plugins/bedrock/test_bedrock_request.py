@@ -393,7 +393,7 @@ def test_points_of_the_application_are_the_only_ones():
 def test_what_is_counted_is_the_prompt_alone():
     request = ModelRequest(SONNET, (HI,), (ADD,), ModelParameters(temperature=0.5, reasoning_effort="none"))
     body = json.loads(encode_count(request, Server(guardrail={"guardrailIdentifier": "g", "guardrailVersion": "1"})))
-    whole = json.loads(encode_request(request, Server()))
+    whole = json.loads(encode_request(request, Server(cache="off")))
 
     assert body == {"input": {"converse": {name: whole[name] for name in (
         "messages", "toolConfig", "additionalModelRequestFields")}}}  # fmt: skip
