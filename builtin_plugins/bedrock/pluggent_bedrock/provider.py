@@ -13,6 +13,7 @@ from pluggent_provider_http.token_counts import read_count
 from pluggent_provider_http.unsendable import UNSENDABLE
 
 from pluggent_bedrock.access import Access
+from pluggent_bedrock.regions import without_area
 from pluggent_bedrock.request import encode_count, encode_request
 from pluggent_bedrock.settings import Server
 from pluggent_bedrock.stream import Events
@@ -50,7 +51,7 @@ class Converse(HttpProvider[Server]):
     async def count(self, request: ModelRequest) -> int:
         """Return the tokens of the prompt, as Bedrock counts them. Raises ProviderError."""
         await self.prepare()
-        path = path_of(request.model, "count-tokens")
+        path = path_of(without_area(request.model), "count-tokens")
         try:
             body = encode_count(request, self.server)
         except UNSENDABLE as error:

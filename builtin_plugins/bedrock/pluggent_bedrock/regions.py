@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -11,6 +12,8 @@ from pluggent_provider_http.aws.profiles import ProfileError, profile, profile_n
 NO_REGION = "https://bedrock-runtime.no-region.invalid"
 """The address while no region is known; nothing is sent there."""
 _CHINA = "cn-"
+# The areas of inference profiles: https://docs.aws.amazon.com/bedrock/latest/userguide/inference-profiles-support.html
+_AREA = re.compile(r"(us|us-gov|eu|apac|jp|au|ca|sa|me|af|il|global)\.(?=[a-z0-9-]+\.)")
 
 
 def region_of(given: str, profile_given: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -37,3 +40,13 @@ def runtime_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
     if not region:
         return NO_REGION
     return f"https://bedrock-runtime.{region}.amazonaws.com{'.cn' if region.startswith(_CHINA) else ''}"
+
+
+def without_area(model: str) -> str:
+    """Return the id of a model without the area of an inference profile, which counting does not take.
+
+    >>> without_area("us.amazon.nova-micro-v1:0"), without_area("amazon.nova-micro-v1:0")
+    ('amazon.nova-micro-v1:0', 'amazon.nova-micro-v1:0')
+    """
+    area = _AREA.match(model)
+    return model[area.end() :] if area else model

@@ -112,7 +112,7 @@ class _Writer:
         if parameters.output_schema is not None:
             rest["outputConfig"] = {**rest.get("outputConfig", {}), **_output(parameters.output_schema)}
         if self._server.guardrail:
-            rest["guardrailConfig"] = dict(self._server.guardrail)
+            rest["guardrailConfig"] = _guardrail(self._server)
         _add_extra(rest, parameters)
         return rest
 
@@ -143,6 +143,11 @@ def _sampling(parameters: ModelParameters) -> Object:
     if parameters.metadata:
         rest["requestMetadata"] = dict(parameters.metadata)
     return rest
+
+
+def _guardrail(server: Server) -> Object:
+    """Return the guardrail of every request; how a stream is looked at is said of streams alone."""
+    return {name: value for name, value in server.guardrail.items() if server.stream or name != "streamProcessingMode"}
 
 
 def _top_k(top_k: int, model: Model) -> Object:

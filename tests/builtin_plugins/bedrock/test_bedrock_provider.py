@@ -245,6 +245,15 @@ def test_settings_come_from_a_file_as_the_readme_shows_them():
     )
 
 
+async def test_how_a_guardrail_looks_at_streams_is_said_of_streams_alone(server, keys):
+    guardrail = {"guardrailIdentifier": "g1", "guardrailVersion": "1", "streamProcessingMode": "async"}
+    for stream in (True, False):
+        async with provider_at(server, guardrail=guardrail, stream=stream) as provider:
+            await provider.complete(REQUEST)
+
+    assert ["streamProcessingMode" in asked.json["guardrailConfig"] for asked in server.requests] == [True, False]
+
+
 # ---- counting -------------------------------------------------------------------------------
 
 
@@ -255,7 +264,7 @@ async def test_a_prompt_is_counted_before_it_is_sent(server, keys):
         assert await provider.count(ModelRequest(SONNET, (Message.user("hi"),), (ToolSpec("now"),))) == 375
 
     (asked,) = server.requests
-    assert asked.path == f"/model/{SONNET}/count-tokens"
+    assert asked.path == f"/model/{SONNET.removeprefix('us.')}/count-tokens"
     assert set(asked.json["input"]["converse"]) == {"messages", "toolConfig"}
     assert asked.headers["authorization"] == signed_again(asked, server)
 

@@ -29,6 +29,8 @@ _WAIT_S = 75.0
 _SKEW_S = 240.0
 """Amazon's services accept a signature that is at most five minutes old."""
 _REFUSED = range(400, 404)
+_UNKNOWN = ("security token", "expiredtoken", "unrecognizedclient", "invalidclienttoken", "invalidsignature")
+"""How the services say that it is the credentials that they do not accept, not what was asked."""
 _log = logging.getLogger("pluggent.provider_http.aws")
 
 
@@ -79,13 +81,15 @@ class Signer:
         if held is not None and now < held.dead_at:
             return  # these still serve, and the new ones come
         try:
-            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(pending)), _WAIT_S)
+            found = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(pending)), _WAIT_S)
         except TimeoutError as error:
             problem = f"found no AWS credentials within {_WAIT_S:g} s"
             raise faults.error(Kind.TIMEOUT, problem) from error
         except CredentialsError as error:
             kind = Kind.UNAVAILABLE if error.passes else Kind.AUTHENTICATION
             raise faults.error(kind, str(error)) from error
+        if self._held is None:  # the refusal of another request took them away in between
+            self._held = _held(found, self._clock())
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -112,9 +116,10 @@ class Signer:
             which = "behind" if off_s > 0 else "ahead of"
             found = f"this machine's clock is {abs(off_s):.0f} s {which} the server's, which the next request goes by"
             return _again(error, f"{error.message} ({found})")
-        if error.kind is Kind.AUTHENTICATION:
+        said = f"{headers.get('x-amzn-errortype', '')} {error.message}".lower()
+        if any(word in said for word in _UNKNOWN):
             self._held = None
-            if "expired" in f"{headers.get('x-amzn-errortype', '')} {error.message}".lower():
+            if "expired" in said:
                 return _again(error, f"{error.message} (the credentials have expired; new ones are looked for)")
         return error
 

@@ -211,14 +211,17 @@ async def test_a_clock_that_is_right_is_left_alone(date):
     before = signer.headers("POST", "https://x/", {}, b"")
 
     assert not signer.explained(refused("no"), {"date": date}).retryable
-    await signer_again(signer, world)
     assert signer.headers("POST", "https://x/", {}, b"") == before
 
 
-async def signer_again(signer: Signer, world: World) -> None:
-    """Give the signer the credentials back that a refusal took away."""
-    world.found.append(lasting(36000))
+async def test_credentials_that_are_not_known_are_looked_for_again_without_another_try():
+    world = World(lasting(3600), lasting(3600, "NEW"))
+    signer = world.signer()
     await signer.ready(FAULTS)
+
+    assert not signer.explained(refused("The security token included in the request is invalid."), {}).retryable
+    await signer.ready(FAULTS)
+    assert name_of(signer) == "NEW"
 
 
 async def test_credentials_that_expired_in_between_are_looked_for_again():
@@ -234,12 +237,19 @@ async def test_credentials_that_expired_in_between_are_looked_for_again():
     assert name_of(signer) == "NEW"
 
 
-async def test_other_errors_change_nothing():
+@pytest.mark.parametrize(
+    ("error", "headers"),
+    [
+        (refused("busy", Kind.UNAVAILABLE, 503), {"date": formatdate(NOW + 600)}),
+        (refused("no access to the model"), {"x-amzn-errortype": "AccessDeniedException"}),
+    ],
+    ids=["busy", "not allowed"],
+)
+async def test_other_errors_change_nothing(error, headers):
     world = World(lasting(3600))
     signer = world.signer()
     await signer.ready(FAULTS)
-    error = refused("busy", Kind.UNAVAILABLE, 503)
 
-    assert signer.explained(error, {"date": formatdate(NOW + 600)}) is error
+    assert signer.explained(error, headers) is error
     await signer.ready(FAULTS)
     assert world.searches == 1
