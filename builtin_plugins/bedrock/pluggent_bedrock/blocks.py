@@ -9,6 +9,7 @@ import attrs
 import msgspec
 from pluggent_hookspecs import (
     Audio,
+    CachePoint,
     File,
     Image,
     Message,
@@ -32,6 +33,7 @@ WIRE = "bedrock"
 """The name of this wire format, in ``extra`` and in VendorPart."""
 
 _MEMO = "pluggent_bedrock piece"
+_MEMO_UNMARKED = "pluggent_bedrock piece without cache points"
 _MEMO_NOTE = "pluggent_bedrock note"
 _MEMO_ORPHAN = "pluggent_bedrock orphan"
 _OURS = frozenset({"blocks"})
@@ -39,44 +41,55 @@ _OWN_MESSAGE = frozenset({"role", "content"})
 _OWN_RESULT = frozenset({"toolUseId", "content", "status"})
 _OWN_CALL = frozenset({"toolUseId", "name", "input"})
 _EMPTY = "(no output)"
+_TTLS = (None, "5m", "1h")
 
 encode = msgspec.json.Encoder().encode
 
 
 @attrs.frozen
 class ConversePiece(Piece):
-    """A message as it goes into a request; ``documents`` are their names, which are unique in a request."""
+    """A message as it goes into a request.
+
+    ``documents`` are their names, which are unique in a request. ``unmarked``: a cache point was left out.
+    """
 
     documents: tuple[str, ...] = ()
+    unmarked: bool = False
 
 
 class ConverseBlocks(BlockWire):
-    """Converse as a wire of content blocks, for one request: no two of its documents have one name."""
+    """Converse as a wire of content blocks, for one request: no two of its documents have one name.
 
-    def __init__(self) -> None:
+    Without *points* the model takes no cache points; ``unmarked`` counts the messages that had some.
+    """
+
+    def __init__(self, *, points: bool = True) -> None:
+        self.unmarked = 0
+        self._points = points
         self._names: set[str] = set()
         self._numbers: dict[int, int] = {}
 
     def piece(self, message: Message) -> ConversePiece:
         """Return the piece of *message*."""
-        piece = message.memo(_MEMO, _piece)
+        piece = message.memo(_MEMO, _piece) if self._points else message.memo(_MEMO_UNMARKED, _unmarked_piece)
+        self.unmarked += piece.unmarked
         if not piece.documents:
             return piece
         number = 1
         while not self._names.isdisjoint(piece.documents):
             number += 1
-            piece = _piece(message, number)
+            piece = _piece(message, number, points=self._points)
         self._names.update(piece.documents)
         self._numbers[id(message)] = number
         return piece
 
     def reply(self, message: Message, *, renamed: Mapping[int, str], without: frozenset[str], final: bool) -> Piece:
         """Return a reply as it goes back."""
-        return _assistant_piece(message, renamed=renamed, without=without, final=final)
+        return _assistant_piece(message, renamed=renamed, without=without, final=final, points=self._points)
 
     def result(self, message: Message, call_id: str) -> Piece:
         """Return the result in *message* as the answer to *call_id*."""
-        return _result_piece(message, call_id, self._numbers.get(id(message), 1))
+        return _result_piece(message, call_id, self._numbers.get(id(message), 1), points=self._points)
 
     def no_result(self, call_id: str, words: str) -> bytes:
         """Return a failed result that says *words*."""
@@ -96,27 +109,55 @@ class ConverseBlocks(BlockWire):
         return message.memo(_MEMO_ORPHAN, _orphan) if number == 1 else _orphan(message, number)
 
 
-def _piece(message: Message, number: int = 1) -> ConversePiece:
+def _unmarked_piece(message: Message) -> ConversePiece:
+    return _piece(message, points=False)
+
+
+def _piece(message: Message, number: int = 1, *, points: bool = True) -> ConversePiece:
     if message.role is Role.ASSISTANT:
-        return _assistant_piece(message)
+        return _assistant_piece(message, points=points)
     if message.role is Role.TOOL:
-        return _result_piece(message, _wire_id(message.tool_call_id or ""), number)
+        return _result_piece(message, _wire_id(message.tool_call_id or ""), number, points=points)
     role: Literal["system", "user"] = "user" if message.role is Role.USER else "system"
-    blocks = [block for part in message.content for block in _said(part, role)]
+    blocks = _blocks(message, role, points=points)
     documents = _documents(blocks, number)
     if documents and not any("text" in block for block in blocks):
         blocks.append({"text": f"(attached: {', '.join(documents)})"})  # Bedrock wants a text beside a document
     fields = _fields_of(message, _OWN_MESSAGE)
     return ConversePiece(
-        role, turn_of(role, _joined(blocks), fields), marks=_marks(blocks), fields=fields, documents=documents
-    )
+        role, turn_of(role, _joined(blocks), fields), marks=_marks(blocks), fields=fields, documents=documents,
+        unmarked=not points and _has_point(message),
+    )  # fmt: skip
 
 
-def _result_piece(message: Message, call_id: str, number: int = 1) -> ConversePiece:
+def _blocks(message: Message, role: Literal["user", "system", "tool"], *, points: bool) -> list[Object]:
+    """Return the blocks of *message*. Raises UnsendableError."""
+    blocks: list[Object] = []
+    for part in message.content:
+        if not isinstance(part, CachePoint):
+            blocks += _said(part, role)
+        elif points:
+            if not blocks:
+                raise UnsendableError("CachePoint: nothing stands before it in its message")
+            blocks.append(_point(part))
+    return blocks
+
+
+def _point(point: CachePoint) -> Object:
+    if point.ttl not in _TTLS:
+        raise UnsendableError(f"CachePoint: Bedrock keeps beginnings for 5m or 1h, not {point.ttl!r}")
+    return {"cachePoint": {"type": "default", **({} if point.ttl is None else {"ttl": point.ttl})}}
+
+
+def _has_point(message: Message) -> bool:
+    return any(type(part) is CachePoint for part in message.content)
+
+
+def _result_piece(message: Message, call_id: str, number: int = 1, *, points: bool = True) -> ConversePiece:
     """Return the result in *message* as the answer to the call that the request calls *call_id*."""
     if message.tool_call_id is None:
         raise UnsendableError("a message of role tool has no tool_call_id")
-    content = [block for part in message.content for block in _said(part, "tool")]
+    content = _blocks(message, "tool", points=points)
     documents = _documents(content, number)
     marks = [block for block in content if "cachePoint" in block]
     result: Object = {
@@ -128,7 +169,8 @@ def _result_piece(message: Message, call_id: str, number: int = 1) -> ConversePi
     block = {"toolResult": result | (_fields_of(message, _OWN_RESULT) or {})}
     answers = _wire_id(message.tool_call_id)
     turn = turn_of("user", _joined([block, *marks]))  # a cache point stands behind a result, never in it
-    return ConversePiece("tool", turn, answers=answers, marks=len(marks), documents=documents)
+    unmarked = not points and _has_point(message)
+    return ConversePiece("tool", turn, answers=answers, marks=len(marks), documents=documents, unmarked=unmarked)
 
 
 def _assistant_piece(
@@ -137,12 +179,16 @@ def _assistant_piece(
     renamed: Mapping[int, str] | None = None,
     without: frozenset[str] = frozenset(),
     final: bool = False,
+    points: bool = True,
 ) -> ConversePiece:
     blocks = [block for block in _reply_blocks(message, renamed or {}) if not _is_of(block, without)]
     while blocks and "reasoningContent" in blocks[-1]:
         blocks.pop()  # a reply that ends in thinking is refused
     if final and blocks and "text" in blocks[-1]:
         blocks[-1] = {"text": blocks[-1]["text"].rstrip()}
+    wished = [part for part in message.content if isinstance(part, CachePoint)]
+    if wished and points and blocks:
+        blocks.append(_point(wished[-1]))  # a reply is kept as a whole
     fields = _fields_of(message, _OWN_MESSAGE)
     opened = frozenset(block["toolUse"]["toolUseId"] for block in blocks if _is_use(block))
     closed = frozenset(block["toolResult"]["toolUseId"] for block in blocks if _is_result(block))
@@ -150,6 +196,7 @@ def _assistant_piece(
     return ConversePiece(
         "assistant", turn_of("assistant", _joined(blocks), fields), calls, "", opened - closed, closed - opened,
         _marks(blocks), any("reasoningContent" in block for block in blocks), fields,
+        unmarked=bool(wished) and not points,
     )  # fmt: skip
 
 
@@ -180,7 +227,8 @@ def _reply_blocks(message: Message, renamed: Mapping[int, str]) -> list[Object]:
     finished = extra is not None
     calls = [_call(call, renamed.get(place)) for place, call in enumerate(message.tool_calls)]
     layout = extra.get("blocks") if isinstance(extra, Mapping) else None
-    parts = [(part, list(_replied(part, finished=finished))) for part in message.content]
+    shown = [part for part in message.content if not isinstance(part, CachePoint)]
+    parts = [(part, list(_replied(part, finished=finished))) for part in shown]
     if layout is not None and (found := arranged(parts, calls, layout, _text)) is not None:
         return found
     return [*(block for _, blocks in parts for block in blocks), *calls]
@@ -205,6 +253,8 @@ def _replied(part: Part, *, finished: bool) -> Iterator[Object]:
         case VendorPart(vendor, value):
             if finished and vendor == WIRE:
                 yield _vendor(value)
+        case CachePoint():
+            pass  # it stands behind the whole reply
         case Audio() if part.transcript and part.transcript.strip():
             yield {"text": part.transcript}
         case Image() | File() | Audio():
@@ -220,8 +270,8 @@ def _said(part: Part, role: Literal["user", "system", "tool"]) -> Iterator[Objec
         case VendorPart(vendor, value):
             if vendor == WIRE:
                 yield _vendor(value)
-        case Reasoning():
-            pass  # in this API only models think
+        case Reasoning() | CachePoint():
+            pass  # in this API only models think, and where a point goes is not said here
         case Image() | Audio() | File():
             yield _media(part, role)
 

@@ -45,8 +45,8 @@ class Converse(HttpProvider[Server]):
         """Return what asks for a stream of *request*."""
         path = path_of(request.model, "converse-stream" if self.server.stream else "converse")
         body = encode_request(request, self.server)
-        headers, faults = self._access.headers(request.model, path, body, request.parameters)
-        return Asked(path, body, headers, faults, Events(request, faults), FrameFeed)
+        headers, faults = self._access.headers(request.model, path, body.data, request.parameters)
+        return Asked(path, body.data, headers, faults, Events(request, faults, body.notes), FrameFeed)
 
     async def count(self, request: ModelRequest) -> int:
         """Return the tokens of the prompt, as Bedrock counts them. Raises ProviderError."""

@@ -313,8 +313,9 @@ def _image(fields: Object) -> Image | None:
 class Ending:
     """The end of a reply: why it ended, tokens, what else was said; read from any number of pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: tuple[str, ...] = ()) -> None:
         self.reason: object = None
+        self._notes = notes
         self._usage: dict[str, Any] = {}
         self._extra: dict[str, Any] = {}
 
@@ -337,7 +338,7 @@ class Ending:
         reason = self._meant(calls=blocks.calls)
         if reason is FinishReason.OTHER and self.reason is not None:
             extra["stopReason"] = str(self.reason)
-        meta = ReplyMeta(service_tier=self._tier(extra))
+        meta = ReplyMeta(service_tier=self._tier(extra), notes=self._notes)
         return Finished(reason, usage, self._model(extra), "", extra, blocks.message_extra(), meta)
 
     def _counted(self) -> tuple[Usage, dict[str, int]]:

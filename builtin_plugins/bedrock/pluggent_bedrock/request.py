@@ -33,7 +33,15 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MODEL_FIELDS = "additionalModelRequestFields"
 
 
-def encode_request(request: ModelRequest, server: Server) -> bytes:
+@attrs.frozen
+class Body:
+    """What is sent: the body, and ``notes`` on what of the conversation was left out, for ReplyMeta."""
+
+    data: bytes
+    notes: tuple[str, ...] = ()
+
+
+def encode_request(request: ModelRequest, server: Server) -> Body:
     """Return *request* for *server*. Raises UnsendableError, or another of UNSENDABLE."""
     return _Writer(request, server).body()
 
@@ -58,12 +66,13 @@ class _Writer:
         self._server = server
         self._model: Model = model_of(request.model, server.models.items())
         self._cache = _kept_for(self._parameters.cache, server.cache)
+        self._blocks = ConverseBlocks(points=self._model.cache != "none")
 
-    def body(self) -> bytes:
+    def body(self) -> Body:
         said, tools = self._written()
         rest = self._rest()
         more = b",%b" % encode(rest)[1:-1] if rest else b""
-        return b"{%b%b%b}" % (_messages(said), tools, more)
+        return Body(b"{%b%b%b}" % (_messages(said), tools, more), _notes(self._blocks.unmarked))
 
     def count(self) -> bytes:
         said, tools = self._written()
@@ -74,7 +83,7 @@ class _Writer:
 
     def _written(self) -> tuple[Conversation, bytes]:
         """Return the messages, and ``toolConfig`` as a member of an object behind others."""
-        said = conversation(self._request.messages, ConverseBlocks(), system_turns=self._model.system_turns)
+        said = conversation(self._request.messages, self._blocks, system_turns=self._model.system_turns)
         tools, choice = _offer(self._request)
         given = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in tools]
         if self._may_mark(said, tools):
@@ -115,6 +124,13 @@ class _Writer:
             rest["guardrailConfig"] = _guardrail(self._server)
         _add_extra(rest, parameters)
         return rest
+
+
+def _notes(unmarked: int) -> tuple[str, ...]:
+    if not unmarked:
+        return ()
+    where = "a message" if unmarked == 1 else f"{unmarked} messages"
+    return (f"cache points of {where} were left out: this model is not known to take them",)
 
 
 def _messages(said: Conversation) -> bytes:

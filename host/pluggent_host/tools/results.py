@@ -9,7 +9,19 @@ from typing import Any, cast
 import attrs
 import msgspec
 from pluggent_function_tools.arguments import canonical, plain
-from pluggent_hookspecs import Audio, File, Image, Part, Reasoning, Refusal, Text, ToolOutput, UndoCall, VendorPart
+from pluggent_hookspecs import (
+    Audio,
+    CachePoint,
+    File,
+    Image,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolOutput,
+    UndoCall,
+    VendorPart,
+)
 
 from pluggent_host.common.sanitize import clean, clean_part
 
@@ -237,14 +249,18 @@ def _cut_part(part: Part, limit: int) -> Part:
     return attrs.evolve(part, text=part.text.encode(errors="replace")[:limit].decode(errors="ignore"))
 
 
-def _media_bytes(part: Image | Audio | File | VendorPart) -> int:
+def _media_bytes(part: Image | Audio | File | VendorPart | CachePoint) -> int:
+    if isinstance(part, CachePoint):
+        return 0
     if isinstance(part, VendorPart):
         return len(canonical(part.value))
     texts = (getattr(part, name, None) for name in ("data", "url", "transcript"))
     return sum(len(text) for text in texts if text)
 
 
-def _kind(part: Image | Audio | File | VendorPart) -> str:
+def _kind(part: Image | Audio | File | VendorPart | CachePoint) -> str:
     if isinstance(part, VendorPart):
         return f"{part.vendor} part"
+    if isinstance(part, CachePoint):
+        return "cache point"
     return f"audio/{part.format}" if isinstance(part, Audio) else part.media_type

@@ -15,6 +15,7 @@ from pluggent_bedrock.settings import Server
 from pluggent_hookspecs import (
     AllowedTools,
     Audio,
+    CachePoint,
     File,
     Image,
     Message,
@@ -335,7 +336,10 @@ def test_a_system_message_in_the_middle_is_a_block_or_a_turn():
     assert sent(*history)["messages"][0]["content"][1] == {"text": "<system>\nBe brief.\n</system>"}
     server = Server(cache="off", models={"*": Model(system_turns=True)})
     request = ModelRequest(SONNET, history)
-    assert [turn["role"] for turn in json.loads(encode_request(request, server))["messages"]][:2] == ["user", "system"]
+    assert [turn["role"] for turn in json.loads(encode_request(request, server).data)["messages"]][:2] == [
+        "user",
+        "system",
+    ]
 
 
 # ---- the cache ----------------------------------------------------------------------------
@@ -387,13 +391,57 @@ def test_points_of_the_application_are_the_only_ones():
     assert marks(body) == ["messages[0]"]
 
 
+def test_cache_points_of_the_contract_stand_where_they_are():
+    point = CachePoint()
+    said = Message.user((Text("a long text"), CachePoint("1h"), Text("and a question"), point))
+    history = (Message(Role.SYSTEM, (Text("s"), point)), said, Message.assistant((Text("I add."), point), (A,)))
+    body = sent(*history, Message.tool(A, (Text("2"), point)), tools=(ADD,), server=Server())
+    plain, hour = {"cachePoint": {"type": "default"}}, {"cachePoint": {"type": "default", "ttl": "1h"}}
+
+    assert body["system"] == [{"text": "s"}, plain]
+    first, reply, result = (turn["content"] for turn in body["messages"])
+    assert first == [{"text": "a long text"}, hour, {"text": "and a question"}, plain]
+    assert ["toolUse" in block for block in reply] == [False, True, False]
+    assert (reply[-1], result[-1]) == (plain, plain)
+    assert marks(body) == ["system[1]", "messages[0]", "messages[1]", "messages[2]"]
+
+
+def test_cache_points_are_left_out_for_models_that_take_none_and_a_note_says_so():
+    said = Message.user((Text("a"), CachePoint(), Text("b")))
+    both = encode_request(ModelRequest(OSS, (said, Message.assistant((Text("c"), CachePoint())), HI)), Server())
+
+    assert "cachePoint" not in both.data.decode()
+    assert both.notes == ("cache points of 2 messages were left out: this model is not known to take them",)
+    assert encode_request(ModelRequest(SONNET, (said,)), Server()).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [((CachePoint(), Text("a")), "nothing stands before it"), ((Text("a"), CachePoint("30m")), "5m or 1h, not '30m'")],
+)
+def test_a_cache_point_that_cannot_be_is_refused(parts, words):
+    assert words in refusal(Message.user(parts))
+
+
+@pytest.mark.parametrize(("wished", "said"), [("1h", "1h"), ("5m", None), ("auto", None), ("off", "nothing")])
+def test_a_request_says_for_itself_how_long_the_vendor_keeps_it(wished, said):
+    (turn,) = sent(HI, server=Server(), cache=wished)["messages"]
+    ttls = [block["cachePoint"].get("ttl") for block in turn["content"] if "cachePoint" in block]
+
+    assert ttls == ([] if wished in ("off", "auto") else [said])
+
+
+def test_a_time_that_bedrock_does_not_know_is_refused():
+    assert "parameters.cache" in refusal(cache="30m")
+
+
 # ---- counting -----------------------------------------------------------------------------
 
 
 def test_what_is_counted_is_the_prompt_alone():
     request = ModelRequest(SONNET, (HI,), (ADD,), ModelParameters(temperature=0.5, reasoning_effort="none"))
     body = json.loads(encode_count(request, Server(guardrail={"guardrailIdentifier": "g", "guardrailVersion": "1"})))
-    whole = json.loads(encode_request(request, Server(cache="off")))
+    whole = json.loads(encode_request(request, Server(cache="off")).data)
 
     assert body == {"input": {"converse": {name: whole[name] for name in (
         "messages", "toolConfig", "additionalModelRequestFields")}}}  # fmt: skip

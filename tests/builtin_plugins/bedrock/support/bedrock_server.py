@@ -91,6 +91,6 @@ def sent(
 ) -> dict[str, Any]:
     """Return the body of a request, which keeps the vendor's rules."""
     request = ModelRequest(model, messages, tuple(tools), ModelParameters(**parameters))
-    body: dict[str, Any] = json.loads(encode_request(request, server or Server(cache="off")))
+    body: dict[str, Any] = json.loads(encode_request(request, server or Server(cache="off")).data)
     assert broken_rules(body) == []
     return body
