@@ -16,6 +16,7 @@ from pluggent_provider_http.reply_reader import ReplyReader
 from pluggent_provider_http.server_errors import Faults
 
 SONNET = "us.anthropic.sonnet-4-6"
+NOVA_MODEL = "us.amazon.nova-pro-v1:0"
 FAULTS = Faults("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com", SONNET)
 ASKED = ModelRequest(SONNET, (Message.user("hi"),))
 
