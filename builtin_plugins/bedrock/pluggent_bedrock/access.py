@@ -50,13 +50,22 @@ class Access:
 
         ``prepare`` comes before.
         """
+        url = url_below(self._server.base_url, path)
+        return self._authorized("POST", url, body, attrs.evolve(self._faults, model=model, path=path), parameters)
+
+    def list_headers(self, url: str, path: str) -> tuple[Mapping[str, str], Faults]:
+        """Return the headers that ask for a list at *url*, and its Faults; ``prepare`` comes before."""
+        return self._authorized("GET", url, b"", attrs.evolve(self._faults, path=path), None)
+
+    def _authorized(
+        self, method: str, url: str, body: bytes, faults: Faults, parameters: ModelParameters | None
+    ) -> tuple[Mapping[str, str], Faults]:
         headers = {"accept": "application/vnd.amazon.eventstream, application/json", "content-type": "application/json"}
         headers |= (own := read_headers(self._server, self._faults, parameters))
-        faults = attrs.evolve(self._faults, model=model, path=path)
         if self._key is not None:
             headers["authorization"] = f"Bearer {self._key}"
             return headers, attrs.evolve(faults, secrets=hidden(self._server, self._key, *own.values()))
-        headers |= self._signer.headers("POST", url_below(self._server.base_url, path), headers, body)
+        headers |= self._signer.headers(method, url, headers, body)
         secrets = hidden(self._server, *self._signer.secrets, *own.values())
         return headers, attrs.evolve(faults, secrets=secrets, credentials=_KEYLESS)
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pluggent_hookspecs import ModelRequest
+import attrs
+from pluggent_hookspecs import ModelInfo, ModelRequest
 from pluggent_provider_http.aws.event_stream import FrameFeed
-from pluggent_provider_http.provider import Asked, HttpProvider
+from pluggent_provider_http.endpoint import url_below
+from pluggent_provider_http.provider import Asked, HttpProvider, HttpServer
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
 from pluggent_provider_http.unsendable import UNSENDABLE
 
 from pluggent_bedrock.access import Access
-from pluggent_bedrock.regions import without_area
+from pluggent_bedrock.model_list import MAX_PAGES, MODELS, PROFILES, read_models, read_profiles
+from pluggent_bedrock.regions import control_url, without_area
 from pluggent_bedrock.request import encode_count, encode_request
 from pluggent_bedrock.settings import Server
 from pluggent_bedrock.stream import Events
@@ -40,6 +44,7 @@ class Converse(HttpProvider[Server]):
     ) -> None:
         super().__init__(name, server, client, transport)
         self._access = Access(name, server, self.target)
+        self._control = HttpServer(name, attrs.evolve(server, base_url=control_url(server.base_url)), client, transport)
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""
@@ -60,6 +65,34 @@ class Converse(HttpProvider[Server]):
         async with self.http().post(path, body, headers, faults, request.parameters.timeouts) as answer:
             await self.check(answer)
             return read_count(await answer.read(), faults, "inputTokens")
+
+    async def list_models(self) -> Sequence[ModelInfo]:
+        """Return the models and inference profiles that can be asked in the region. Raises ProviderError."""
+        await self.prepare()
+        data, faults = await self._listed(MODELS, {})
+        found = [*read_models(data, faults)]
+        token = ""
+        for _ in range(MAX_PAGES):
+            data, faults = await self._listed(
+                PROFILES, {"maxResults": "1000", **({"nextToken": token} if token else {})}
+            )
+            page, token = read_profiles(data, faults)
+            found += page
+            if not token:
+                break
+        return found
+
+    async def close(self) -> None:
+        """Close the connections that were opened in this event loop."""
+        await super().close()
+        await self._control.close()
+
+    async def _listed(self, path: str, query: Mapping[str, str]) -> tuple[bytes, Faults]:
+        url = url_below(self._control.server.base_url, path, query)
+        headers, faults = self._access.list_headers(url, path)
+        async with self._control.http().get(path, headers, faults, query) as answer:
+            await self.check(answer)
+            return await answer.read(), faults
 
     async def prepare(self) -> None:
         """Read the key, or get the credentials that sign."""

@@ -42,6 +42,15 @@ def runtime_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
     return f"https://bedrock-runtime.{region}.amazonaws.com{'.cn' if region.startswith(_CHINA) else ''}"
 
 
+def control_url(runtime: str) -> str:
+    """Return where models are listed: beside the address of the runtime, else there.
+
+    >>> control_url("https://bedrock-runtime.eu-west-1.amazonaws.com"), control_url("http://127.0.0.1:4566")
+    ('https://bedrock.eu-west-1.amazonaws.com', 'http://127.0.0.1:4566')
+    """
+    return runtime.replace("://bedrock-runtime.", "://bedrock.", 1)
+
+
 def without_area(model: str) -> str:
     """Return the id of a model without the area of an inference profile, which counting does not take.
 

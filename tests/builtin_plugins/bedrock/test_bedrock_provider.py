@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -99,7 +100,7 @@ async def test_without_a_key_requests_are_signed_as_they_are_sent(server, keys):
     assert asked.headers["authorization"] == signed_again(asked, server)
 
 
-def signed_again(asked: Received, server: WireServer) -> str:
+def signed_again(asked: Received, server: WireServer, method: str = "POST") -> str:
     """Return the signature that a server computes from what it has received."""
     names = asked.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
     own = {name: asked.headers[name] for name in names if not name.startswith("x-amz-") and name != "host"}
@@ -107,7 +108,7 @@ def signed_again(asked: Received, server: WireServer) -> str:
     who = Credentials(KEYS["AWS_ACCESS_KEY_ID"], KEYS["AWS_SECRET_ACCESS_KEY"], KEYS["AWS_SESSION_TOKEN"])
     assert asked.headers["host"] == server.origin.partition("//")[2]
     url = server.origin + asked.path
-    return signed("POST", url, own, asked.body, who, Scope("eu-west-1", "bedrock"), moment)["authorization"]
+    return signed(method, url, own, asked.body, who, Scope("eu-west-1", "bedrock"), moment)["authorization"]
 
 
 @pytest.mark.parametrize(
@@ -252,6 +253,49 @@ async def test_how_a_guardrail_looks_at_streams_is_said_of_streams_alone(server,
             await provider.complete(REQUEST)
 
     assert ["streamProcessingMode" in asked.json["guardrailConfig"] for asked in server.requests] == [True, False]
+
+
+# ---- models ---------------------------------------------------------------------------------
+
+
+def summary(name: str, modes: list[str], ways: list[str]) -> dict[str, Any]:
+    return {"modelId": name, "modelName": name.title(), "outputModalities": modes, "inferenceTypesSupported": ways}
+
+
+async def test_models_and_profiles_that_can_be_asked_are_listed_page_by_page(server, keys):
+    models = [
+        summary("acme.chat", ["TEXT"], ["ON_DEMAND"]),
+        summary("acme.image", ["IMAGE"], ["ON_DEMAND"]),
+        summary("acme.large", ["TEXT"], ["INFERENCE_PROFILE"]),
+    ]
+    profile = {"inferenceProfileId": "eu.acme.large", "inferenceProfileName": "EU", "createdAt": "2026-01-02T03:04:05Z"}
+    server.will(
+        answer(json.dumps({"modelSummaries": models}).encode()),
+        answer(json.dumps({"inferenceProfileSummaries": [profile], "nextToken": "a/b="}).encode()),
+        answer(json.dumps({"inferenceProfileSummaries": [{**profile, "inferenceProfileId": "us.x"}]}).encode()),
+    )
+    async with provider_at(server) as provider:
+        listed = await provider.list_models()
+
+    assert [(model.id, model.name, model.created) for model in listed] == [
+        ("acme.chat", "Acme.Chat", None), ("eu.acme.large", "EU", 1767323045.0), ("us.x", "EU", 1767323045.0),
+    ]  # fmt: skip
+    assert [asked.path for asked in server.requests] == [
+        "/foundation-models", "/inference-profiles?maxResults=1000",
+        "/inference-profiles?maxResults=1000&nextToken=a%2Fb%3D",
+    ]  # fmt: skip
+    assert [asked.headers["authorization"] for asked in server.requests] == [
+        signed_again(asked, server, "GET") for asked in server.requests
+    ]
+
+
+async def test_a_list_without_an_end_is_ended(server, keys):
+    page = answer(json.dumps({"inferenceProfileSummaries": [], "nextToken": "again"}).encode())
+    server.will(answer(b'{"modelSummaries": []}'), *[page] * 30)
+    async with provider_at(server) as provider:
+        assert await provider.list_models() == []
+
+    assert len(server.requests) == 21
 
 
 # ---- counting -------------------------------------------------------------------------------

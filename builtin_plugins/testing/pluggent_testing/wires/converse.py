@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import ClassVar
 from zlib import crc32
 
@@ -139,7 +140,17 @@ class ConverseWire(Wire):
         return f"/model/{_quoted(model)}/" in asked.path
 
     def models(self, models: Sequence[ModelInfo], asked: Received) -> bytes:
-        return _json({"modelSummaries": [{"modelId": model.id, "modelName": model.name} for model in models]})
+        if "/foundation-models" in asked.path:
+            return _json({"modelSummaries": []})
+        profiles = [
+            {
+                "inferenceProfileId": model.id,
+                "inferenceProfileName": model.name or model.id,
+                "createdAt": datetime.fromtimestamp(model.created or 0, UTC).isoformat(),
+            }
+            for model in models
+        ]
+        return _json({"inferenceProfileSummaries": profiles})
 
     def _end(self, reply: ModelResponse) -> dict[str, Json]:
         return {"stopReason": self.finish[reply.finish_reason]}
