@@ -20,6 +20,7 @@ from pluggent_hookspecs import (
     ToolSpec,
     thaw,
 )
+from pluggent_provider_http.closed_schema import closed_schema
 from pluggent_provider_http.content_blocks.turns import Conversation, conversation
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
@@ -27,7 +28,6 @@ from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 from pluggent_anthropic.blocks import WIRE, MessagesBlocks, encode, with_fields
 from pluggent_anthropic.media import Object
 from pluggent_anthropic.model_traits import BINDING_BETA, Model, model_of, thinking
-from pluggent_anthropic.schema import output_schema
 from pluggent_anthropic.settings import Server
 
 _BLOCKS = MessagesBlocks()
@@ -117,7 +117,7 @@ class _Writer:
             rest["thinking"] = thought["thinking"]
         output = {"effort": thought["effort"]} if "effort" in thought else {}
         if parameters.output_schema is not None:
-            output["format"] = {"type": "json_schema", "schema": output_schema(parameters.output_schema)}
+            output["format"] = {"type": "json_schema", "schema": closed_schema(parameters.output_schema)}
         if output:
             rest["output_config"] = output
         if choice is not None:

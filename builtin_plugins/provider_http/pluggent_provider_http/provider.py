@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
     import httpx2
 
     # and so is what imports it
-    from pluggent_provider_http.client import Client
+    from pluggent_provider_http.client import Answer, Client
 
 ServerT = TypeVar("ServerT", bound=Endpoint)
 
@@ -89,6 +89,13 @@ class HttpServer(Generic[ServerT]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
 
+    async def prepare(self) -> None:
+        """Get what the next request needs beside the request, such as credentials that expire. Raises ProviderError."""
+
+    async def check(self, answer: Answer) -> None:
+        """Raise the ProviderError that *answer* is, if its status is not a success."""
+        await answer.check()
+
     def http(self) -> Client:
         """Return what sends requests below the base URL; made when it is first wanted."""
         if self._client is None:
@@ -132,6 +139,7 @@ class HttpProvider(HttpServer[ServerT], ABC):
 
     async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Ask for a stream and yield what it brings; what ``stream`` does."""
+        await self.prepare()
         try:
             asked = self.asked(request)
         except UNSENDABLE as error:
@@ -140,7 +148,7 @@ class HttpProvider(HttpServer[ServerT], ABC):
         async with self.http().post(
             asked.path, asked.body, asked.headers, asked.faults, request.parameters.timeouts
         ) as answer:
-            await answer.check()
+            await self.check(answer)
             async for data in answer:
                 if batch := reader.feed(data):
                     yield _with_meta(batch, answer.meta)
