@@ -52,7 +52,7 @@ def decode_whole(data: bytes) -> Any:
 
 
 _TOO_DEEP = "is nested too deeply"
-_ARGUMENTS = ("arguments", "input")
+_ARGUMENTS = ("arguments", "input", "args")
 
 
 class _Impossible(float):

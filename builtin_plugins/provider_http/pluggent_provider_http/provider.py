@@ -94,31 +94,42 @@ class HttpProvider(ABC, Generic[ServerT]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
 
+    async def ready(self) -> None:
+        """Wait for what requests need, such as a token that expires; awaited before ``asked``. Raises ProviderError."""
+
     @abstractmethod
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream. Raises ProviderError, or UnsendableError naming what cannot be sent."""
 
+    async def following(self, asked: Asked) -> Asked | None:
+        """Return what is asked next, once *asked* was answered to its end, if the reply goes on; else None."""
+        return None
+
     async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Ask for a stream and yield what it brings; what ``stream`` does."""
+        await self.ready()
         try:
-            asked = self.asked(request)
+            asked: Asked | None = self.asked(request)
         except UNSENDABLE as error:
             raise Faults(self._name, self._target).unsendable(error) from error
-        reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
-        async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
-            await answer.check()
-            async for data in answer:
-                if batch := reader.feed(data):
-                    yield _with_meta(batch, answer.meta)
-                if reader.failure is not None:
-                    raise reader.failure
-                if reader.done:
-                    await answer.drain()
-                    return
-            if batch := reader.end():
-                yield _with_meta(batch, answer.meta)
-            if reader.failure is not None:
-                raise reader.failure
+        while asked is not None:
+            reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
+            async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
+                await answer.check()
+                async for data in answer:
+                    if batch := reader.feed(data):
+                        yield _with_meta(batch, answer.meta)
+                    if reader.failure is not None:
+                        raise reader.failure
+                    if reader.done:
+                        await answer.drain()
+                        break
+                else:
+                    if batch := reader.end():
+                        yield _with_meta(batch, answer.meta)
+                    if reader.failure is not None:
+                        raise reader.failure
+            asked = await self.following(asked)
 
     def http(self) -> Client:
         """Return what sends requests below the base URL; made when it is first wanted."""

@@ -68,6 +68,8 @@ class Wire(ABC):
     names of a request's body that belong to the provider, which no user may set by
     ``parameters.extra``. ``vendor_part`` is a part that this vendor sends and wants back as it is.
     ``idle_events`` are events that may come at any place of a stream and say nothing.
+    ``arguments_are_objects``: a call's arguments are an object of the answer, in streams too, and never text.
+    ``dates_models``: a list of models says when each was made.
     """
 
     format: ClassVar[str] = ""
@@ -79,11 +81,17 @@ class Wire(ABC):
     own_fields: ClassVar[tuple[str, ...]] = ()
     vendor_part: ClassVar[VendorPart | None] = None
     idle_events: ClassVar[tuple[bytes, ...]] = ()
+    arguments_are_objects: ClassVar[bool] = False
+    dates_models: ClassVar[bool] = True
 
     def wants_stream(self, asked: Received) -> bool:
         """Tell whether a request asks for a stream."""
         body: Mapping[str, Json] = asked.json
         return body.get("stream") is True
+
+    def model(self, asked: Received) -> str:
+        """Return the model that a request names in its path, as the user gave it; empty if the body names it."""
+        return ""
 
     @abstractmethod
     def whole(self, reply: ModelResponse) -> bytes:

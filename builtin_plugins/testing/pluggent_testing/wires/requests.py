@@ -68,7 +68,8 @@ class WireRequests(WireSuite):
         async def story(provider: Provider) -> None:
             await ask(provider, self.request(model="some/model:7f3a"))
             sent = server.asked[-1]
-            assert "some/model:7f3a" in [*strings(sent.json), *sent.path.split("?")[0].split("/models/")]
+            named = (*strings(sent.json), *sent.path.split("?")[0].split("/models/"), self.wire.model(sent))
+            assert "some/model:7f3a" in named
 
         told(story)
 
