@@ -151,6 +151,5 @@ def _grown(had: Any, more: Any) -> Any:
         fields = cast("Object", more)
         return {**cast("Object", had), **{name: _grown(cast("Object", had).get(name), fields[name]) for name in fields}}
     if isinstance(had, list) and isinstance(more, list):
-        before, after = cast("list[Any]", had), more
-        return after if after[: len(before)] == before else before + after
+        return more if more[: len(had)] == had else [*had, *more]
     return more

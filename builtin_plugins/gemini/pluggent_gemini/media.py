@@ -77,8 +77,8 @@ def _a(part: Image | Audio | File) -> str:
 def shown_media(data: Mapping[str, Any]) -> Image | Audio | None:
     """Return ``inlineData`` of a reply as a part of the contract; None for what the contract has no part for.
 
-    >>> shown_media({"mimeType": "image/jpeg", "data": "aGk="})
-    Image(data='aGk=', media_type='image/jpeg')
+    >>> shown_media({"mimeType": "image/jpeg", "data": "aGk="}) == Image(data="aGk=", media_type="image/jpeg")
+    True
     """
     media_type, content = data.get("mimeType"), data.get("data")
     if set(data) != {"mimeType", "data"} or not isinstance(media_type, str) or not isinstance(content, str):

@@ -78,7 +78,7 @@ class GenerateContent(HttpProvider[Server]):
         if not token:
             return None
         asked.events.begin_again()
-        await self.ready()
+        await self.prepare()
         headers, faults = self._headers(asked.faults.model, asked.path)
         asked.events.faults = faults
         return attrs.evolve(asked, body=asked.content.whole(token), headers=headers, faults=faults)

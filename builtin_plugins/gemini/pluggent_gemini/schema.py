@@ -35,8 +35,7 @@ def _taken(schema: Object) -> Object:
         out["$defs"] = out.pop("definitions")
     if "const" in out and "enum" not in out:
         out["enum"] = [out.pop("const")]
-    for name in out:
-        out[name] = _inside(name, out[name])
+    out = {name: _inside(name, value) for name, value in out.items()}
     return _with_reference(out) if isinstance(out.get("$ref"), str) else out
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
     import httpx2
 
     # and so is what imports it
-    from pluggent_provider_http.client import Client
+    from pluggent_provider_http.client import Answer, Client
 
 ServerT = TypeVar("ServerT", bound=Endpoint)
 
@@ -94,12 +94,16 @@ class HttpProvider(ABC, Generic[ServerT]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
 
-    async def ready(self) -> None:
-        """Wait for what requests need, such as a token that expires; awaited before ``asked``. Raises ProviderError."""
-
     @abstractmethod
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream. Raises ProviderError, or UnsendableError naming what cannot be sent."""
+
+    async def prepare(self) -> None:
+        """Get what the next request needs beside the request, such as credentials that expire. Raises ProviderError."""
+
+    async def check(self, answer: Answer) -> None:
+        """Raise the ProviderError that *answer* is, if its status is not a success."""
+        await answer.check()
 
     async def following(self, asked: Asked) -> Asked | None:
         """Return what is asked next, once *asked* was answered to its end, if the reply goes on; else None."""
@@ -107,7 +111,7 @@ class HttpProvider(ABC, Generic[ServerT]):
 
     async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Ask for a stream and yield what it brings; what ``stream`` does."""
-        await self.ready()
+        await self.prepare()
         try:
             asked: Asked | None = self.asked(request)
         except UNSENDABLE as error:
@@ -115,7 +119,7 @@ class HttpProvider(ABC, Generic[ServerT]):
         while asked is not None:
             reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
             async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
-                await answer.check()
+                await self.check(answer)
                 async for data in answer:
                     if batch := reader.feed(data):
                         yield _with_meta(batch, answer.meta)

@@ -89,9 +89,9 @@ class Wire(ABC):
         body: Mapping[str, Json] = asked.json
         return body.get("stream") is True
 
-    def model(self, asked: Received) -> str:
-        """Return the model that a request names in its path, as the user gave it; empty if the body names it."""
-        return ""
+    def names_model(self, asked: Received, model: str) -> bool:
+        """Tell whether a request names *model*."""
+        return model in (asked.json.get("model"), *asked.path.partition("?")[0].split("/models/"))
 
     @abstractmethod
     def whole(self, reply: ModelResponse) -> bytes:

@@ -68,8 +68,8 @@ class GeminiWire(Wire):
     def wants_stream(self, asked: Received) -> bool:
         return ":streamGenerateContent" in asked.path
 
-    def model(self, asked: Received) -> str:
-        return unquote(asked.path.split("?")[0].rpartition("/models/")[2].rpartition(":")[0])
+    def names_model(self, asked: Received, model: str) -> bool:
+        return unquote(asked.path.partition("?")[0].rpartition("/models/")[2].rpartition(":")[0]) == model
 
     def whole(self, reply: ModelResponse) -> bytes:
         parts = [_part(item) for item in (*reply.message.content, *reply.message.tool_calls)]

@@ -68,8 +68,7 @@ class WireRequests(WireSuite):
         async def story(provider: Provider) -> None:
             await ask(provider, self.request(model="some/model:7f3a"))
             sent = server.asked[-1]
-            named = (*strings(sent.json), *sent.path.split("?")[0].split("/models/"), self.wire.model(sent))
-            assert "some/model:7f3a" in named
+            assert self.wire.names_model(server.asked[-1], "some/model:7f3a")
 
         told(story)
 
