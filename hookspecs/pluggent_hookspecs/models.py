@@ -20,7 +20,7 @@ from pluggent_hookspecs.reply_meta import ReplyMeta
 from pluggent_hookspecs.tools import ToolSpec
 
 __all__ = [
-    "AllowedTools", "Delta", "FinishReason", "Finished", "ListsModels", "ModelInfo", "ModelParameters",
+    "AllowedTools", "CountsTokens", "Delta", "FinishReason", "Finished", "ListsModels", "ModelInfo", "ModelParameters",
     "ModelRequest", "ModelResponse", "PartDelta", "Provider", "ReasoningDelta", "RefusalDelta", "Reply", "TextDelta",
     "ToolCallDelta", "ToolChoice", "UsageDelta", "collect", "deltas",
 ]  # fmt: skip
@@ -260,6 +260,19 @@ class ListsModels(Protocol):
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that can be asked for now. Raises ProviderError."""
+        ...
+
+
+@runtime_checkable
+class CountsTokens(Protocol):
+    """A Provider that can say how long a request is, before it is sent. Offering this is up to the provider."""
+
+    async def count(self, request: ModelRequest) -> int:
+        """Return the tokens of the prompt, as the vendor counts them: messages, tools and what it adds itself.
+
+        The vendor gets the whole request and answers nothing. Raises ProviderError, ``bad_request`` for a request
+        that it cannot count.
+        """
         ...
 
 

@@ -28,6 +28,7 @@ One that is marked ``incremental`` leaves that to transform_delta of its plugin.
 PROVIDES: Mapping[str, str] = types.MappingProxyType(
     {
         "provider": "provide_providers",
+        "embedder": "provide_embedders",
         "tools": "provide_tools",
         "memory": "provide_memory",
         "session": "provide_sessions",
