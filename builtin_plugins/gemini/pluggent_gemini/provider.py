@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 import attrs
-from pluggent_hookspecs import ModelInfo, ModelRequest
+from pluggent_hookspecs import ModelInfo, ModelRequest, ProviderError
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
@@ -21,7 +21,12 @@ from pluggent_gemini.stream import Events
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
+    # and so is what imports it
+    from pluggent_provider_http.client import Answer
+    from pluggent_provider_http.google_credentials import GoogleTokens
+
 _MODELS = "/models"
+_REFUSED = 401
 
 
 @attrs.frozen(kw_only=True)
@@ -49,18 +54,40 @@ class GenerateContent(HttpProvider[Server]):
     ) -> None:
         before, self._publisher = _around_publisher(server.base_url)
         super().__init__(name, server, client, transport, base_url=before)
+        self._tokens = self._new_tokens() if server.auth == "google" else None
 
     async def list_models(self) -> Sequence[ModelInfo]:
         """Return the models that can be asked for now. Raises ProviderError."""
+        await self.prepare()
         path = f"{self._publisher}{_MODELS}"
         headers, faults = self._headers("", path)
         pages = Pages(faults)
         while (token := pages.next) is not None:
             query = {"pageSize": str(PAGE), **({"pageToken": token} if token else {})}
             async with self.http().get(path, headers, faults, query) as answer:
-                await answer.check()
+                await self.check(answer)
                 pages.take(await answer.read())
         return pages.models
+
+    async def close(self) -> None:
+        """Close the connections that were opened in this event loop."""
+        await super().close()
+        if self._tokens is not None:
+            await self._tokens.close()
+
+    async def prepare(self) -> None:
+        """Renew the access token, where there is one."""
+        if self._tokens is not None:
+            await self._tokens.renew(Faults(self.name, self.target))
+
+    async def check(self, answer: Answer) -> None:
+        """Raise the ProviderError that *answer* is; a token that it refuses is not used again."""
+        try:
+            await answer.check()
+        except ProviderError as error:
+            if error.status == _REFUSED and self._tokens is not None:
+                error.retryable = self._tokens.refused()
+            raise
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a reply to *request*."""
@@ -89,12 +116,22 @@ class GenerateContent(HttpProvider[Server]):
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         headers |= (own := read_headers(server, Faults(self.name, self.target)))
         key = ""
-        if server.api_key is not None:
+        if self._tokens is not None:
+            assert self._tokens.token is not None
+            headers |= self._tokens.token.headers
+            key = self._tokens.token.value
+        elif server.api_key is not None:
             key = read_key(server.api_key, Faults(self.name, self.target))
             headers |= {"x-goog-api-key": key} if server.auth == "key" else {"authorization": f"Bearer {key}"}
         return headers, Faults(
             self.name, self.target, model, hidden(server, key, *own.values()), path.partition("?")[0]
         )
+
+    def _new_tokens(self) -> GoogleTokens:
+        # Here and not above: only this kind of credentials needs it.
+        from pluggent_provider_http.google_credentials import GoogleTokens
+
+        return GoogleTokens(self.server.api_key, self.server)
 
 
 def _name_of(model: str) -> str:
