@@ -67,7 +67,7 @@ _MODULES = {
     "observations": (
         "LOG_LEVELS Change DecisionMade Discarded EventsDropped HookFailed ModelCalled ModelRetried Observation "
         "PlanStepChanged PluginStateChanged QuestionAnswered ReasoningShown SessionClosed SessionOpened TextShown "
-        "ToolFinished ToolLogged ToolProgressed ToolStarted TurnEnded TurnStarted UserNotified Vote"
+        "TextsEmbedded ToolFinished ToolLogged ToolProgressed ToolStarted TurnEnded TurnStarted UserNotified Vote"
     ),
     "plans": "Plan PlanParser Step StepStatus",
     "plugins": "Opens PluginContext",

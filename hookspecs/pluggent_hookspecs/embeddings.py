@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from math import isfinite
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -29,6 +30,10 @@ FLOAT_BYTES = 4
 _SWAPPED = sys.byteorder == "big"
 
 
+def _digest_of(data: bytes) -> str:
+    return f"<{len(data)} bytes, sha256 {sha256(data).hexdigest()}>"
+
+
 @attrs.frozen(repr=False)
 class Vectors(Value):
     """Vectors of one size, one after the other: float32, shape (len(self), dimensions).
@@ -43,7 +48,7 @@ class Vectors(Value):
     (2, 2, [0.5, -0.5])
     """
 
-    data: bytes = attrs.field(default=b"", repr=False)
+    data: bytes = attrs.field(default=b"", repr=_digest_of)
     dimensions: int = 0
 
     def __attrs_post_init__(self) -> None:

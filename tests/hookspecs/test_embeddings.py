@@ -1,6 +1,7 @@
 """Vectors and requests for them, as the contract has them."""
 
 import math
+import re
 import struct
 
 import attrs
@@ -90,8 +91,11 @@ def test_vectors_are_joined_and_cut_without_a_look_at_their_numbers():
     assert Vectors.joined([two]).data is two.data
 
 
-def test_vectors_say_how_many_dimensions_they_have_and_none_of_their_numbers():
-    assert repr(Vectors.of([(1.0, 2.0)])) == "Vectors(dimensions=2)"
+def test_vectors_are_told_apart_by_their_repr_which_has_none_of_their_numbers():
+    one, other = repr(Vectors.of([(1.0, 2.0)])), repr(Vectors.of([(1.0, 2.5)]))
+
+    assert one != other
+    assert re.fullmatch(r"Vectors\(data=<8 bytes, sha256 [0-9a-f]{64}>, dimensions=2\)", one)
 
 
 def test_one_text_instead_of_several_is_refused():

@@ -8,9 +8,10 @@ from pluggent_hookspecs import ModelInfo, ModelRequest
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
+from pluggent_provider_http.token_counts import read_count
 
 from pluggent_anthropic.model_list import PAGE, Pages
-from pluggent_anthropic.request import encode_request
+from pluggent_anthropic.request import encode_count, encode_request
 from pluggent_anthropic.settings import Server
 from pluggent_anthropic.stream import Events
 
@@ -33,6 +34,15 @@ class Messages(HttpProvider[Server]):
                 await answer.check()
                 pages.take(await answer.read())
         return pages.models
+
+    async def count(self, request: ModelRequest) -> int:
+        """Return the tokens of *request*, as the vendor counts them. Raises ProviderError."""
+        path = f"{self._version()}/messages/count_tokens"
+        body = encode_count(request, self.server, Faults(self.name, self.target))
+        headers, faults = self._headers(request.model, path, body.betas)
+        async with self.http().post(path, body.data, headers, faults) as answer:
+            await answer.check()
+            return read_count(await answer.read(), faults)
 
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream of *request*."""

@@ -32,6 +32,8 @@ from pluggent_anthropic.settings import Server
 
 _TOOL = "pluggent_anthropic tool"
 _OWN = frozenset({"model", "messages", "system", "stream", "max_tokens"})
+_COUNTED = frozenset({"cache_control", "context_management", "mcp_servers", "output_config", "thinking"})
+"""What ``count_tokens`` takes of ModelParameters.extra."""
 _OWN_TOOL = frozenset({"name", "description", "input_schema"})
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 _NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs")
@@ -54,6 +56,26 @@ def encode_request(request: ModelRequest, server: Server, faults: Faults, *, str
         raise faults.unsendable(error) from error
 
 
+def encode_count(request: ModelRequest, server: Server, faults: Faults) -> Body:
+    """Return what asks how many tokens *request* has; what changes nothing of that is left out.
+
+    Raises ProviderError ``bad_request`` naming what cannot be sent.
+    """
+    given = request.parameters
+    bare = ModelParameters(
+        max_output_tokens=given.max_output_tokens,
+        reasoning_effort=given.reasoning_effort,
+        tool_choice=given.tool_choice,
+        parallel_tool_calls=given.parallel_tool_calls,
+        output_schema=given.output_schema,
+        extra={name: value for name, value in given.extra.items() if name in {*_COUNTED, "betas", "tools"}},
+    )
+    try:
+        return _Writer(attrs.evolve(request, parameters=bare), server).body(stream=False, count=True)
+    except UNSENDABLE as error:
+        raise faults.unsendable(error) from error
+
+
 class _Writer:
     def __init__(self, request: ModelRequest, server: Server) -> None:
         self._request = request
@@ -63,7 +85,7 @@ class _Writer:
         asked = self._parameters.max_output_tokens
         self._max_tokens = (server.max_tokens or self._model.max_tokens) if asked is None else asked
 
-    def body(self, *, stream: bool) -> Body:
+    def body(self, *, stream: bool, count: bool = False) -> Body:
         said = conversation(self._request.messages, system_turns=self._model.system_turns)
         offered, choice = _offer(self._request)
         tools = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in offered]
@@ -71,7 +93,8 @@ class _Writer:
         rest, betas = self._rest(said, choice if tools or vendor else None, stream=stream)
         if self._may_mark(said, offered, rest):
             said, tools = _with_marks(said, tools, offered, self._server.cache)
-        head = b'{"model":%b,"max_tokens":%d' % (encode(self._request.model), self._max_tokens)
+        head = b'{"model":%b' % encode(self._request.model)
+        head = head if count else b'%b,"max_tokens":%d' % (head, self._max_tokens)
         system = b',"system":[%b]' % said.system if said.system else b""
         given = b',"tools":[%b]' % b",".join((*tools, *vendor)) if tools or vendor else b""
         turns = b",".join(said.turns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import attrs
 from pluggent_hookspecs import ReserveEvent, SettleEvent, Usage
 
 from pluggent_budget.amounts import MOST, NANO, Amount, bounded
@@ -20,6 +21,8 @@ class Estimate(NamedTuple):
     price: Price | None = None
 
 
+_EMBEDDING = "embedding"
+"""The operation that counts as a model call whose output has no tokens."""
 _A_TOOL_CALL = Estimate(Amount(tool_calls=1))
 
 
@@ -31,9 +34,9 @@ def expected(event: ReserveEvent, price: Price | None, settings: BudgetSettings)
     >>> expected(event, None, BudgetSettings()).amount.tokens
     4246
     """
-    if event.operation != "model_call":
+    if event.operation == "tool_call":
         return _A_TOOL_CALL
-    most = event.max_output_tokens
+    most = 0 if event.operation == _EMBEDDING else event.max_output_tokens
     output = settings.default_output_tokens if most is None else bounded(most)
     given = bounded(event.input_tokens * settings.input_factor)
     nanos = 0 if price is None else price.most(given, output)
@@ -73,6 +76,8 @@ def price_of(event: SettleEvent, estimate: Estimate) -> Usage | None:
     1.0
     """
     usage = event.usage
+    if event.reserved.operation == _EMBEDDING and usage.output is None:
+        usage = attrs.evolve(usage, output=0)
     if estimate.price is None or usage.cost_usd is not None or usage.input is None or usage.output is None:
         return None
     return Usage(cost_usd=estimate.price.nanos(usage) / NANO)

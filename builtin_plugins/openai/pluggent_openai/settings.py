@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.endpoint import Endpoint, check_header, check_names, check_url
+from pluggent_provider_http.endpoint import Endpoint, check_count, check_header, check_names, check_url
 
 from pluggent_openai.apis import APIS, Api
 from pluggent_openai.dialects import dialect_for
@@ -78,6 +78,10 @@ class Server(Endpoint):
         default="bearer", validator=attrs.validators.in_(("bearer", "api-key", "none"))
     )
     """How the key is sent: bearer, api-key (a header of that name) or none."""
+    embed_texts: int = attrs.field(default=2_048, validator=check_count)
+    """Texts in one request for embeddings, at most."""
+    embed_tokens: int = attrs.field(default=300_000, validator=check_count)
+    """Tokens in one request for embeddings, at most; one is taken for 2 bytes, so that no request has more."""
     compat: Mapping[str, Any] = attrs.field(factory=dict[str, Any], converter=_read_only, validator=_check_compat)
     """What the server lacks or wants where its address does not tell; see the README of pluggent-openai."""
 

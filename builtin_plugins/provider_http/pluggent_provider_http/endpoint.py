@@ -41,6 +41,12 @@ def check_positive(_: object, attribute: attrs.Attribute[Any], value: float) -> 
         raise ValueError(f"{attribute.name}: expected more than 0, got {value!r}")
 
 
+def check_count(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Refuse, as a validator of attrs, what is not a whole number from 1 up."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{attribute.name}: expected a whole number from 1, got {value!r}")
+
+
 def check_header(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
     """Refuse, as a validator of attrs, a text that is not valid in a header; None means no header."""
     if value is not None and not is_sendable(value):

@@ -1,4 +1,4 @@
-"""A provider over HTTP without its wire format: its name, its connections, reading a reply."""
+"""A server over HTTP: its name and connections; and a provider without its wire format: reading a reply."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Asked:
     reply: ReplyEvents
 
 
-class HttpProvider(ABC, Generic[ServerT]):
-    """The base of a provider for one server; a subclass says in ``asked`` what is sent and what the answer means.
+class HttpServer(Generic[ServerT]):
+    """One server by its name, and the connections to it.
 
     *client* is an httpx2 client of the application's own, which is used and never closed;
     *transport* is what clients made here send with. Requests go below *base_url*, which is that
@@ -63,7 +63,6 @@ class HttpProvider(ABC, Generic[ServerT]):
         self.server = server
         self._target = target_of(server.base_url)
         self._endpoint = attrs.evolve(server, base_url=base_url) if base_url else server
-        self._max_event_bytes = min(MAX_EVENT_BYTES, server.max_response_bytes)
         self._given = (client, transport)
         self._client: Client | None = None
 
@@ -77,6 +76,42 @@ class HttpProvider(ABC, Generic[ServerT]):
         """The base URL, without user and query."""
         return self._target
 
+    async def close(self) -> None:
+        """Close the connections that were opened in this event loop."""
+        if self._client is not None:
+            await self._client.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} at {self._target}>"
+
+    def http(self) -> Client:
+        """Return what sends requests below the base URL; made when it is first wanted."""
+        if self._client is None:
+            # Here and not above: the HTTP library takes 0.1 s to import, and only requests need it.
+            from pluggent_provider_http.client import Client
+
+            self._client = Client(self._endpoint, *self._given)
+        return self._client
+
+
+class HttpProvider(HttpServer[ServerT], ABC):
+    """The base of a provider for one server; a subclass says in ``asked`` what is sent and what the answer means.
+
+    See HttpServer for the arguments.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        server: ServerT,
+        client: httpx2.AsyncClient | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        *,
+        base_url: str = "",
+    ) -> None:
+        super().__init__(name, server, client, transport, base_url=base_url)
+        self._max_event_bytes = min(MAX_EVENT_BYTES, server.max_response_bytes)
+
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Return the whole reply. It is asked for as a stream too, which shows that it is alive."""
         async with aclosing(self.stream(request)) as batches:
@@ -85,14 +120,6 @@ class HttpProvider(ABC, Generic[ServerT]):
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
         return self.streamed(request)
-
-    async def close(self) -> None:
-        """Close the connections that were opened in this event loop."""
-        if self._client is not None:
-            await self._client.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r} at {self._target}>"
 
     @abstractmethod
     def asked(self, request: ModelRequest) -> Asked:
@@ -134,15 +161,6 @@ class HttpProvider(ABC, Generic[ServerT]):
                     if reader.failure is not None:
                         raise reader.failure
             asked = await self.following(asked)
-
-    def http(self) -> Client:
-        """Return what sends requests below the base URL; made when it is first wanted."""
-        if self._client is None:
-            # Here and not above: the HTTP library takes 0.1 s to import, and only requests need it.
-            from pluggent_provider_http.client import Client
-
-            self._client = Client(self._endpoint, *self._given)
-        return self._client
 
 
 def _with_meta(batch: list[Delta], answer: Callable[[], ReplyMeta]) -> list[Delta]:

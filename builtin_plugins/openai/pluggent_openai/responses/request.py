@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import attrs
 import msgspec
-from pluggent_hookspecs import ModelRequest, ToolSpec
+from pluggent_hookspecs import ModelParameters, ModelRequest, ToolSpec
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
@@ -23,6 +24,10 @@ from pluggent_openai.wire import Body
 
 _encode = msgspec.json.Encoder().encode
 _CHAT = "openai"
+_COUNTED_FIELDS = frozenset(
+    {"instructions", "parallel_tool_calls", "prompt", "reasoning", "text", "tool_choice", "truncation"}
+)
+"""What ``/responses/input_tokens`` takes besides model, input and tools."""
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 
 
@@ -41,7 +46,15 @@ class Writer:
         except UNSENDABLE as error:
             raise faults.unsendable(error) from error
 
-    def _body(self, request: ModelRequest, *, stream: bool) -> Body:
+    def encode_count(self, request: ModelRequest, faults: Faults) -> Body:
+        """Return the body that asks how many tokens *request* has; what changes nothing of that is left out."""
+        bare = attrs.evolve(request, parameters=_counted(request.parameters))
+        try:
+            return self._body(bare, stream=False, only=_COUNTED_FIELDS)
+        except UNSENDABLE as error:
+            raise faults.unsendable(error) from error
+
+    def _body(self, request: ModelRequest, *, stream: bool, only: frozenset[str] | None = None) -> Body:
         said, dropped = self._conversation.encode(request.messages)
         body = b'{"model":%b,"input":[%b]' % (_encode(request.model), said)
         tools = offered(request, self._dialect) if request.tools else ()
@@ -49,6 +62,10 @@ class Writer:
             encoded = b",".join([cast("bytes", tool.memo(self._tool_key, self._tool)) for tool in tools])
             body = b'%b,"tools":[%b]' % (body, encoded)
         rest = fields_of(request, tools, self._dialect, stream=stream)
+        if only is not None:
+            rest = {name: value for name, value in rest.items() if name in only}
+        if not rest:
+            return Body(b"%b}" % body, _notes(dropped))
         return Body(b"%b,%b" % (body, _encode(rest)[1:]), _notes(dropped))
 
     def _tool(self, spec: ToolSpec) -> bytes:
@@ -71,6 +88,17 @@ class Writer:
         if not self._dialect.strict:
             given.pop("strict", None)
         return _encode({"type": "function", **_joined(described | strict, given, spec)})
+
+
+def _counted(parameters: ModelParameters) -> ModelParameters:
+    """Return those of *parameters* that tokens depend on."""
+    return ModelParameters(
+        reasoning_effort=parameters.reasoning_effort,
+        tool_choice=parameters.tool_choice,
+        parallel_tool_calls=parameters.parallel_tool_calls,
+        output_schema=parameters.output_schema,
+        extra={name: value for name, value in parameters.extra.items() if name in _COUNTED_FIELDS},
+    )
 
 
 def _own(spec: ToolSpec, vendor: str) -> dict[str, Any]:

@@ -29,6 +29,10 @@ class ResponsesWire:
         """Return what asks for the reply to *request*."""
         return self._writer.encode(request, faults, stream=stream)
 
+    def encode_count(self, request: ModelRequest, faults: Faults) -> Body:
+        """Return what asks how many tokens *request* has."""
+        return self._writer.encode_count(request, faults)
+
     def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ReplyEvents:
         """Return what reads a stream."""
         return Events(request, self._target, faults, notes)
