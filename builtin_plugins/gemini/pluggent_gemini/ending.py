@@ -31,14 +31,14 @@ _TIERS = ("serviceTier", "trafficType")
 class Ending:
     """What is known of the end of a reply, read from any number of answers and events."""
 
-    def __init__(self, notes: tuple[str, ...]) -> None:
+    def __init__(self, notes: tuple[str, ...], paid: Usage) -> None:
         self.model = self.id = ""
         self.reason: object = None
         self.continuation = ""
         self._notes = notes
         self._usage: Object = {}
         self._latest = b""
-        self._before = Usage()
+        self._before = paid
         self._extra: dict[str, Any] = {}
 
     def take(self, event: Object, candidate: Object) -> None:

@@ -51,6 +51,7 @@ class Model:
     tokens, least and most in ``budget``; ``none`` cannot think. ``can_stop``: thinking can be switched off.
     ``summarizes`` says that the model is known to send summaries of its thinking. ``signs`` says that the model
     refuses calls of its own without a signature. ``media_results``: results of tools may hold images.
+    ``caches``: the vendor keeps explicit caches for it.
     """
 
     thinking: Literal["level", "budget", "none"] = "level"
@@ -60,6 +61,7 @@ class Model:
     summarizes: bool = False
     signs: bool = True
     media_results: bool = True
+    caches: bool = True
 
 
 _NO_THINKING = Model(thinking="none", signs=False, media_results=False)
@@ -78,7 +80,7 @@ KNOWN: tuple[tuple[str, Model], ...] = (
     ("gemini-3-pro*", Model(levels=("LOW", "HIGH"), summarizes=True)),
     ("gemini-3*-pro*", Model(levels=("LOW", "MEDIUM", "HIGH"), summarizes=True)),
     ("gemini-3*", Model(summarizes=True)),
-    ("gemini-[4-9]*", Model(levels=("LOW", "MEDIUM", "HIGH"), summarizes=True)),
+    ("gemini-[4-9]*", Model(levels=("LOW", "MEDIUM", "HIGH"), summarizes=True, caches=False)),
 )
 
 

@@ -1,4 +1,4 @@
-"""The plugin: its settings, and the providers that they make.
+"""The plugins: their settings, and the providers and embedders that they make.
 
 Light on purpose. What speaks HTTP and JSON is imported when a provider is asked for.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 from pluggent_hookspecs import Secret
-from pluggent_provider_http.servers_plugin import ServersPlugin
+from pluggent_provider_http.servers_plugin import EmbeddersPlugin, ServersPlugin
 
 from pluggent_gemini.settings import DEFAULT_KEY, Server, Settings as GeminiSettings, url_of
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # both take long to import; see the module's first lines
     import httpx2
 
     # a provider brings the encoder along
+    from pluggent_gemini.embedder import GeminiEmbedder
     from pluggent_gemini.provider import GenerateContent
 
 
@@ -42,18 +43,45 @@ class Gemini(ServersPlugin[Server]):
         client: httpx2.AsyncClient | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        settings = GeminiSettings() if settings is None else settings
-        own = attrs.evolve(settings, base_url=settings.base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL") or "")
-        servers = {"gemini": _with_key(own), **settings.servers}
-
         def provider(name: str, server: Server) -> GenerateContent:
             # Imported here: only model calls need the encoder.
             from pluggent_gemini.provider import GenerateContent
 
             return GenerateContent(name, server, client=client, transport=transport)
 
-        located = {name: attrs.evolve(server, base_url=url_of(server)) for name, server in servers.items()}
-        super().__init__(located, provider)
+        super().__init__(_servers(settings), provider)
+
+
+class GeminiEmbedders(EmbeddersPlugin[Server]):
+    """Embedders for the same servers; see Gemini for the arguments.
+
+    >>> [embedder.name for embedder in GeminiEmbedders().provide_embedders(None)]
+    ['gemini']
+    """
+
+    Settings = GeminiSettings
+
+    def __init__(
+        self,
+        settings: GeminiSettings | None = None,
+        *,
+        client: httpx2.AsyncClient | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        def embedder(name: str, server: Server) -> GeminiEmbedder:
+            # Imported here, as above.
+            from pluggent_gemini.embedder import GeminiEmbedder
+
+            return GeminiEmbedder(name, server, client=client, transport=transport)
+
+        super().__init__(_servers(settings), embedder)
+
+
+def _servers(settings: GeminiSettings | None) -> dict[str, Server]:
+    settings = GeminiSettings() if settings is None else settings
+    own = attrs.evolve(settings, base_url=settings.base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL") or "")
+    servers = {"gemini": _with_key(own), **settings.servers}
+    return {name: attrs.evolve(server, base_url=url_of(server)) for name, server in servers.items()}
 
 
 def _with_key(server: Server) -> Server:

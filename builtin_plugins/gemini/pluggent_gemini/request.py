@@ -33,14 +33,20 @@ _REFUSED = {
 
 @attrs.frozen
 class Body:
-    """What is sent, without its closing brace; ``notes`` say what of the conversation was left out."""
+    """What is sent: fields of an object, each with its comma, and at last ``rest`` without one.
 
-    data: bytes
+    ``head`` is the beginning that an explicit cache can hold; ``notes`` say what of the conversation was left out.
+    """
+
+    head: bytes
+    rest: bytes
     notes: tuple[str, ...] = ()
 
-    def whole(self, continuation: str = "") -> bytes:
-        """Return the body of the request, or of the one that continues its reply."""
-        return self.data + (b',"continuationToken":%b}' % encode(continuation) if continuation else b"}")
+    def whole(self, *, cached: str = "", continuation: str = "") -> bytes:
+        """Return the body of the request; with *cached* in place of its beginning, or for more of its reply."""
+        head = b'"cachedContent":%b,' % encode(cached) if cached else self.head
+        more = b',"continuationToken":%b' % encode(continuation) if continuation else b""
+        return b"{%b%b%b}" % (head, self.rest, more)
 
 
 def encode_request(request: ModelRequest, server: Server, target: str) -> Body:
@@ -51,10 +57,29 @@ def encode_request(request: ModelRequest, server: Server, target: str) -> Body:
     given = [b'{"functionDeclarations":[%b]}' % b",".join(tools)] if tools else []
     given += [encode(thaw(tool)) for tool in server.server_tools]
     rest = _rest(request, model, server)
-    system = b'"systemInstruction":{"parts":[%b]},' % said.system if said.system else b""
-    offered = b'"tools":[%b],' % b",".join(given) if given else b""
+    calling = rest.pop("toolConfig", None)
+    head = b'"systemInstruction":{"parts":[%b]},' % said.system if said.system else b""
+    head += b'"tools":[%b],' % b",".join(given) if given else b""
+    head += b'"toolConfig":%b,' % encode(calling) if calling else b""
     more = b",%b" % encode(rest)[1:-1] if rest else b""
-    return Body(b'{%b%b"contents":[%b]%b' % (system, offered, said.contents, more), _notes(said.dropped))
+    return Body(head, b'"contents":[%b]%b' % (said.contents, more), _notes(said.dropped))
+
+
+def encode_count(request: ModelRequest, server: Server, target: str, resource: str) -> bytes:
+    """Return what asks how many tokens *request* has; parameters that change nothing of that are left out.
+
+    *resource* is the name of the model in a body. Raises UnsendableError.
+    """
+    given = request.parameters
+    bare = ModelParameters(
+        tool_choice=given.tool_choice,
+        output_schema=given.output_schema,
+        extra={name: value for name, value in given.extra.items() if name in _MERGED},
+    )
+    body = encode_request(attrs.evolve(request, parameters=bare), server, target).whole()
+    if server.at_vertex:
+        return body
+    return b'{"generateContentRequest":{"model":%b,%b}' % (encode(resource), body[1:])
 
 
 def _notes(dropped: int) -> tuple[str, ...]:

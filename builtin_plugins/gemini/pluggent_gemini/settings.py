@@ -18,6 +18,7 @@ DEFAULT_BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 DEFAULT_KEY = Secret("env:GEMINI_API_KEY")
 PUBLISHER = "/publishers/google"
 """Behind project and location, what the names of Google's own models follow at Vertex AI."""
+LEAST_TTL_S = 60.0
 _VERTEX = "aiplatform.googleapis.com"
 _NAME = re.compile(r"[a-z0-9][a-z0-9.:-]*")
 
@@ -27,6 +28,11 @@ def _check_name(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
         raise ValueError(
             f"{attribute.name}: {value!r} is not one; expected a name such as my-project-7 or europe-west4"
         )
+
+
+def _check_ttl(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
+    if value != 0 and not value >= LEAST_TTL_S:
+        raise ValueError(f"{attribute.name}: expected 0, or {LEAST_TTL_S:g} and more, got {value!r}")
 
 
 def _models(models: Mapping[str, Model]) -> Mapping[str, Model]:
@@ -73,6 +79,8 @@ class Server(Endpoint):
     """Whether replies come as a stream; else each is asked for whole."""
     show_thinking: bool = True
     """Whether models that think send summaries of it."""
+    cache_ttl_s: float = attrs.field(default=0.0, validator=_check_ttl)
+    """Seconds for which the vendor keeps instruction and tools under a name, billed by the hour; 0: not at all."""
     models: Mapping[str, Model] = attrs.field(factory=dict[str, Model], converter=_models)
     """What single models can, by patterns of their names; see the README of pluggent-gemini."""
     safety: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_texts)

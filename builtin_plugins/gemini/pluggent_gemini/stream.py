@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import msgspec
-from pluggent_hookspecs import ModelRequest, ReasoningDelta, TextDelta, UsageDelta
+from pluggent_hookspecs import ModelRequest, ReasoningDelta, TextDelta, Usage, UsageDelta
 from pluggent_provider_http.delta_batch import Batch
 from pluggent_provider_http.payload import MalformedError, Object, as_list, as_object, decode, decode_whole
 from pluggent_provider_http.server_errors import Faults
@@ -14,6 +14,7 @@ from pluggent_provider_http.surrogates import replaced
 from pluggent_gemini.ending import Ending, blocked
 from pluggent_gemini.reply import Parts
 
+_NOTHING = Usage()
 MOST_ANSWERS = 64
 """Into how many answers one reply may be cut; the vendor's window holds far fewer."""
 
@@ -71,18 +72,20 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class Events:
     """The events of one reply (ReplyEvents): what they add up to, and whether they came to their end.
 
-    *model* is the one that was asked at *server*; ``notes`` are for the meta of the reply. A long reply may come
-    in several answers: after one of them ``continuation`` is what the next has to be asked with.
+    *server* is who answers; *notes* are for the meta of the reply, *paid* is what was used up for it before. A long
+    reply may come in several answers: after one of them ``continuation`` is what the next has to be asked with.
     """
 
-    def __init__(self, request: ModelRequest, server: str, faults: Faults, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, request: ModelRequest, server: str, faults: Faults, notes: tuple[str, ...] = (), paid: Usage = _NOTHING
+    ) -> None:
         self.done = False
         self.answers = 1
         self._model = request.model
         self._server = server
         self.faults = faults
         self._parts = Parts(request)
-        self._ending = Ending(notes)
+        self._ending = Ending(notes, paid)
         self._begun = False
 
     @property

@@ -81,6 +81,13 @@ class HttpServer(Generic[ServerT]):
         if self._client is not None:
             await self._client.close()
 
+    async def prepare(self) -> None:
+        """Get what the next request needs beside the request, such as credentials that expire. Raises ProviderError."""
+
+    async def check(self, answer: Answer) -> None:
+        """Raise the ProviderError that *answer* is, if its status is not a success."""
+        await answer.check()
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
 
@@ -124,13 +131,6 @@ class HttpProvider(HttpServer[ServerT], ABC):
     @abstractmethod
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream. Raises ProviderError, or UnsendableError naming what cannot be sent."""
-
-    async def prepare(self) -> None:
-        """Get what the next request needs beside the request, such as credentials that expire. Raises ProviderError."""
-
-    async def check(self, answer: Answer) -> None:
-        """Raise the ProviderError that *answer* is, if its status is not a success."""
-        await answer.check()
 
     async def following(self, asked: Asked) -> Asked | None:
         """Return what is asked next, once *asked* was answered to its end, if the reply goes on; else None."""
