@@ -221,18 +221,20 @@ def _info(secret: Secret, faults: Faults) -> Mapping[str, Any]:
 
 
 def _credentials(info: Mapping[str, Any], secret: Secret, faults: Faults) -> Credentials:
-    # Imported here: each kind needs other parts of the library.
     make: Any
     match info["type"]:
         case "service_account":
+            # Imported here: each kind needs another part of the library.
             from google.oauth2 import service_account
 
             make = service_account.Credentials.from_service_account_info
         case "authorized_user":
+            # Imported here: each kind needs another part of the library.
             from google.oauth2 import credentials
 
             make = credentials.Credentials.from_authorized_user_info
         case _:
+            # Imported here: each kind needs another part of the library.
             from google.auth import identity_pool
 
             make = identity_pool.Credentials.from_info
