@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import msgspec
 from pluggent_hookspecs import Finished, FinishReason, Json, ProviderError, ProviderErrorKind, ReplyMeta, Usage
 from pluggent_provider_http.payload import MalformedError, Object, as_object, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
@@ -36,8 +37,9 @@ class Ending:
         self.reason: object = None
         self.continuation = ""
         self._notes = notes
+        self.latest: bytes | msgspec.Raw = b""
+        """Token counts as JSON, which are read when they are wanted."""
         self._usage: Object = {}
-        self._latest = b""
         self._before = paid
         self._extra: dict[str, Any] = {}
 
@@ -46,7 +48,7 @@ class Ending:
         self.model = as_text(event.get("modelVersion")) or self.model
         self.id = as_text(event.get("responseId")) or self.id
         if isinstance(counted := event.get("usageMetadata"), dict):
-            self._usage, self._latest = {**self._usage, **cast("Object", counted)}, b""
+            self._usage, self.latest = {**self._usage, **cast("Object", counted)}, b""
         if (reason := candidate.get("finishReason")) not in _NOT_GIVEN:
             self.reason = reason
         self.continuation = as_text(candidate.get("continuationToken")) if reason == "CONTINUATION" else ""
@@ -55,13 +57,9 @@ class Ending:
                 if name not in known and value not in (None, {}, []):
                     self._extra[name] = _grown(self._extra.get(name), value)
 
-    def count(self, usage: bytes) -> None:
-        """Take token counts as JSON, which are read when they are wanted."""
-        self._latest = usage
-
     def begin_again(self) -> None:
         """Go on with the next answer of the same reply: each is billed by itself."""
-        self._before, self._usage, self._latest = self.usage(), {}, b""
+        self._before, self._usage, self.latest = self.usage(), {}, b""
         self.reason, self.continuation = None, ""
 
     def usage(self) -> Usage:
@@ -85,8 +83,8 @@ class Ending:
         return Finished(reason, self._before + usage, self.model, self.id, extra, message_extra, meta)
 
     def _counted(self) -> tuple[Usage, dict[str, int]]:
-        if self._latest:
-            self._usage, self._latest = {**self._usage, **_read(self._latest)}, b""
+        if self.latest:
+            self._usage, self.latest = {**self._usage, **_read(bytes(self.latest))}, b""
         given = self._usage
         prompt, tools, cached, made, thought, total = (as_tokens(given.get(name)) for name in _COUNTS)
         sent = None if prompt is None else prompt + (tools or 0)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import attrs
 import msgspec
 from pluggent_hookspecs import (
     Delta,
@@ -30,20 +29,14 @@ from pluggent_gemini.media import shown_media
 _CALL = frozenset({"id", "name", "args"})
 
 
-@attrs.define
-class _Open:
-    """A text or a thought that may go on: how long it is."""
-
-    kind: str
-    length: int = 0
-
-
 class Parts:
     """The parts of one reply. Every method raises MalformedError for malformed parts."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._entries: list[Entry] = []
-        self._open: _Open | None = None
+        self._open = ""
+        """What may go on: a text or a thought, with ``_size`` characters so far; empty for neither."""
+        self._size = 0
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._signatures: list[str] = []
@@ -64,7 +57,10 @@ class Parts:
     def more_text(self, text: str) -> None:
         """Take a piece of text without a signature."""
         self._texts.append(text)
-        self._length("text", text)
+        if self._open == "text":
+            self._size += len(text)
+        else:
+            self._begin("text", text)
 
     def take(self, given: object, arguments: Sequence[bytes | None]) -> Iterator[Delta]:
         """Yield the parts of a content; *arguments* are those of its calls as they were written, where known."""
@@ -117,8 +113,10 @@ class Parts:
             self._close()
             signed = {"signed": True} if signature else {}
             self._entries.append({"thought": len(text), **signed, **fields})
+        elif self._open == "thought":
+            self._size += len(text)
         else:
-            self._length("thought", text)
+            self._begin("thought", text)
         if signature:
             self._signatures.append(signature)
         yield ReasoningDelta(text, signature or None)
@@ -155,14 +153,11 @@ class Parts:
             self._others.append(media)
         return PartDelta(self._others[-1])
 
-    def _length(self, kind: str, text: str) -> None:
-        if self._open is None or self._open.kind != kind:
-            self._close()
-            self._open = _Open(kind)
-        self._open.length += len(text)
+    def _begin(self, kind: str, text: str) -> None:
+        self._close()
+        self._open, self._size = kind, len(text)
 
     def _close(self) -> None:
-        if self._open is not None:
-            entry: Entry = self._open.length if self._open.kind == "text" else {"thought": self._open.length}
-            self._entries.append(entry)
-            self._open = None
+        if self._open:
+            self._entries.append(self._size if self._open == "text" else {"thought": self._size})
+            self._open = ""

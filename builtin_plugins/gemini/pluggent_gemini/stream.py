@@ -19,27 +19,30 @@ MOST_ANSWERS = 64
 """Into how many answers one reply may be cut; the vendor's window holds far fewer."""
 
 
-class _TextPart(msgspec.Struct, forbid_unknown_fields=True):
+class _TextPart(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     text: str
 
 
-class _TextContent(msgspec.Struct, forbid_unknown_fields=True):
+class _TextContent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     parts: tuple[_TextPart]
     role: str = ""
 
 
-class _TextCandidate(msgspec.Struct, forbid_unknown_fields=True):
+class _TextCandidate(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     content: _TextContent
     index: int = 0
 
 
-class _TextEvent(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """What nearly every event of a stream looks like: a piece of text, and the counts so far."""
+class _TextEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False, rename="camel"):
+    """What nearly every event of a stream looks like: a piece of text, and the counts so far.
+
+    The names of the model and the reply are those of the first event, which is read whole.
+    """
 
     candidates: tuple[_TextCandidate]
     usage_metadata: msgspec.Raw
-    model_version: str
-    response_id: str
+    model_version: msgspec.Raw
+    response_id: msgspec.Raw
 
 
 class _Call(msgspec.Struct):
@@ -147,7 +150,7 @@ class Events:
         if text:
             self._parts.more_text(text)
             batch.grow(TextDelta, text)
-        self._ending.count(bytes(event.usage_metadata))
+        self._ending.latest = event.usage_metadata
         return True
 
     def _take_any(self, event: Object, payload: bytes, batch: Batch) -> None:
