@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import attrs
 from pluggent_hookspecs import ModelRequest, ProviderError, Usage
-from pluggent_provider_http.payload import MalformedError, as_object, as_text, decode_whole
+from pluggent_provider_http.payload import MalformedError, as_fields, as_object, as_text, decode_whole
 from pluggent_provider_http.token_counts import as_tokens
 from pluggent_provider_http.unsendable import UNSENDABLE
 
@@ -83,7 +83,7 @@ class Caches:
                 self._known[key] = await self._made(request.model, content, http)
 
     @contextmanager
-    def checked(self, request: ModelRequest, target: str) -> Iterator[None]:
+    def checked(self, request: ModelRequest, target: str) -> Generator[None]:
         """Forget a cache that the vendor does not have any more; the request is worth another try then."""
         try:
             yield
@@ -106,10 +106,7 @@ class Caches:
         except (ProviderError, MalformedError) as error:
             # Such as too short a beginning; asked again when the time of a cache is over.
             return Cache("", (f"the vendor keeps no cache: {error}",), started + ttl_s)
-        usage = made.get("usageMetadata")
-        tokens = (
-            as_tokens(as_object(usage, "usageMetadata").get("totalTokenCount")) if isinstance(usage, dict) else None
-        )
+        tokens = as_tokens(as_fields(made.get("usageMetadata")).get("totalTokenCount"))
         paid = _NOTHING if tokens is None else Usage(input=tokens, cache_write=tokens)
         return Cache(as_text(made.get("name")), (), started + max(ttl_s - _MARGIN_S, ttl_s / 2), paid)
 

@@ -10,7 +10,7 @@ from pluggent_hookspecs import EmbeddingRequest, EmbeddingResponse, Usage
 from pluggent_provider_http.embedding.embedder import BYTES_A_TOKEN, BatchLimits, EmbeddingAsked, HttpEmbedder
 from pluggent_provider_http.embedding.vectors import joined, vector_bytes
 from pluggent_provider_http.endpoint import target_of
-from pluggent_provider_http.payload import MalformedError, Object, as_list, as_object, decode_whole
+from pluggent_provider_http.payload import MalformedError, Object, as_fields, as_list, as_object, decode_whole
 from pluggent_provider_http.token_counts import as_tokens
 from pluggent_provider_http.unsendable import UnsendableError
 
@@ -142,13 +142,8 @@ def _found(answer: Object) -> Iterator[Object]:
 
 
 def _tokens(answer: Object) -> int | None:
-    usage = answer.get("usageMetadata")
-    if isinstance(usage, dict):
-        return as_tokens(as_object(usage, "usageMetadata").get("promptTokenCount"))
-    counts = [as_tokens(_statistics(found).get("token_count")) for found in _found(answer)]
-    return None if not counts or None in counts else sum(count for count in counts if count is not None)
-
-
-def _statistics(found: Object) -> Object:
-    statistics = found.get("statistics")
-    return as_object(statistics, "statistics") if isinstance(statistics, dict) else {}
+    if "predictions" not in answer:
+        return as_tokens(as_fields(answer.get("usageMetadata")).get("promptTokenCount"))
+    counts = [as_tokens(as_fields(found.get("statistics")).get("token_count")) for found in _found(answer)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 from pluggent_hookspecs import Finished, FinishReason, Json, ProviderError, ProviderErrorKind, ReplyMeta, Usage
-from pluggent_provider_http.payload import MalformedError, Object, as_object, as_text, decode_whole
+from pluggent_provider_http.payload import MalformedError, Object, as_fields, as_object, as_text, decode_whole
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import as_tokens, plausible
 
@@ -105,12 +105,9 @@ class Ending:
 
 def blocked(event: Object, faults: Faults) -> ProviderError | None:
     """Return the error of a prompt that was blocked, None if it was not."""
-    feedback = event.get("promptFeedback")
-    if not isinstance(feedback, dict) or event.get("candidates"):
-        return None
-    said = cast("Object", feedback)
+    said = as_fields(event.get("promptFeedback"))
     reason = as_text(said.get("blockReason"))
-    if not reason:
+    if not reason or event.get("candidates"):
         return None
     words = as_text(said.get("blockReasonMessage"))
     problem = f"{faults.target} has blocked the prompt: {reason}{f': {words}' if words else ''}"
@@ -149,5 +146,6 @@ def _grown(had: Any, more: Any) -> Any:
         fields = cast("Object", more)
         return {**cast("Object", had), **{name: _grown(cast("Object", had).get(name), fields[name]) for name in fields}}
     if isinstance(had, list) and isinstance(more, list):
-        return more if more[: len(had)] == had else [*had, *more]
+        before, after = cast("list[object]", had), cast("list[object]", more)
+        return after if after[: len(before)] == before else [*before, *after]
     return more

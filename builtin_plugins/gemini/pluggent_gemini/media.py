@@ -13,6 +13,7 @@ from pluggent_provider_http.unsendable import UnsendableError
 Object: TypeAlias = dict[str, Any]
 
 _ANY = "application/octet-stream"
+_IMAGE = Image().media_type  # which says nothing where only a URL is given
 _PLACES = ("https", "http", "gs")
 _FILES = "files/"
 _SOUNDS = frozenset({"wav", "mp3", "aiff", "aac", "ogg", "flac"})
@@ -52,7 +53,7 @@ def _at(url: str, part: Image | File) -> Object:
     if urlsplit(url).scheme not in _PLACES:
         raise UnsendableError(f"the url of {_a(part)} begins with https://, http:// or gs://")
     media_type = mimetypes.guess_type(urlsplit(url).path)[0]
-    if media_type is None and part.media_type not in (_ANY, Image.__attrs_attrs__.media_type.default):
+    if media_type is None and part.media_type not in (_ANY, _IMAGE):
         media_type = part.media_type
     return {"fileData": {"fileUri": url, **({"mimeType": media_type} if media_type else {})}}
 

@@ -135,4 +135,5 @@ def _asked(effort: str, model: Model) -> Object:
 def _nearest(level: Level, levels: tuple[Level, ...]) -> Level:
     """Return the level of *levels* that is *level*, else the next higher one, else the highest."""
     wanted = _LEVELS.index(level)
-    return next((known for known in levels if _LEVELS.index(known) >= wanted), levels[-1])
+    higher: list[Level] = [known for known in levels if _LEVELS.index(known) >= wanted]
+    return higher[0] if higher else levels[-1]

@@ -129,12 +129,10 @@ class Events:
     def take_whole(self, body: bytes, batch: Batch) -> None:
         """Read an answer that came at once, or a stream as one list. Raises as ``take`` and ``finish``."""
         body = replaced(body)
-        answer = decode_whole(body)
-        if isinstance(answer, list):
-            for event in as_list(answer, "the answer"):
-                self._take_any(as_object(event, "an event"), b"", batch)
-        else:
-            self._take_any(as_object(answer, "the answer"), body, batch)
+        answer: Any = decode_whole(body)
+        whole = not isinstance(answer, list)
+        for event in [answer] if whole else cast("list[object]", answer):
+            self._take_any(as_object(event, "an event"), body if whole else b"", batch)
         if not self._begun or (self._ending.reason is None and self._parts.empty):
             raise MalformedError("it has neither content nor a finishReason")
         if self._ending.reason is None:
@@ -164,7 +162,7 @@ class Events:
         self._begun = self._begun or bool(candidate)
         self._ending.take(event, candidate)
         content = as_object(candidate.get("content") or {}, "a content")
-        parts = content.get("parts") or []
+        parts: Any = content.get("parts") or []
         for delta in self._parts.take(parts, _written(parts, payload)):
             if type(delta) is TextDelta or (type(delta) is ReasoningDelta and delta.signature is None):
                 batch.grow(type(delta), delta.text)

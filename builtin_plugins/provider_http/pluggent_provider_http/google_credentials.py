@@ -148,7 +148,8 @@ class _Source:
         """Return the source of tokens. Raises ProviderError ``authentication``."""
         try:
             # Imported here: only this identity needs it.
-            import google.auth
+            from google import auth
+            from google.auth import exceptions
         except ImportError as error:
             problem = "auth = 'google' needs the package google-auth: pip install 'pluggent-provider-http[google]'"
             raise faults.error(Kind.AUTHENTICATION, problem) from error
@@ -157,10 +158,11 @@ class _Source:
             info = _info(secret, faults)
             shown = (str(info[name]) for name in _SECRET_FIELDS if info.get(name))
             return cls(_credentials(info, secret, faults), transport, tuple(shown))
+        find: Any = getattr(auth, "default")  # noqa: B009 (it has types in part)
+        failures: tuple[type[Exception], ...] = (exceptions.GoogleAuthError, OSError, ValueError)
         try:
-            default: Any = google.auth.default
-            found, _ = default(scopes=_SCOPES, request=transport)
-        except (google.auth.exceptions.GoogleAuthError, OSError, ValueError) as error:
+            found, _ = find(scopes=_SCOPES, request=transport)
+        except failures as error:
             problem = f"there are no default credentials of Google: {_first(error)}; {_HELP}"
             raise faults.error(Kind.AUTHENTICATION, problem) from None
         held = (getattr(found, name, None) for name in ("refresh_token", "client_secret"))
@@ -178,7 +180,7 @@ class _Source:
         except TransportError as error:
             raise faults.error(Kind.UNAVAILABLE, f"no access token from Google: {_first(error)}") from None
         except GoogleAuthError as error:
-            kind = Kind.UNAVAILABLE if error.retryable else Kind.AUTHENTICATION
+            kind = Kind.UNAVAILABLE if getattr(error, "retryable", False) else Kind.AUTHENTICATION
             problem = f"Google gives no access token: {_first(error)}{self._clock(asked_at)}"
             raise faults.error(kind, problem) from None
         except (ValueError, TypeError, OSError) as error:
@@ -221,25 +223,25 @@ def _info(secret: Secret, faults: Faults) -> Mapping[str, Any]:
 
 
 def _credentials(info: Mapping[str, Any], secret: Secret, faults: Faults) -> Credentials:
-    make: Any
+    kind: Any
     match info["type"]:
         case "service_account":
             # Imported here: each kind needs another part of the library.
             from google.oauth2 import service_account
 
-            make = service_account.Credentials.from_service_account_info
+            kind, method = service_account.Credentials, "from_service_account_info"
         case "authorized_user":
             # Imported here: each kind needs another part of the library.
             from google.oauth2 import credentials
 
-            make = credentials.Credentials.from_authorized_user_info
+            kind, method = credentials.Credentials, "from_authorized_user_info"
         case _:
             # Imported here: each kind needs another part of the library.
             from google.auth import identity_pool
 
-            make = identity_pool.Credentials.from_info
+            kind, method = identity_pool.Credentials, "from_info"
     try:
-        return cast("Credentials", make(dict(info), scopes=_SCOPES))
+        return cast("Credentials", getattr(kind, method)(dict(info), scopes=_SCOPES))
     except (ValueError, KeyError, TypeError) as error:
         # The words of the library name fields, and show none.
         problem = f"{secret!r} holds credentials that cannot be used: {type(error).__name__}: {_first(error)}"

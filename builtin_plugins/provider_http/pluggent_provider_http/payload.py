@@ -96,6 +96,15 @@ def as_object(value: object, what: str) -> Object:
     return cast("Object", value)
 
 
+def as_fields(value: object) -> Object:
+    """Return *value* if it is a JSON object, otherwise an empty one.
+
+    >>> as_fields({"a": 1}), as_fields([1])
+    ({'a': 1}, {})
+    """
+    return cast("Object", value) if isinstance(value, dict) else {}
+
+
 def as_list(value: object, what: str) -> list[Any]:
     """Return *value* if it is a JSON array. Raises MalformedError naming *what* is none."""
     if not isinstance(value, list):

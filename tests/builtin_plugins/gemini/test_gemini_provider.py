@@ -245,7 +245,9 @@ async def test_a_token_that_is_refused_is_not_used_again(
 
     assert (error.kind, error.retryable) == (Kind.AUTHENTICATION, again)
     assert "ya29" not in str(error)
-    assert vertex._access._tokens.token is None  # noqa: SLF001 (nothing else shows it)
+    tokens = vertex._access._tokens  # noqa: SLF001 (nothing else shows them)
+    assert tokens is not None
+    assert tokens.token is None
 
 
 async def test_labels_are_for_vertex_alone(provider_at: Maker) -> None:

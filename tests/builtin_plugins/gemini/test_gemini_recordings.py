@@ -10,7 +10,7 @@ import pytest
 import yaml
 from gemini_schema import problems
 from gemini_server import failure_of, reply_of, written
-from pluggent_hookspecs import Message, ModelRequest, ModelResponse, ProviderErrorKind as Kind, thaw
+from pluggent_hookspecs import Message, ModelRequest, ModelResponse, ProviderErrorKind as Kind, VendorPart, thaw
 from pluggent_testing.providers.values import check_reply, check_written_down
 from recordings import FOLDER, needs_recordings
 
@@ -81,7 +81,7 @@ def without_made_id(part: dict[str, Any], given: dict[str, Any]) -> dict[str, An
 def in_reply(reply: ModelResponse) -> list[Any]:
     message = reply.message
     return [
-        [thaw(part.value) if hasattr(part, "value") else repr(part) for part in message.content],
+        [thaw(part.value) if isinstance(part, VendorPart) else repr(part) for part in message.content],
         [[call.name, thaw(call.extra)] for call in message.tool_calls],
         [thaw(reply.extra), thaw(message.extra), reply.model, reply.id, reply.usage.input],
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 from gemini_schema import problems
@@ -15,6 +17,7 @@ from pluggent_hookspecs import (
     Text,
     ToolCall,
     VendorPart,
+    thaw,
 )
 from pluggent_testing.providers.asking import WEATHER
 
@@ -24,7 +27,7 @@ PARALLEL = (signed(call("add", a=1), "c2lnbi1h"), call("add", a=2), call("sub", 
 SKIPPED = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
 
-def back(reply: Message, **more: object) -> list[dict[str, object]]:
+def back(reply: Message, **more: Any) -> list[dict[str, Any]]:
     """Return the parts of *reply* as they are sent, without ids of calls that the vendor gave none."""
     results = [Message.tool(made, "3") for made in reply.tool_calls]
     body, _ = written(Message.user("hi"), reply, *results, Message.user("go on"), **more)
@@ -50,7 +53,7 @@ def back(reply: Message, **more: object) -> list[dict[str, object]]:
         ({"toolCall": {"toolType": "GOOGLE_SEARCH", "id": "t", "args": {}}, "thoughtSignature": "eA=="}, text("x")),
     ],
 )
-def test_the_parts_of_a_reply_go_back_as_they_came(parts: tuple[dict[str, object], ...]) -> None:
+def test_the_parts_of_a_reply_go_back_as_they_came(parts: tuple[dict[str, Any], ...]) -> None:
     assert back(said(*parts).message) == list(parts)
 
 
@@ -141,7 +144,8 @@ def test_a_signature_of_an_application_counts_as_none() -> None:
 def test_notes_that_another_program_has_written_are_ignored() -> None:
     reply = said(*PARALLEL).message
     for parts in (7, [7, None], [{"text": "x"}], ["call"], ["part"] * 9, [{"thought": 1, "signed": True}]):
-        damaged = attrs.evolve(reply, extra={"gemini": {**reply.extra["gemini"], "parts": parts}})
+        own: Any = thaw(reply.extra["gemini"])
+        damaged = attrs.evolve(reply, extra={"gemini": {**own, "parts": parts}})
 
         assert [part.get("thoughtSignature") for part in back(damaged)] == [SKIPPED, None, None]
 
@@ -165,9 +169,9 @@ SIGNED = st.builds(signed, PART, st.text("abc", min_size=1, max_size=4))
 
 
 @given(st.lists(st.one_of(PART, SIGNED), min_size=1, max_size=8))
-def test_any_parts_go_back_as_they_came_neighbours_joined(parts: list[dict[str, object]]) -> None:
+def test_any_parts_go_back_as_they_came_neighbours_joined(parts: list[dict[str, Any]]) -> None:
     reply = said(*parts).message
-    expected: list[dict[str, object]] = []
+    expected: list[dict[str, Any]] = []
     for part in parts:
         last = expected[-1] if expected else {}
         if part.get("text") == "" and "thoughtSignature" not in part:

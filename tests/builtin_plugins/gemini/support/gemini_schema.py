@@ -6,8 +6,8 @@ refuses, and a call of the current turn without a signature where *signed* is wa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
 
 TEXT, LIST, OBJECT, FLAG, NUMBER, COUNT = str, list, dict, bool, (int, float), int
 
@@ -91,7 +91,8 @@ def _part(where: str, part: Mapping[str, Any]) -> Iterator[str]:
 def _order(contents: list[Any]) -> Iterator[str]:
     if not contents or contents[0]["role"] != "user":
         yield "the first content is not a user's"
-    for content, follows in zip(contents, [*contents[1:], {"role": "", "parts": []}], strict=True):
+    following: list[Any] = [*contents[1:], {"role": "", "parts": []}]
+    for content, follows in zip(contents, following, strict=True):
         if content["role"] not in ("user", "model"):
             yield f"a content of {content['role']}"
         calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
@@ -118,15 +119,17 @@ def _unsigned(contents: list[Any]) -> Iterator[str]:
 
 
 def _references(schema: Any) -> Iterator[str]:
+    inside: Iterable[Any] = ()
     if isinstance(schema, dict):
-        beside = [name for name in schema if not name.startswith("$")]
-        if "$ref" in schema and beside:
+        fields = cast("dict[str, Any]", schema)
+        beside = [name for name in fields if not name.startswith("$")]
+        if "$ref" in fields and beside:
             yield f"{beside} beside $ref"
-        for value in schema.values():
-            yield from _references(value)
+        inside = fields.values()
     elif isinstance(schema, list):
-        for value in schema:
-            yield from _references(value)
+        inside = cast("list[object]", schema)
+    for value in inside:
+        yield from _references(value)
 
 
 def _object(where: str, value: Mapping[str, Any], needed: tuple[str, ...], known: Mapping[str, Any]) -> Iterator[str]:
