@@ -61,8 +61,8 @@ _MODULES = {
     "messages": "Audio File Image Message Part Reasoning Refusal Role Text ToolCall Usage VendorPart",
     "models": (
         "AllowedTools CountsTokens Delta FinishReason Finished ListsModels ModelInfo ModelParameters ModelRequest "
-        "ModelResponse PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta ToolChoice "
-        "UsageDelta collect deltas"
+        "ModelResponse ModelTimeouts PartDelta Provider ReasoningDelta RefusalDelta Reply TextDelta ToolCallDelta "
+        "ToolChoice UsageDelta collect deltas"
     ),
     "observations": (
         "LOG_LEVELS Change DecisionMade Discarded EventsDropped HookFailed ModelCalled ModelRetried Observation "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pluggent_hookspecs import ModelInfo, ModelRequest
+from pluggent_hookspecs import ModelInfo, ModelParameters, ModelRequest
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults
@@ -39,8 +39,8 @@ class Messages(HttpProvider[Server]):
         """Return the tokens of *request*, as the vendor counts them. Raises ProviderError."""
         path = f"{self._version()}/messages/count_tokens"
         body = encode_count(request, self.server, Faults(self.name, self.target))
-        headers, faults = self._headers(request.model, path, body.betas)
-        async with self.http().post(path, body.data, headers, faults) as answer:
+        headers, faults = self._headers(request.model, path, body.betas, request.parameters)
+        async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
             await answer.check()
             return read_count(await answer.read(), faults)
 
@@ -48,18 +48,20 @@ class Messages(HttpProvider[Server]):
         """Return what asks for a stream of *request*."""
         path = f"{self._version()}/messages"
         body = encode_request(request, self.server, Faults(self.name, self.target), stream=self.server.stream)
-        headers, faults = self._headers(request.model, path, body.betas)
+        headers, faults = self._headers(request.model, path, body.betas, request.parameters)
         return Asked(path, body.data, headers, faults, Events(request, faults))
 
     def _version(self) -> str:
         return "" if self.target.endswith("/v1") else "/v1"
 
-    def _headers(self, model: str, path: str, betas: Sequence[str]) -> tuple[dict[str, str], Faults]:
+    def _headers(
+        self, model: str, path: str, betas: Sequence[str], parameters: ModelParameters | None = None
+    ) -> tuple[dict[str, str], Faults]:
         """Return the headers of a request, and its Faults, which know what is secret in them."""
         server = self.server
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         headers["anthropic-version"] = server.version
-        headers |= (own := read_headers(server, Faults(self.name, self.target)))
+        headers |= (own := read_headers(server, Faults(self.name, self.target), parameters))
         wanted = dict.fromkeys((*filter(None, (headers.get("anthropic-beta"),)), *server.betas, *betas))
         if wanted:
             headers["anthropic-beta"] = ",".join(wanted)

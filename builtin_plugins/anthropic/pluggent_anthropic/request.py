@@ -37,6 +37,7 @@ _COUNTED = frozenset({"cache_control", "context_management", "mcp_servers", "out
 _OWN_TOOL = frozenset({"name", "description", "input_schema"})
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 _NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs")
+_TTLS = ("5m", "1h")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
@@ -82,6 +83,7 @@ class _Writer:
         self._parameters = request.parameters
         self._server = server
         self._model: Model = model_of(request.model, server.models.items())
+        self._cache = _kept_for(self._parameters.cache, server.cache)
         asked = self._parameters.max_output_tokens
         self._max_tokens = (server.max_tokens or self._model.max_tokens) if asked is None else asked
 
@@ -92,7 +94,7 @@ class _Writer:
         vendor = [encode(thaw(tool)) for tool in (*self._server.server_tools, *_more_tools(self._parameters))]
         rest, betas = self._rest(said, choice if tools or vendor else None, stream=stream)
         if self._may_mark(said, offered, rest):
-            said, tools = _with_marks(said, tools, offered, self._server.cache)
+            said, tools = _with_marks(said, tools, offered, self._cache)
         head = b'{"model":%b' % encode(self._request.model)
         head = head if count else b'%b,"max_tokens":%d' % (head, self._max_tokens)
         system = b',"system":[%b]' % said.system if said.system else b""
@@ -125,9 +127,20 @@ class _Writer:
 
     def _may_mark(self, said: Conversation, offered: Sequence[ToolSpec], rest: Object) -> bool:
         """Whether to set cache points: a first request without tools would not be read from the cache again."""
-        ours = self._server.cache != "off" and "cache_control" not in rest and not said.marks
+        ours = self._cache != "off" and "cache_control" not in rest and not said.marks
         ours = ours and not any("cache_control" in _tool_extra(tool) for tool in offered)
-        return ours and (bool(offered) or said.replied)
+        # What a request wishes itself is marked in any case.
+        wished = self._parameters.cache in _TTLS
+        return ours and (wished or bool(offered) or said.replied)
+
+
+def _kept_for(wished: str | None, usual: str) -> str:
+    """Return how long the vendor is to keep what the request begins with: 5m, 1h or off."""
+    if wished in (None, "auto"):
+        return usual
+    if wished not in (*_TTLS, "off"):
+        raise UnsendableError(f"parameters.cache: the Messages API keeps beginnings for 5m or 1h, not {wished!r}")
+    return wished
 
 
 # ---- parameters ---------------------------------------------------------------------------

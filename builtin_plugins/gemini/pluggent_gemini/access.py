@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from pluggent_hookspecs import ProviderError
+from pluggent_hookspecs import ModelParameters, ProviderError
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UnsendableError
@@ -67,11 +67,13 @@ class Access:
         place = urlsplit(self.base_url).path.strip("/").partition("/")[2]
         return f"{place}{self.publisher}/{name}"
 
-    def headers(self, model: str, path: str) -> tuple[dict[str, str], Faults]:
-        """Return the headers of a request, and its Faults, which know what is secret in them."""
+    def headers(
+        self, model: str, path: str, parameters: ModelParameters | None = None
+    ) -> tuple[dict[str, str], Faults]:
+        """Return the headers of a request with *parameters*, and its Faults, which know what is secret in them."""
         server = self._server
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        headers |= (own := read_headers(server, Faults(self._name, self._target)))
+        headers |= (own := read_headers(server, Faults(self._name, self._target), parameters))
         key = ""
         if self._tokens is not None:
             assert self._tokens.token is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -18,13 +19,13 @@ import attrs
 from pluggent_hookspecs import ModelRequest, ProviderError, Usage
 from pluggent_provider_http.payload import MalformedError, as_fields, as_object, as_text, decode_whole
 from pluggent_provider_http.token_counts import as_tokens
-from pluggent_provider_http.unsendable import UNSENDABLE
+from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
 from pluggent_gemini.access import Access
 from pluggent_gemini.model_traits import model_of
 from pluggent_gemini.parts import encode
 from pluggent_gemini.request import Body, encode_request
-from pluggent_gemini.settings import Server
+from pluggent_gemini.settings import LEAST_TTL_S, Server
 
 if TYPE_CHECKING:  # it brings httpx2 along, which takes long to import
     from pluggent_provider_http.client import Client
@@ -32,6 +33,10 @@ if TYPE_CHECKING:  # it brings httpx2 along, which takes long to import
 _PATH = "/cachedContents"
 _GONE = (403, 404)
 _MARGIN_S = 30.0
+_USUAL = (None, "auto")
+_OFF = "off"
+_TIME = re.compile(r"(?P<count>\d{1,6})(?P<unit>[smh])")
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _NOTHING = Usage()
 _MOST = 64
 """How many names are remembered."""
@@ -48,18 +53,24 @@ class Cache:
 
 
 class Caches:
-    """The explicit caches of one server, made when a request first needs them; ``wanted`` is what the settings say."""
+    """The explicit caches of one server, made when a request first needs them."""
 
     def __init__(self, access: Access, server: Server) -> None:
-        self.wanted = server.cache_ttl_s > 0
         self._access = access
         self._server = server
         self._known: dict[str, Cache] = {}
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
-    def of(self, model: str, content: Body) -> Cache:
-        """Return the cache for a request, whose cost is told once."""
-        key = _key(model, content)
+    def may_keep(self, request: ModelRequest) -> bool:
+        """Whether the settings or *request* want a cache; also if what is wanted cannot be read."""
+        wished = request.parameters.cache
+        return self._server.cache_ttl_s > 0 if wished in _USUAL else wished != _OFF
+
+    def of(self, request: ModelRequest, content: Body) -> Cache:
+        """Return the cache for a request, whose cost is told once. Raises UnsendableError for a time that is none."""
+        if not self._ttl_s(request):
+            return Cache()
+        key = _key(request.model, content)
         found = self._known.get(key, Cache())
         if found.paid != _NOTHING:
             self._known[key] = attrs.evolve(found, paid=_NOTHING)
@@ -70,6 +81,7 @@ class Caches:
         model = model_of(request.model, self._server.models.items())
         try:
             content = encode_request(request, self._server, target)
+            ttl_s = self._ttl_s(request)
         except UNSENDABLE:
             return  # who asks is told when it is sent
         key = _key(request.model, content)
@@ -80,7 +92,7 @@ class Caches:
             if known is None or known.until <= monotonic():
                 if len(self._known) >= _MOST:
                     self._known.clear()
-                self._known[key] = await self._made(request.model, content, http)
+                self._known[key] = await self._made(request.model, content, ttl_s, http)
 
     @contextmanager
     def checked(self, request: ModelRequest, target: str) -> Generator[None]:
@@ -94,8 +106,21 @@ class Caches:
                 error.retryable = True
             raise
 
-    async def _made(self, model: str, content: Body, http: Client) -> Cache:
-        ttl_s = self._server.cache_ttl_s
+    def _ttl_s(self, request: ModelRequest) -> float:
+        """Return for how long what *request* begins with is to be kept; 0: not at all."""
+        wished = request.parameters.cache
+        if wished in _USUAL:
+            return self._server.cache_ttl_s
+        if wished == _OFF:
+            return 0.0
+        found = _TIME.fullmatch(wished or "")
+        seconds = int(found["count"]) * _UNITS_S[found["unit"]] if found is not None else 0.0
+        if seconds < LEAST_TTL_S:
+            expected = f"expected off, auto, or a time such as 90s, 5m or 1h, {LEAST_TTL_S:g} s at least"
+            raise UnsendableError(f"parameters.cache: {expected}, got {wished!r}")
+        return seconds
+
+    async def _made(self, model: str, content: Body, ttl_s: float, http: Client) -> Cache:
         headers, faults = self._access.headers(model, _PATH)
         body = b'{"model":%b,%b"ttl":"%ds"}' % (encode(self._access.resource(model)), content.head, ttl_s)
         started = monotonic()

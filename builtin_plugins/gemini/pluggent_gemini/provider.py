@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
 class _Asked(Asked):
     """A request, and what the next one is made of if its reply comes in several answers."""
 
+    request: ModelRequest
     content: Body
     cached: str
     events: Events
@@ -78,8 +79,8 @@ class GenerateContent(HttpProvider[Server]):
             path = self._access.path(request.model, "countTokens")
         except UNSENDABLE as error:
             raise Faults(self.name, self.target).unsendable(error) from error
-        headers, faults = self._access.headers(request.model, path)
-        async with self.http().post(path, body, headers, faults) as answer:
+        headers, faults = self._access.headers(request.model, path, request.parameters)
+        async with self.http().post(path, body, headers, faults, request.parameters.timeouts) as answer:
             await self.check(answer)
             return read_count(await answer.read(), faults, "totalTokens")
 
@@ -98,7 +99,7 @@ class GenerateContent(HttpProvider[Server]):
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Yield the reply as it comes, one batch for each read that brought something."""
-        return self._with_cache(request) if self._caches.wanted else self.streamed(request)
+        return self._with_cache(request) if self._caches.may_keep(request) else self.streamed(request)
 
     async def _with_cache(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         await self.prepare()
@@ -114,11 +115,13 @@ class GenerateContent(HttpProvider[Server]):
         path = self._access.path(request.model, "generateContent")
         if self.server.stream:
             path = self._access.path(request.model, "streamGenerateContent") + "?alt=sse"
-        headers, faults = self._access.headers(request.model, path)
-        cache = self._caches.of(request.model, content)
+        headers, faults = self._access.headers(request.model, path, request.parameters)
+        cache = self._caches.of(request, content)
         events = Events(request, self.target, faults, (*content.notes, *cache.notes), cache.paid)
         body = content.whole(cached=cache.name)
-        return _Asked(path, body, headers, faults, events, content=content, cached=cache.name, events=events)
+        return _Asked(
+            path, body, headers, faults, events, request=request, content=content, cached=cache.name, events=events
+        )
 
     async def following(self, asked: Asked) -> Asked | None:
         """Return what asks for the next answer of a long reply."""
@@ -128,7 +131,7 @@ class GenerateContent(HttpProvider[Server]):
             return None
         asked.events.begin_again()
         await self.prepare()
-        headers, faults = self._access.headers(asked.faults.model, asked.path)
+        headers, faults = self._access.headers(asked.request.model, asked.path, asked.request.parameters)
         asked.events.faults = faults
         body = asked.content.whole(cached=asked.cached, continuation=token)
         return attrs.evolve(asked, body=body, headers=headers, faults=faults)

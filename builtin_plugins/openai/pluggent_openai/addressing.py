@@ -5,17 +5,19 @@ from __future__ import annotations
 from urllib.parse import quote, urlsplit
 
 import attrs
-from pluggent_hookspecs import ProviderErrorKind
+from pluggent_hookspecs import ModelParameters, ProviderErrorKind
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.settings import MODEL, Server
 
 
-def request_headers(server: Server, faults: Faults) -> tuple[dict[str, str], Faults]:
-    """Return the headers of a request, and *faults* that know what is secret in them."""
+def request_headers(
+    server: Server, faults: Faults, parameters: ModelParameters | None = None
+) -> tuple[dict[str, str], Faults]:
+    """Return the headers of a request with *parameters*, and *faults* that know what is secret in them."""
     headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-    headers |= (own := read_headers(server, faults))
+    headers |= (own := read_headers(server, faults, parameters))
     if server.organization is not None:
         headers["openai-organization"] = server.organization
     if server.project is not None:

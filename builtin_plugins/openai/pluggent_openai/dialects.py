@@ -73,7 +73,8 @@ class Dialect:
     ``tool_choice``, the forms other than auto; ``custom_tools`` (a function is offered instead);
     ``strict`` (left out); ``json_schema`` (a json_object with the schema in an instruction);
     ``developer``, the role (system instead); ``refusals`` as parts (text instead); ``file_url``,
-    files by their URL; ``stream_options``; ``stream_tools`` (false: asked whole if there are tools).
+    files by their URL; ``stream_options``; ``stream_tools`` (false: asked whole if there are tools);
+    ``cache`` (prompt_cache_options).
 
     What Responses is asked for: ``ask_encrypted``, encrypted thinking (``include``), without which none goes back;
     OpenAI sends it unasked.
@@ -111,6 +112,7 @@ class Dialect:
     ask_encrypted: bool = attrs.field(default=False, validator=_flag)
     returns: tuple[str, ...] = attrs.field(default=("audio",), converter=_to_names, validator=_are_texts)
     call_id_chars: int = attrs.field(default=0, validator=_count)
+    cache: bool = attrs.field(default=True, validator=_flag)
     cost: bool = attrs.field(default=False, validator=_flag)
     message_key: str = attrs.field(init=False, eq=False, repr=False)
     tool_key: str = attrs.field(init=False, eq=False, repr=False)
@@ -136,6 +138,7 @@ _OTHERS: Mapping[str, Any] = {
     "custom_tools": False,
     "developer": False,
     "refusals": False,
+    "cache": False,
     "returns": (ALL,),
 }
 
@@ -153,6 +156,7 @@ SERVERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
             "developer": True,
             "refusals": True,
             "ask_encrypted": True,
+            "cache": True,
             "returns": ("audio",),
         },
     ),

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import attrs
-from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ModelResponse, ProviderErrorKind, deltas
+from pluggent_hookspecs import Delta, ModelInfo, ModelParameters, ModelRequest, ModelResponse, ProviderErrorKind, deltas
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
@@ -54,8 +54,8 @@ class OpenAIProvider(HttpProvider[Server]):
         """Return the whole reply, asked for whole."""
         wire = self._wire(request)
         path, body = self._written(request, wire, stream=False)
-        headers, faults = self._headers(request.model, wire.path)
-        async with self.http().post(path, body.data, headers, faults) as answer:
+        headers, faults = self._headers(request.model, wire.path, request.parameters)
+        async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
             await answer.check()
             reply = wire.read(await answer.read(), request, faults, body.notes)
             return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta()))
@@ -71,10 +71,10 @@ class OpenAIProvider(HttpProvider[Server]):
             why = "tokens are counted through Responses, and this model is asked through chat completions"
             raise faults.error(ProviderErrorKind.BAD_REQUEST, f"{why}; see the setting api")
         wire = cast("ResponsesWire", self._wire_of("responses"))
-        headers, faults = self._headers(request.model, _COUNT)
+        headers, faults = self._headers(request.model, _COUNT, request.parameters)
         path = path_for(self._after, request.model, faults) + _COUNT
         body = wire.encode_count(request, faults)
-        async with self.http().post(path, body.data, headers, faults) as answer:
+        async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
             await answer.check()
             return read_count(await answer.read(), faults)
 
@@ -96,7 +96,7 @@ class OpenAIProvider(HttpProvider[Server]):
         """Return what asks for a stream of *request*."""
         wire = self._wire(request)
         path, body = self._written(request, wire, stream=True)
-        headers, faults = self._headers(request.model, wire.path)
+        headers, faults = self._headers(request.model, wire.path, request.parameters)
         return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
 
     def _wire(self, request: ModelRequest) -> Wire:
@@ -125,5 +125,7 @@ class OpenAIProvider(HttpProvider[Server]):
         faults = Faults(self.name, self.target)
         return path_for(self._after, request.model, faults) + wire.path, wire.encode(request, faults, stream=stream)
 
-    def _headers(self, model: str, path: str) -> tuple[dict[str, str], Faults]:
-        return request_headers(self.server, Faults(self.name, self.target, model, path=path))
+    def _headers(
+        self, model: str, path: str, parameters: ModelParameters | None = None
+    ) -> tuple[dict[str, str], Faults]:
+        return request_headers(self.server, Faults(self.name, self.target, model, path=path), parameters)

@@ -6,7 +6,7 @@ Light on purpose: a plugin names its settings before anything is asked of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -97,13 +97,33 @@ def check_names(*taken: str) -> Callable[[object, attrs.Attribute[Any], Mapping[
     return check
 
 
+_NEVER = frozenset({
+    "accept", "accept-encoding", "api-key", "authorization", "connection", "content-encoding", "content-length",
+    "content-type", "cookie", "expect", "host", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
+    "x-api-key", "x-goog-api-key", "x-goog-user-project",
+})  # fmt: skip
+"""Headers that say who asks, or how the request is to be read."""
+
+
+def _names(value: Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _check_allowed(instance: object, attribute: attrs.Attribute[Any], names: tuple[str, ...]) -> None:
+    check_headers(instance, attribute, dict.fromkeys(names, ""))
+    for name in names:
+        if name.lower() in _NEVER or name.lower().startswith(("x-amz-", "proxy-")):
+            raise ValueError(f"{attribute.name}: {name!r} is for the settings alone: it says who asks, or what is sent")
+
+
 @attrs.frozen(kw_only=True)
 class Endpoint:
     """One server: the base of a provider's settings. Times are seconds.
 
     Requests go below ``base_url``, whose query is kept. ``api_key`` None sends no key.
     ``headers`` are sent with each request and shown nowhere; a value such as ``env:NAME`` refers to
-    a secret as ``api_key`` does, and is read at each request. ``connect_s`` is for the connection,
+    a secret as ``api_key`` does, and is read at each request. ``allow_headers`` are names of headers that
+    ModelParameters.headers may add. ``connect_s`` is for the connection,
     ``first_byte_s`` counts from the start of a call to the first byte of its answer's body,
     ``silence_s`` between two pieces of it. An answer of more than ``max_response_bytes`` is an
     error. Subclass it to add what a vendor's servers know.
@@ -120,6 +140,8 @@ class Endpoint:
         factory=dict[str, "str | Secret"], converter=_headers, validator=check_headers, repr=False
     )
     """Further headers of each request; a value such as env:NAME refers to a secret."""
+    allow_headers: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_allowed)
+    """Names of headers that a request may add; none that says who asks."""
     connect_s: float = attrs.field(default=10.0, validator=check_positive)
     """Seconds until the connection stands."""
     first_byte_s: float = attrs.field(default=120.0, validator=check_positive)

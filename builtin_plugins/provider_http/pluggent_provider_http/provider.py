@@ -145,7 +145,8 @@ class HttpProvider(HttpServer[ServerT], ABC):
             raise Faults(self._name, self._target).unsendable(error) from error
         while asked is not None:
             reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
-            async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
+            timeouts = request.parameters.timeouts
+            async with self.http().post(asked.path, asked.body, asked.headers, asked.faults, timeouts) as answer:
                 await self.check(answer)
                 async for data in answer:
                     if batch := reader.feed(data):

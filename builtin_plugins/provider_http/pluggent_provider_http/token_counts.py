@@ -41,12 +41,12 @@ def read_count(data: bytes, faults: Faults, name: str = "input_tokens") -> int:
     12
     """
     try:
-        answer = decode_whole(data)
+        answer: object = decode_whole(data)
     except MalformedError as error:
         raise faults.protocol(f"answered with what is not a count: {error}") from error
-    fields = cast("Mapping[str, Any]", answer) if isinstance(answer, Mapping) else {}
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", answer) if isinstance(answer, Mapping) else {}
     if fields.get("error"):
-        raise faults.from_payload(answer)
+        raise faults.from_payload(fields)
     count = as_tokens(fields.get(name))
     if count is None:
         raise faults.protocol(f"answered with what is not a count: {faults.shown(data) or '(empty)'}")

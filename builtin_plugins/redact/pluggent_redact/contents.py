@@ -129,6 +129,7 @@ class Contents:
             output_schema=self.json(given.output_schema),
             extra=self.json(given.extra),
             metadata=self.json(given.metadata),
+            headers=self.json(given.headers),
             user=self.maybe(given.user),
         )
 

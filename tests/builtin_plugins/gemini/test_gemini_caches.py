@@ -14,7 +14,16 @@ from odd_server import OddServer, deltas_of, json_answer, stream_answer
 from pluggent_gemini.plugin import Gemini
 from pluggent_gemini.provider import GenerateContent
 from pluggent_gemini.settings import Settings
-from pluggent_hookspecs import Finished, Message, ModelRequest, ProvideEvent, ProviderError, Secret, Usage
+from pluggent_hookspecs import (
+    Finished,
+    Message,
+    ModelParameters,
+    ModelRequest,
+    ProvideEvent,
+    ProviderError,
+    Secret,
+    Usage,
+)
 from pluggent_testing.providers.asking import TOOLS
 
 HELLO = stream_answer(sse(event(text("Hello."), ends="STOP", usage={"promptTokenCount": 9, "candidatesTokenCount": 1})))
@@ -93,6 +102,31 @@ async def test_a_cache_that_is_gone_is_made_again_with_the_next_try() -> None:
 
     assert caught.value.retryable
     assert sum("cachedContents " in request.line for request in server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("wish", "ttl"), [("5m", "300s"), ("1h", "3600s"), ("90s", "90s"), ("auto", None), ("off", None)]
+)
+async def test_a_request_may_choose_for_how_long(wish: str, ttl: str | None) -> None:
+    asked = attrs.evolve(ASKED, parameters=ModelParameters(cache=wish))
+    async with OddServer(*((MADE, HELLO) if ttl else (HELLO,))) as server, asking(server, cache_ttl_s=0.0) as provider:
+        await end_of(provider, asked)
+
+    assert server.requests[0].json.get("ttl") == ttl
+
+
+async def test_a_request_may_do_without_a_cache() -> None:
+    async with OddServer(HELLO) as server, asking(server) as provider:
+        await end_of(provider, attrs.evolve(ASKED, parameters=ModelParameters(cache="off")))
+
+    assert "tools" in server.requests[0].json
+
+
+@pytest.mark.parametrize("wish", ["5", "10s", "a day", "", "-5m"])
+async def test_a_time_that_is_none_is_refused(wish: str) -> None:
+    async with OddServer() as server, asking(server) as provider:
+        with pytest.raises(ProviderError, match=r"parameters\.cache: expected off, auto, or a time such as 90s"):
+            await end_of(provider, attrs.evolve(ASKED, parameters=ModelParameters(cache=wish)))
 
 
 def test_too_short_a_time_is_refused() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -165,8 +165,8 @@ async def test_what_a_transform_makes_of_the_texts_is_decided_and_sent():
     [
         "text",
         EmbeddingRequest("m", ("one",)),
-        EmbeddingRequest("m", ("one", 2)),
-        EmbeddingRequest("m", ("a", "b"), "x"),
+        EmbeddingRequest("m", cast("Any", ("one", 2))),
+        EmbeddingRequest("m", ("a", "b"), cast("Any", "x")),
     ],
     ids=shown,
 )
@@ -258,8 +258,9 @@ async def test_whatever_an_embedder_raises_is_a_provider_error(error):
 
 async def test_an_embedder_that_hangs_is_given_up():
     class Hanging(ScriptedEmbedder):
-        async def embed(self, request):
+        async def embed(self, request: EmbeddingRequest) -> EmbeddingResponse:
             await asyncio.Event().wait()
+            raise AssertionError
 
     base = HostSettings()
     config = base._replace(timeouts=base.timeouts._replace(model_s=0.01))
@@ -273,9 +274,10 @@ async def test_a_cancelled_embedding_is_cancelled():
     begun = asyncio.Event()
 
     class Hanging(ScriptedEmbedder):
-        async def embed(self, request):
+        async def embed(self, request: EmbeddingRequest) -> EmbeddingResponse:
             begun.set()
             await asyncio.Event().wait()
+            raise AssertionError
 
     task = asyncio.create_task(embedded(Hanging()))
     await begun.wait()

@@ -7,8 +7,8 @@ import base64
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
@@ -21,8 +21,6 @@ from pluggent_testing.embedders import opened
 
 KEY = "sk-secret-0123456789"
 SIZE = 6
-Reply = bytes | Exception | None
-"""An answer as bytes, the end of the connection, or None for an honest one."""
 
 
 def numbers(text: str, size: int) -> tuple[float, ...]:
@@ -127,24 +125,18 @@ MAKERS: Mapping[str, tuple[Words, Callable[..., Any]]] = {
 }
 
 
-def serving(vendor: str, *replies: bytes | None, **settings: Any) -> Any:
-    """Return what opens a server of *vendor* and an embedder that asks it."""
+@asynccontextmanager
+async def serving(
+    vendor: str, *replies: bytes | None, **settings: Any
+) -> AsyncGenerator[tuple[EmbeddingServer, Embedder]]:
+    """Open a server of *vendor* and an embedder that asks it."""
     words, make = MAKERS[vendor]
-
-    @asynccontextmanager
-    async def made() -> Any:
-        async with EmbeddingServer(words, *replies) as server, opened(make(server.url, **settings)) as embedder:
-            yield server, embedder
-
-    return made()
+    async with EmbeddingServer(words, *replies) as server, opened(make(server.url, **settings)) as embedder:
+        yield server, embedder
 
 
-def embedding(vendor: str) -> AbstractAsyncContextManager[Embedder]:
-    """Return what opens an embedder with an honest server at its other end."""
-
-    @asynccontextmanager
-    async def made() -> Any:
-        async with serving(vendor) as (_, embedder):
-            yield embedder
-
-    return made()
+@asynccontextmanager
+async def embedding(vendor: str) -> AsyncGenerator[Embedder]:
+    """Open an embedder with an honest server at its other end."""
+    async with serving(vendor) as (_, embedder):
+        yield embedder

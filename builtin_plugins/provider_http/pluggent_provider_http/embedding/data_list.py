@@ -60,12 +60,12 @@ _SHOWN_BYTES = 1_000
 def _read_slowly(data: bytes, texts: int, faults: Faults, tokens: str) -> EmbeddingResponse:
     """Read lists of numbers too, and say what is wrong."""
     answer: Any = decode_whole(data)
-    if isinstance(answer, Mapping) and cast("Object", answer).get("error"):
-        raise faults.from_payload(answer)
     fields = as_object(answer, "it")
+    if fields.get("error"):
+        raise faults.from_payload(fields)
     return _response(read_entries(fields.get("data"), texts), fields.get("usage"), as_text(fields.get("model")), tokens)
 
 
 def _response(vectors: Vectors, usage: object, model: str, tokens: str) -> EmbeddingResponse:
-    counts = cast("Object", usage) if isinstance(usage, Mapping) else {}
+    counts: Object = cast("Object", usage) if isinstance(usage, Mapping) else {}
     return EmbeddingResponse(vectors, Usage(input=as_tokens(counts.get(tokens))), model)
