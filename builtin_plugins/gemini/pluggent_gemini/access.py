@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from pluggent_hookspecs import ModelParameters, ProviderError
+from pluggent_hookspecs import ModelParameters
 from pluggent_provider_http.credentials import hidden, read_headers, read_key
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UnsendableError
@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # it brings httpx2 along, which takes long to import
     from pluggent_provider_http.google_credentials import GoogleTokens
 
 MODELS = "/models"
-_REFUSED = 401
 
 
 class Access:
@@ -39,13 +38,11 @@ class Access:
             await self._tokens.renew(Faults(self._name, self._target))
 
     async def check(self, answer: Answer) -> None:
-        """Raise the ProviderError that *answer* is; a token that it refuses is not used again."""
-        try:
+        """Raise the ProviderError that *answer* is, if its status is not a success."""
+        if self._tokens is None:
             await answer.check()
-        except ProviderError as error:
-            if error.status == _REFUSED and self._tokens is not None:
-                error.retryable = self._tokens.refused()
-            raise
+        else:
+            await self._tokens.check(answer)
 
     async def close(self) -> None:
         """Stop waiting for a token in this event loop."""

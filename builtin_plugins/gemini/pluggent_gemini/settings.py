@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import attrs
 from pluggent_hookspecs import Secret
 from pluggent_provider_http.endpoint import Endpoint, check_names, check_url
+from pluggent_provider_http.vertex import check_place, is_vertex, vertex_url
 
 from pluggent_gemini.model_traits import Model
 
@@ -19,15 +18,6 @@ DEFAULT_KEY = Secret("env:GEMINI_API_KEY")
 PUBLISHER = "/publishers/google"
 """Behind project and location, what the names of Google's own models follow at Vertex AI."""
 LEAST_TTL_S = 60.0
-_VERTEX = "aiplatform.googleapis.com"
-_NAME = re.compile(r"[a-z0-9][a-z0-9.:-]*")
-
-
-def _check_name(_: object, attribute: attrs.Attribute[Any], value: str) -> None:
-    if value and not _NAME.fullmatch(value):
-        raise ValueError(
-            f"{attribute.name}: {value!r} is not one; expected a name such as my-project-7 or europe-west4"
-        )
 
 
 def _check_ttl(_: object, attribute: attrs.Attribute[Any], value: float) -> None:
@@ -71,9 +61,9 @@ class Server(Endpoint):
     """Where requests go; empty: by project and location, else the Gemini API."""
     auth: Literal["key", "bearer", "google"] = "key"
     """What api_key holds: key, bearer (a token) or google (credentials; without api_key the default ones)."""
-    project: str = attrs.field(default="", validator=_check_name)
+    project: str = attrs.field(default="", validator=check_place)
     """The project at Vertex AI; empty: the Gemini API."""
-    location: str = attrs.field(default="global", validator=_check_name)
+    location: str = attrs.field(default="global", validator=check_place)
     """The location at Vertex AI, such as europe-west4."""
     stream: bool = True
     """Whether replies come as a stream; else each is asked for whole."""
@@ -91,8 +81,7 @@ class Server(Endpoint):
     @property
     def at_vertex(self) -> bool:
         """Whether this is Vertex AI, whose requests have a few other fields."""
-        host = urlsplit(self.base_url).hostname or ""
-        return bool(self.project) or host == _VERTEX or host.endswith(f"-{_VERTEX}")
+        return bool(self.project) or is_vertex(self.base_url)
 
 
 def url_of(server: Server) -> str:
@@ -103,11 +92,7 @@ def url_of(server: Server) -> str:
     """
     if server.base_url:
         return server.base_url
-    if not server.project:
-        return DEFAULT_BASE_URL
-    place = "" if server.location == "global" else f"{server.location}-"
-    path = f"/v1beta1/projects/{server.project}/locations/{server.location}{PUBLISHER}"
-    return f"https://{place}{_VERTEX}{path}"
+    return vertex_url(server.project, server.location, "google", "v1beta1") if server.project else DEFAULT_BASE_URL
 
 
 def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:

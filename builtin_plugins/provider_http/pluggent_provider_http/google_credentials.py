@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Lock
 from time import monotonic, time
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -23,6 +23,10 @@ from pluggent_hookspecs import ConfigError, ProviderError, ProviderErrorKind as 
 from pluggent_provider_http.endpoint import Endpoint, is_sendable
 from pluggent_provider_http.server_errors import Faults
 
+if TYPE_CHECKING:  # it brings httpx2 along, which takes long to import
+    from pluggent_provider_http.client import Answer
+
+_REFUSED = 401
 EARLY_S = 300.0
 """How long before its end a token is renewed."""
 _USABLE_S = 30.0
@@ -98,10 +102,18 @@ class GoogleTokens:
             if left_s < _USABLE_S:
                 raise
 
-    def refused(self) -> bool:
-        """Forget the token, which the server has refused; return whether another may be accepted: it was not new."""
-        old, self.token = self.token, None
-        return old is not None and monotonic() - old.since > _YOUNG_S
+    async def check(self, answer: Answer) -> None:
+        """Raise the ProviderError that *answer* is, if its status is not a success.
+
+        A token that it refuses is not used again; unless it was new, the request is worth another try.
+        """
+        try:
+            await answer.check()
+        except ProviderError as error:
+            if error.status == _REFUSED:
+                old, self.token = self.token, None
+                error.retryable = old is not None and monotonic() - old.since > _YOUNG_S
+            raise
 
     async def close(self) -> None:
         """Stop waiting for a token in this event loop."""
