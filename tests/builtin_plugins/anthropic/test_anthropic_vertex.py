@@ -1,4 +1,4 @@
-"""Claude at Vertex AI: the model in the path, the version in the body, a token of Google."""
+"""The Messages API at Vertex AI: the model in the path, the version in the body, a token of Google."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_a_project_is_where_requests_go() -> None:
 async def test_a_stream_names_the_model_in_its_path_and_the_version_in_its_body() -> None:
     async with OddServer(streamed(text("Hello"))) as server:
         provider = vertex_at(server)
-        reply = await provider.complete(request(model="claude-sonnet-5@20260801"))
+        reply = await provider.complete(request(model="sonnet-5@20260801"))
         await provider.close()
 
     (asked,) = server.requests
     assert reply.message.text == "Hello"
-    assert asked.line == f"POST {PLACE}/models/claude-sonnet-5@20260801:streamRawPredict HTTP/1.1"
+    assert asked.line == f"POST {PLACE}/models/sonnet-5@20260801:streamRawPredict HTTP/1.1"
     assert asked.headers["authorization"] == "Bearer ya29-token-7f3a"
     assert "x-api-key" not in asked.headers
     assert (asked.json["anthropic_version"], "model" in asked.json) == ("vertex-2023-10-16", False)
