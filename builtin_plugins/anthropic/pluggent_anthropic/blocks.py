@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 import msgspec
 from pluggent_hookspecs import (
     Audio,
+    CachePoint,
     File,
     Image,
     Message,
-    Part,
     Reasoning,
     Refusal,
     Role,
@@ -44,6 +44,9 @@ _OURS = frozenset({"model", "blocks", "cache_control"})
 _OWN_MESSAGE = frozenset({"role", "content"})
 _OWN_RESULT = frozenset({"type", "tool_use_id", "content", "is_error"})
 _OWN_CALL = frozenset({"type", "id", "name", "input"})
+
+Shown: TypeAlias = Text | Image | Audio | File | Refusal | Reasoning | VendorPart
+"""The parts that are blocks by themselves."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -117,7 +120,7 @@ def _piece(message: Message) -> Piece:
     if message.role is Role.TOOL:
         return result_piece(message, wire_id(message.tool_call_id or ""))
     role: Literal["system", "user"] = "user" if message.role is Role.USER else "system"
-    blocks = _marked([block for part in message.content for block in _said(part, role)], message)
+    blocks = _marked(_with_points(message, role), message)
     fields = _fields_of(message, _OWN_MESSAGE)
     return Piece(role, turn_of(role, _joined(blocks), fields), marks=_marks(blocks), fields=fields)
 
@@ -126,7 +129,8 @@ def result_piece(message: Message, call_id: str) -> Piece:
     """Return the result in *message* as the answer to the call that the request calls *call_id*."""
     if message.tool_call_id is None:
         raise UnsendableError("a message of role tool has no tool_call_id")
-    content = [block for part in message.content for block in _said(part, "tool")]
+    points = [part for part in message.content if isinstance(part, CachePoint)]
+    content = [block for part in _shown(message) for block in _said(part, "tool")]
     block: Object = {"type": "tool_result", "tool_use_id": call_id}
     if len(content) == 1 and set(content[0]) == {"type", "text"}:
         block["content"] = content[0]["text"]
@@ -134,6 +138,8 @@ def result_piece(message: Message, call_id: str) -> Piece:
         block["content"] = content
     if message.is_error:
         block["is_error"] = True
+    if points:
+        block["cache_control"] = _control(points[-1])
     blocks = _marked([block | (_fields_of(message, _OWN_RESULT) or {})], message)
     marks = _marks([*blocks, *content])
     return Piece("tool", turn_of("user", _joined(blocks)), answers=wire_id(message.tool_call_id), marks=marks)
@@ -156,6 +162,9 @@ def assistant_piece(
         blocks.pop()  # the API refuses a reply that ends in thinking
     if final and blocks and blocks[-1]["type"] == "text":
         blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
+    points = [part for part in message.content if isinstance(part, CachePoint)]
+    if points and blocks:
+        blocks[-1] = {**blocks[-1], "cache_control": _control(points[-1])}
     _marked(blocks, message)
     fields = _fields_of(message, _OWN_MESSAGE)
     opened = frozenset(block["id"] for block in blocks if _is_use(block))
@@ -188,14 +197,38 @@ def _reply_blocks(message: Message, renamed: Mapping[int, str]) -> list[Object]:
     calls = [_call(call, renamed.get(place)) for place, call in enumerate(message.tool_calls)]
     layout = extra.get("blocks") if isinstance(extra, Mapping) else None
     if layout is not None:
-        parts = [(part, list(_replied(part, finished=finished))) for part in message.content]
+        parts = [(part, list(_replied(part, finished=finished))) for part in _shown(message)]
         found = arranged(parts, calls, layout)
         if found is not None:
             return found
-    return [*(block for part in message.content for block in _replied(part, finished=finished)), *calls]
+    return [*(block for part in _shown(message) for block in _replied(part, finished=finished)), *calls]
 
 
-def _replied(part: Part, *, finished: bool) -> Iterator[Object]:
+def _shown(message: Message) -> tuple[Shown, ...]:
+    """Return the parts of *message* that are blocks."""
+    return tuple(part for part in message.content if not isinstance(part, CachePoint))
+
+
+def _with_points(message: Message, role: Literal["user", "system"]) -> list[Object]:
+    """Return the blocks of *message*, those before a CachePoint marked."""
+    blocks: list[Object] = []
+    for part in message.content:
+        if not isinstance(part, CachePoint):
+            blocks += _said(part, role)
+        elif blocks:
+            blocks[-1] = {**blocks[-1], "cache_control": _control(part)}
+        else:
+            raise UnsendableError("CachePoint: nothing stands before it in its message")
+    return blocks
+
+
+def _control(point: CachePoint) -> Object:
+    if point.ttl not in (None, "5m", "1h"):
+        raise UnsendableError(f"CachePoint: the Messages API keeps beginnings for 5m or 1h, not {point.ttl!r}")
+    return {"type": "ephemeral"} if point.ttl is None else {"type": "ephemeral", "ttl": point.ttl}
+
+
+def _replied(part: Shown, *, finished: bool) -> Iterator[Object]:
     """Yield a part of a reply as it goes back; *finished* says that it is a whole one of this API."""
     match part:
         case Text(text) | Refusal(text):
@@ -214,7 +247,7 @@ def _replied(part: Part, *, finished: bool) -> Iterator[Object]:
             yield {"type": "text", "text": f"({type(part).__name__.lower()} not shown)"}
 
 
-def _said(part: Part, role: Literal["user", "system", "tool"]) -> Iterator[Object]:
+def _said(part: Shown, role: Literal["user", "system", "tool"]) -> Iterator[Object]:
     match part:
         case Text(text) | Refusal(text):
             if text.strip():
@@ -315,12 +348,12 @@ def _joined(blocks: list[Object]) -> bytes:
 def _note(message: Message) -> bytes:
     if _fields_of(message, _OWN_MESSAGE):
         raise UnsendableError("extra of a system message: its fields can go only where the model takes it as a turn")
-    blocks = [block for part in message.content for block in _said(part, "system")]
+    blocks = [block for part in _shown(message) for block in _said(part, "system")]
     texts = [block["text"] for block in blocks if block["type"] == "text"]
     return encode({"type": "text", "text": "<system>\n{}\n</system>".format("\n".join(texts))}) if texts else b""
 
 
 def _orphan(message: Message) -> bytes:
     label = f"Result of an earlier call of {message.name or 'a tool'}{' (failed)' if message.is_error else ''}:"
-    blocks = [block for part in message.content for block in _said(part, "tool")]
+    blocks = [block for part in _shown(message) for block in _said(part, "tool")]
     return _joined([{"type": "text", "text": label}, *blocks])

@@ -120,7 +120,7 @@ class Dialect:
     def __attrs_post_init__(self) -> None:
         # What an encoded message and tool depend on names their places in the memo; see wire.
         message = (self.reasoning, self.reasoning_required, self.developer, self.refusals)
-        known = (*message, self.file_url, self.returns, self.call_id_chars, self.custom_tools)
+        known = (*message, self.cache, self.file_url, self.returns, self.call_id_chars, self.custom_tools)
         object.__setattr__(self, "message_key", f"pluggent_openai message {known}")
         object.__setattr__(self, "tool_key", f"pluggent_openai tool {(self.custom_tools, self.strict)}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 from pluggent_hookspecs import ModelParameters, ModelTimeouts
 
@@ -37,7 +39,7 @@ def with_waits(endpoint: Endpoint, timeouts: ModelTimeouts | None) -> Endpoint:
     """
     if timeouts is None:
         return endpoint
-    shorter: dict[str, float] = {}
+    shorter: dict[str, Any] = {}
     for name in ("connect_s", "first_byte_s", "silence_s"):
         seconds: float | None = getattr(timeouts, name)
         if seconds is not None and not seconds > 0:

@@ -187,7 +187,7 @@ class EmbeddingOperation(Operation[EmbeddingRequestEvent, EmbeddingResponse]):
             try:
                 self._take(await self._embedded(left), len(left.texts))
             except EmbeddingIncomplete as error:
-                self._take(error.response, min(len(error.response.vectors), len(left.texts)))
+                self._take(error.response, min(count_of(error.response), len(left.texts)))
                 self._meta = error.meta or ReplyMeta()
                 # Who calls again gets the rest, who gives up gets what is here.
                 raise error.cause from error.cause.__cause__
@@ -219,7 +219,8 @@ class EmbeddingOperation(Operation[EmbeddingRequestEvent, EmbeddingResponse]):
 
     def _take(self, response: EmbeddingResponse, texts: int) -> None:
         """Keep *response*, which has to have the vectors of *texts* texts. Raises ProviderError."""
-        before = self._came[0].vectors.dimensions if self._came else self.asked.request.dimensions
+        known = (one.vectors.dimensions for one in self._came if one.vectors)
+        before = next(known, self.asked.request.dimensions)
         if problem := unusable(response, texts, before):
             raise self._error(ProviderErrorKind.PROTOCOL, f"the plugin failed: {problem}")
         self._meta = response.meta
@@ -274,6 +275,12 @@ def check_request(request: EmbeddingRequest) -> None:
     size = cast("object", request.dimensions)
     if size is not None and (type(size) is not int or size < 1):
         raise ValueError(f"dimensions: expected a number from 1 up, or None, got {size!r}")
+
+
+def count_of(response: object) -> int:
+    """Return how many vectors *response* has, 0 if it is no response."""
+    vectors = cast("object", response.vectors) if isinstance(response, EmbeddingResponse) else None
+    return len(vectors) if isinstance(vectors, Vectors) else 0
 
 
 def unusable(response: object, texts: int, dimensions: int | None) -> str:

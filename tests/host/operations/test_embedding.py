@@ -303,6 +303,31 @@ async def test_vectors_that_came_before_a_failure_pass_the_result_hooks():
         await embedded(ScriptedEmbedder(half), plugin(decide_embedding_response=Deny("no")))
 
 
+@pytest.mark.parametrize(
+    "came", [EmbeddingResponse(cast("Any", [[1.0]])), EmbeddingResponse(Vectors.of([(math.nan,)]))], ids=str
+)
+async def test_what_is_no_vectors_is_not_kept(came):
+    with pytest.raises(ProviderError, match="the plugin failed") as raised:
+        await embedded(ScriptedEmbedder(EmbeddingIncomplete(BROKEN, came, 2)))
+
+    assert raised.value.kind == "protocol"
+    assert not isinstance(raised.value, EmbeddingIncomplete)
+
+
+async def test_a_failure_before_the_first_vector_leaves_all_texts_for_the_next_attempt():
+    nothing = EmbeddingIncomplete(BROKEN, EmbeddingResponse(Vectors()), 2)
+    embedder = ScriptedEmbedder(nothing, half)
+
+    response = await embedded(embedder, plugin(around_embedding_call=again_and_again))
+
+    assert [request.texts for request in embedder.requests] == [("one", "two"), ("one", "two"), ("two",)]
+    assert len(response.vectors) == 2
+
+
+async def again_and_again(event: object, call_next: Any) -> Any:
+    return await again(event, lambda: again(event, call_next))
+
+
 async def again(event: object, call_next: Any) -> Any:
     try:
         return await call_next()

@@ -119,11 +119,12 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 class Chunks:
     """The events of one stream: what they add up to, and whether they came to their end."""
 
-    def __init__(self, request: ModelRequest, dialect: Dialect, faults: Faults) -> None:
+    def __init__(self, request: ModelRequest, dialect: Dialect, faults: Faults, notes: tuple[str, ...] = ()) -> None:
         self.done = False
         self._request = request
         self._dialect = dialect
         self._faults = faults
+        self._notes = notes
         self._calls = CallAssembly(request, dialect)
         self._seen = self._content = self._nameless = False
         self._reason = ""
@@ -201,12 +202,12 @@ class Chunks:
             message=rest, tool_calls=self._calls.said(),
         )  # fmt: skip
         message_extra: dict[str, Json] = {VENDOR: own} if own else {}
-        meta = ReplyMeta(service_tier=self._tier)
+        meta = ReplyMeta(service_tier=self._tier, notes=self._notes)
         batch.add(Finished(reason, self._usage, self._model, self._id, extra, message_extra, meta))
 
     def take_whole(self, body: bytes, batch: Batch) -> None:
         """Read a reply that came at once. Raises ProviderError."""
-        batch.add_all(deltas(read_reply(body, self._request, self._dialect, self._faults)))
+        batch.add_all(deltas(read_reply(body, self._request, self._dialect, self._faults, self._notes)))
 
     def _take_any(self, chunk: Object, batch: Batch) -> None:
         if says_error(chunk):

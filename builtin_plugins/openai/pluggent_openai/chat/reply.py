@@ -61,13 +61,15 @@ MESSAGE = frozenset(
 )
 
 
-def read_reply(data: bytes, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
+def read_reply(
+    data: bytes, request: ModelRequest, dialect: Dialect, faults: Faults, notes: tuple[str, ...] = ()
+) -> ModelResponse:
     """Return the reply in *data*. Raises ProviderError: the error it holds, or ``protocol``."""
     try:
         answer = as_object(decode_whole(data), "the answer")
         if says_error(answer):
             raise faults.from_payload(answer)
-        return _response(answer, request, dialect, faults)
+        return _response(answer, request, dialect, faults, notes)
     except MalformedError as error:
         shown = faults.shown(data) or "(empty)"
         raise faults.protocol(f"answered with what is not a chat completion: {error}: {shown}") from error
@@ -80,7 +82,9 @@ def says_error(answer: Object) -> bool:
     return bool(answer.get("error")) or (answer.get("object") == "error" and "choices" not in answer)
 
 
-def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: Faults) -> ModelResponse:
+def _response(
+    answer: Object, request: ModelRequest, dialect: Dialect, faults: Faults, notes: tuple[str, ...]
+) -> ModelResponse:
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
         raise MalformedError("it has no choices")
@@ -100,7 +104,7 @@ def _response(answer: Object, request: ModelRequest, dialect: Dialect, faults: F
     usage, counters = read_usage(answer.get("usage"), dialect)
     reason = finish_reason(said, calls=bool(message.tool_calls))
     extra |= unknown_reason(said, reason) | some(usage=counters, choices=others)
-    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")))
+    meta = ReplyMeta(service_tier=as_text(answer.get("service_tier")), notes=notes)
     return ModelResponse(message, reason, usage, as_text(answer.get("model")), as_text(answer.get("id")), extra, meta)
 
 

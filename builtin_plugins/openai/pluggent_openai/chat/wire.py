@@ -28,14 +28,12 @@ class ChatWire:
 
     def encode(self, request: ModelRequest, faults: Faults, *, stream: bool) -> Body:
         """Return what asks for the reply to *request*."""
-        return Body(self._writer.encode(request, faults, stream=stream))
+        return self._writer.body(request, faults, stream=stream)
 
     def events(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ReplyEvents:
-        """Return what reads a stream; this API leaves nothing out that a note would name."""
-        assert not notes
-        return Chunks(request, self._dialect, faults)
+        """Return what reads a stream."""
+        return Chunks(request, self._dialect, faults, notes)
 
     def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
         """Return the reply in a whole answer."""
-        assert not notes
-        return read_reply(data, request, self._dialect, faults)
+        return read_reply(data, request, self._dialect, faults, notes)

@@ -14,6 +14,7 @@ from pluggent_hookspecs import ModelParameters, ModelRequest, ToolSpec
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
+from pluggent_openai.chat.content import unmarked_note
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.fields import plain
 from pluggent_openai.parameters import offered
@@ -55,7 +56,7 @@ class Writer:
             raise faults.unsendable(error) from error
 
     def _body(self, request: ModelRequest, *, stream: bool, only: frozenset[str] | None = None) -> Body:
-        said, dropped = self._conversation.encode(request.messages)
+        said, dropped, unmarked = self._conversation.encode(request.messages)
         body = b'{"model":%b,"input":[%b]' % (_encode(request.model), said)
         tools = offered(request, self._dialect) if request.tools else ()
         if tools:
@@ -65,8 +66,8 @@ class Writer:
         if only is not None:
             rest = {name: value for name, value in rest.items() if name in only}
         if not rest:
-            return Body(b"%b}" % body, _notes(dropped))
-        return Body(b"%b,%b" % (body, _encode(rest)[1:]), _notes(dropped))
+            return Body(b"%b}" % body, _notes(dropped, unmarked))
+        return Body(b"%b,%b" % (body, _encode(rest)[1:]), _notes(dropped, unmarked))
 
     def _tool(self, spec: ToolSpec) -> bytes:
         given = {**_own(spec, _CHAT), **_own(spec, VENDOR)}
@@ -121,9 +122,9 @@ def _joined(described: Object, given: Object, spec: ToolSpec) -> Object:
     return described | given
 
 
-def _notes(dropped: int) -> tuple[str, ...]:
+def _notes(dropped: int, unmarked: int) -> tuple[str, ...]:
     if not dropped:
-        return ()
+        return unmarked_note(unmarked)
     which = "one earlier reply" if dropped == 1 else f"{dropped} earlier replies"
     why = "changed since, cut off, of another server, not encrypted, or replay_thinking = false"
-    return (f"the thinking of {which} was left out: {why}",)
+    return (f"the thinking of {which} was left out: {why}", *unmarked_note(unmarked))
