@@ -28,12 +28,13 @@ class Conversation:
     """The messages of a request.
 
     ``system`` are the parts of the system instruction, joined by commas; ``contents`` likewise. ``dropped`` counts the
-    replies whose thinking or signatures were left out.
+    replies whose thinking or signatures were left out, ``unmarked`` the messages whose cache points were.
     """
 
     system: bytes
     contents: bytes
     dropped: int
+    unmarked: int
 
 
 def conversation(messages: Sequence[Message], pieces: Pieces) -> Conversation:
@@ -46,7 +47,8 @@ def conversation(messages: Sequence[Message], pieces: Pieces) -> Conversation:
     if not contents:
         raise UnsendableError("no message says anything; the API wants at least one with content")
     system = b",".join([piece.parts for piece in found[:lead] if piece.parts])
-    return Conversation(system, b",".join(contents), sum(piece.dropped for piece in found))
+    dropped, unmarked = sum([piece.dropped for piece in found]), sum([piece.unmarked for piece in found])
+    return Conversation(system, b",".join(contents), dropped, unmarked)
 
 
 class _Contents:

@@ -16,7 +16,20 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 import msgspec
-from pluggent_hookspecs import Audio, Image, Json, Message, Part, Reasoning, Refusal, Text, ToolCall, VendorPart, thaw
+from pluggent_hookspecs import (
+    Audio,
+    CachePoint,
+    Image,
+    Json,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    VendorPart,
+    thaw,
+)
 
 Object: TypeAlias = dict[str, Any]
 Entry: TypeAlias = "int | str | Mapping[str, Json]"
@@ -48,7 +61,7 @@ class Words:
             "".join([part.text for part in content if isinstance(part, Text)]),
             "".join([part.text for part in content if isinstance(part, Reasoning)]),
             tuple(part.signature for part in content if isinstance(part, Reasoning) and part.signature),
-            tuple(part for part in content if not isinstance(part, Text | Reasoning)),
+            tuple(part for part in content if not isinstance(part, Text | Reasoning | CachePoint)),
             message.tool_calls,
         )
 

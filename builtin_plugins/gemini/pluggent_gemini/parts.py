@@ -15,6 +15,7 @@ import attrs
 import msgspec
 from pluggent_hookspecs import (
     Audio,
+    CachePoint,
     File,
     Image,
     Json,
@@ -30,7 +31,7 @@ from pluggent_hookspecs import (
 )
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_gemini.layout import OWN, SIGNATURE, WIRE, Object, is_intact, restored, signs
+from pluggent_gemini.layout import OWN, SIGNATURE, WIRE, Object, Words, is_intact, restored, signs
 from pluggent_gemini.media import media_part
 from pluggent_gemini.model_traits import Model
 
@@ -51,7 +52,8 @@ class Piece:
 
     ``parts`` are joined by commas. ``calls`` are ids and names of calls that results have to follow, ``answers`` is
     the id that a result is for; ``beside`` are parts of a result that stand behind all results. ``fields`` are the
-    vendor's own, of the content. ``dropped`` says that thinking or signatures were left out.
+    vendor's own, of the content. ``dropped`` says that thinking or signatures were left out, ``unmarked`` that a
+    cache point was.
     """
 
     speaker: Speaker
@@ -61,6 +63,7 @@ class Piece:
     beside: bytes = b""
     fields: Mapping[str, Any] | None = None
     dropped: bool = False
+    unmarked: bool = False
 
 
 def fits(name: str) -> bool:
@@ -114,7 +117,11 @@ class Pieces:
         own = [_vendor(part) for part in said if isinstance(part, VendorPart) and part.vendor == WIRE]
         beside = [*(part for part in media if part not in inside), *own]
         return Piece(
-            "tool", encode({"functionResponse": result}), answers=message.tool_call_id, beside=encode(beside)[1:-1]
+            "tool",
+            encode({"functionResponse": result}),
+            answers=message.tool_call_id,
+            beside=encode(beside)[1:-1],
+            unmarked=_has_point(message),
         )
 
     def _piece(self, message: Message) -> Piece:
@@ -126,7 +133,8 @@ class Pieces:
             case role:
                 speaker: Speaker = "user" if role is Role.USER else "system"
                 parts = [said for part in message.content for said in self._said(part, speaker)]
-                return Piece(speaker, encode(parts)[1:-1], fields=_fields_of(message))
+                unmarked = _has_point(message)
+                return Piece(speaker, encode(parts)[1:-1], fields=_fields_of(message), unmarked=unmarked)
 
     def _said(self, part: Part, speaker: Speaker) -> Iterator[Object]:
         match part:
@@ -136,8 +144,8 @@ class Pieces:
             case VendorPart(vendor):
                 if vendor == WIRE:
                     yield _vendor(part)
-            case Reasoning():
-                pass  # only models think
+            case Reasoning() | CachePoint():
+                pass  # only models think; and the vendor has no points
             case Image() | Audio() | File():
                 if speaker == "system":
                     raise UnsendableError(f"a system message holds text only, not {type(part).__name__}")
@@ -152,14 +160,15 @@ class Pieces:
         if parts is None:
             parts = [*(said for part in message.content for said in self._replied(part)), *self._calls(message)]
         calls = tuple((call.id, wire_name(call.name)) for call in message.tool_calls)
-        return Piece("model", encode(parts)[1:-1], calls, fields=_fields_of(message), dropped=dropped)
+        fields, unmarked = _fields_of(message), _has_point(message)
+        return Piece("model", encode(parts)[1:-1], calls, fields=fields, dropped=dropped, unmarked=unmarked)
 
     def _as_it_came(self, message: Message, own: Mapping[str, Json]) -> list[Object] | None:
         """Return the parts of a reply of this model as they came; None if it is another's, or was changed since."""
         if not is_intact(message, own, model=self._name, server=self._server):
             return None
         calls = [_call(call) for call in message.tool_calls]
-        others = [_other(part) for part in message.content if not isinstance(part, Text | Reasoning)]
+        others = [_other(part) for part in Words.of(message).others]
         try:
             return restored(message, own, calls, others)
         except (LookupError, TypeError, ValueError, AttributeError):  # another program has written it
@@ -187,8 +196,12 @@ class Pieces:
             case Image() | File():
                 # What another vendor has made, and where, is nothing that this one can read.
                 yield {"text": f"({type(part).__name__.lower()} not shown)"}
-            case Reasoning() | VendorPart():
+            case Reasoning() | VendorPart() | CachePoint():
                 pass
+
+
+def _has_point(message: Message) -> bool:
+    return any(type(part) is CachePoint for part in message.content)
 
 
 def _other(part: Part) -> Object:

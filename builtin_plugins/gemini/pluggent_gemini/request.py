@@ -14,7 +14,7 @@ import attrs
 from pluggent_hookspecs import AllowedTools, Json, ModelParameters, ModelRequest, ToolSpec, thaw
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_gemini.conversation import conversation
+from pluggent_gemini.conversation import Conversation, conversation
 from pluggent_gemini.layout import WIRE, Object
 from pluggent_gemini.model_traits import Model, model_of, thinking
 from pluggent_gemini.parts import Pieces, encode, fits
@@ -62,7 +62,7 @@ def encode_request(request: ModelRequest, server: Server, target: str) -> Body:
     head += b'"tools":[%b],' % b",".join(given) if given else b""
     head += b'"toolConfig":%b,' % encode(calling) if calling else b""
     more = b",%b" % encode(rest)[1:-1] if rest else b""
-    return Body(head, b'"contents":[%b]%b' % (said.contents, more), _notes(said.dropped))
+    return Body(head, b'"contents":[%b]%b' % (said.contents, more), _notes(said))
 
 
 def encode_count(request: ModelRequest, server: Server, target: str, resource: str) -> bytes:
@@ -82,11 +82,15 @@ def encode_count(request: ModelRequest, server: Server, target: str, resource: s
     return b'{"generateContentRequest":{"model":%b,%b}' % (encode(resource), body[1:])
 
 
-def _notes(dropped: int) -> tuple[str, ...]:
-    if not dropped:
-        return ()
-    which = "one earlier reply" if dropped == 1 else f"{dropped} earlier replies"
-    return (f"the thinking of {which} was left out: changed since, cut off, or of another model or server",)
+def _notes(said: Conversation) -> tuple[str, ...]:
+    notes: list[str] = []
+    if said.dropped:
+        which = "one earlier reply" if said.dropped == 1 else f"{said.dropped} earlier replies"
+        notes.append(f"the thinking of {which} was left out: changed since, cut off, or of another model or server")
+    if said.unmarked:
+        which = "a message" if said.unmarked == 1 else f"{said.unmarked} messages"
+        notes.append(f"cache points of {which} were left out: this vendor keeps instruction and tools alone (cache)")
+    return tuple(notes)
 
 
 def _rest(request: ModelRequest, model: Model, server: Server) -> Object:

@@ -13,6 +13,7 @@ from pluggent_gemini.settings import Server
 from pluggent_hookspecs import (
     AllowedTools,
     Audio,
+    CachePoint,
     File,
     Image,
     Message,
@@ -248,6 +249,19 @@ def test_media_go_inside_or_by_address(part: Any, expected: Any) -> None:
 )
 def test_media_that_cannot_be_sent_are_refused(part: Any, named: str) -> None:
     assert named in refused(Message.user(part))
+
+
+def test_cache_points_are_left_out_and_the_meta_says_so() -> None:
+    point = CachePoint("1h")
+    said = (Message.user((Text("hi"), point)), Message.assistant((), (CALL,)), Message.tool(CALL, (Text("2"), point)))
+
+    body, sent_ = written(*said)
+
+    assert problems(body) == []
+    assert body["contents"][0]["parts"] == [{"text": "hi"}]
+    assert sent_.notes == (
+        "cache points of 2 messages were left out: this vendor keeps instruction and tools alone (cache)",
+    )
 
 
 def test_a_system_message_holds_text_only() -> None:

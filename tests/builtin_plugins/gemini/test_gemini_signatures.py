@@ -10,6 +10,7 @@ from gemini_schema import problems
 from gemini_server import MODEL, call, contents, event, reply_of, said, signed, sse, text, thought, written
 from hypothesis import given, strategies as st
 from pluggent_hookspecs import (
+    CachePoint,
     FinishReason,
     Message,
     ModelRequest,
@@ -55,6 +56,12 @@ def back(reply: Message, **more: Any) -> list[dict[str, Any]]:
 )
 def test_the_parts_of_a_reply_go_back_as_they_came(parts: tuple[dict[str, Any], ...]) -> None:
     assert back(said(*parts).message) == list(parts)
+
+
+def test_a_cache_point_in_a_reply_does_not_break_its_seal() -> None:
+    reply = said(*PARALLEL).message
+
+    assert back(attrs.evolve(reply, content=(*reply.content, CachePoint()))) == list(PARALLEL)
 
 
 def test_an_empty_text_without_a_signature_is_nothing() -> None:
