@@ -9,7 +9,7 @@ Bytes are only joined.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -17,7 +17,7 @@ import msgspec
 from pluggent_hookspecs import Message
 from pluggent_provider_http.unsendable import UnsendableError
 
-from pluggent_gemini.parts import Piece, Pieces, encode
+from pluggent_gemini.parts import Piece, Pieces, content_of, encode
 
 _NO_RESULT = "(no result was recorded)"
 _BEFORE = encode({"text": "(earlier messages are left out)"})
@@ -43,12 +43,44 @@ def conversation(messages: Sequence[Message], pieces: Pieces) -> Conversation:
     lead = next((place for place, piece in enumerate(found) if piece.speaker != "system"), len(found))
     if any(piece.fields for piece in found[:lead]):
         raise UnsendableError("extra of a system message: before the conversation it has no fields of its own")
-    contents = _Contents(pieces).arranged(list(zip(messages[lead:], found[lead:], strict=True)))
+    contents = as_they_are(messages, found, lead)
+    if contents is None:
+        contents = _Contents(pieces).arranged(list(zip(messages[lead:], found[lead:], strict=True)))
     if not contents:
         raise UnsendableError("no message says anything; the API wants at least one with content")
     system = b",".join([piece.parts for piece in found[:lead] if piece.parts])
     dropped, unmarked = sum([piece.dropped for piece in found]), sum([piece.unmarked for piece in found])
     return Conversation(system, b",".join(contents), dropped, unmarked)
+
+
+def as_they_are(messages: Sequence[Message], pieces: Sequence[Piece], start: int) -> list[bytes] | None:
+    """Return the contents of a conversation that keeps the rules by itself, as most do; None for any other.
+
+    It begins with a user, roles alternate, and results stand in the order of their calls. This runs over the whole
+    history with each request, so it does little.
+    """
+    contents: list[bytes] = []
+    waiting: tuple[tuple[str, str], ...] = ()
+    results: list[bytes] = []
+    before = "model"
+    for place in range(start, len(pieces)):
+        piece = pieces[place]
+        if not piece.content:
+            return None
+        if waiting:
+            if piece.answers != waiting[len(results)][0] or not messages[place].name:
+                return None
+            results.append(piece.parts)
+            if len(results) == len(waiting):
+                contents.append(piece.content if len(results) == 1 else content_of(b"user", b",".join(results)))
+                waiting, results = (), []
+                before = "tool"
+            continue
+        if piece.speaker in (before, "tool") or not (contents or piece.speaker == "user"):
+            return None
+        contents.append(piece.content)
+        before, waiting = piece.speaker, piece.calls
+    return contents if contents and not waiting else None
 
 
 class _Contents:
@@ -83,8 +115,8 @@ class _Contents:
         if not parts:
             return
         if not self._contents:
-            self._contents.append(_content(b"user", _BEFORE))
-        self._contents.append(_content(b"model", parts, *run))
+            self._contents.append(content_of(b"user", _BEFORE))
+        self._contents.append(content_of(b"model", parts, *run))
         self._waiting = run[-1].calls
 
     def _user(self, run: Sequence[tuple[Message, Piece]]) -> None:
@@ -103,10 +135,10 @@ class _Contents:
             beside += [found.beside] if found.beside else []
         self._waiting = ()
         if results:
-            self._contents.append(_content(b"user", b",".join(results)))
+            self._contents.append(content_of(b"user", b",".join(results)))
         said = [*beside, *(part for message, piece in left for part in _said(message, piece))]
         if said:
-            self._contents.append(_content(b"user", b",".join(said), *(piece for _, piece in left)))
+            self._contents.append(content_of(b"user", b",".join(said), *(piece for _, piece in left)))
 
 
 def _said(message: Message, piece: Piece) -> Iterator[bytes]:
@@ -130,11 +162,3 @@ def _said(message: Message, piece: Piece) -> Iterator[bytes]:
 
 def _missing(id: str, name: str) -> bytes:
     return encode({"functionResponse": {"id": id, "name": name, "response": {"error": _NO_RESULT}}})
-
-
-def _content(role: bytes, parts: bytes, *run: Piece) -> bytes:
-    fields: dict[str, Mapping[str, Any]] = {}
-    for piece in run:
-        fields |= (piece.fields or {}) if piece.speaker != "tool" else {}
-    more = b",%b" % encode(fields)[1:-1] if fields else b""
-    return b'{"role":"%b","parts":[%b]%b}' % (role, parts, more)

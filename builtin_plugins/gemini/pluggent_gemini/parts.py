@@ -50,7 +50,8 @@ Speaker: TypeAlias = Literal["user", "model", "system", "tool"]
 class Piece:
     """A message as it goes into a request.
 
-    ``parts`` are joined by commas. ``calls`` are ids and names of calls that results have to follow, ``answers`` is
+    ``parts`` are joined by commas; ``content`` is the message as a content of its own, empty if it has to be put
+    together with others. ``calls`` are ids and names of calls that results have to follow, ``answers`` is
     the id that a result is for; ``beside`` are parts of a result that stand behind all results. ``fields`` are the
     vendor's own, of the content. ``dropped`` says that thinking or signatures were left out, ``unmarked`` that a
     cache point was.
@@ -64,6 +65,22 @@ class Piece:
     fields: Mapping[str, Any] | None = None
     dropped: bool = False
     unmarked: bool = False
+    content: bytes = attrs.field(init=False, default=b"")
+
+    def __attrs_post_init__(self) -> None:
+        # Nearly all messages are: joined once, and not with each request.
+        if self.parts and self.speaker != "system" and not self.beside:
+            role = b"model" if self.speaker == "model" else b"user"
+            object.__setattr__(self, "content", content_of(role, self.parts, self))
+
+
+def content_of(role: bytes, parts: bytes, *run: Piece) -> bytes:
+    """Return *parts*, joined by commas, as a content with the fields of the pieces in *run*."""
+    fields: dict[str, Any] = {}
+    for piece in run:
+        fields |= (piece.fields or {}) if piece.speaker != "tool" else {}
+    more = b",%b" % encode(fields)[1:-1] if fields else b""
+    return b'{"role":"%b","parts":[%b]%b}' % (role, parts, more)
 
 
 def fits(name: str) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
+import yaml
 from embedding_server import numbers
 from odd_server import Loopback, OddServer, Received, answer, json_answer, read_request
 from pluggent_gemini.embedder import GeminiEmbedder
@@ -24,10 +26,12 @@ from pluggent_hookspecs import (
     ProviderErrorKind as Kind,
     Secret,
     Usage,
+    Vectors,
 )
 from pluggent_testing.counters import CounterConformance
 from pluggent_testing.embedders import EmbedderConformance, opened
 from pluggent_testing.providers import opened as opened_provider
+from recordings import FOLDER, needs_recordings
 
 SIZE = 6
 VERTEX = "/v1beta1/projects/acme-7/locations/global/publishers/google"
@@ -214,3 +218,41 @@ async def test_a_count_is_of_the_whole_request() -> None:
         }
     }
     assert caught.value.kind is Kind.PROTOCOL
+
+
+TASKS = re.compile(r"(?:task: search result \| query|title: none \| text): ")
+
+
+def recorded() -> Iterator[tuple[str, Any, Any]]:
+    """Yield the address, the body of the request and of the answer of each recorded embedding of Google."""
+    for file in sorted((FOLDER / "pydantic-ai" / "test_embeddings").glob("*oogle*.yaml")):
+        for exchange in yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)["interactions"]:
+            if exchange["response"]["status"]["code"] == 200:
+                asked, answered = exchange["request"], exchange["response"]
+                yield asked["uri"], asked["parsed_body"], answered["parsed_body"]
+
+
+@needs_recordings
+async def test_recorded_embeddings_are_read_and_asked_for_in_the_same_words() -> None:
+    read = alike = 0
+    for address, asked, answered in recorded():
+        if ":countTokens" in address:
+            continue
+        model = address.partition("/models/")[2].partition(":")[0]
+        settings = {"project": "acme-7"} if "aiplatform" in address else {}
+        requests = asked.get("requests") or asked.get("instances") or [asked]
+        texts = [each["content"] if isinstance(each["content"], str) else _text(each) for each in requests]
+        role: Any = "query" if "QUERY" in json.dumps(asked) or "query: " in texts[0] else "document"
+        said = tuple(TASKS.sub("", text) for text in texts)
+        vectors = answered.get("embeddings") or [answered.get("embedding") or answered["predictions"][0]["embeddings"]]
+        size = next((each["outputDimensionality"] for each in requests if "outputDimensionality" in each), None)
+        async with OddServer(json_answer(answered)) as server:
+            made = GeminiEmbedders(Settings(base_url=server.url, api_key=Secret.of("key-7f3a-01234"), **settings))
+            async with opened(made) as embedder:
+                found = await embedder.embed(EmbeddingRequest(model, said, role, size))
+        sent = server.requests[0].json
+        for extra in ("parameters", "embedContentConfig"):
+            sent.pop(extra, None)  # where we say that no text is cut
+        assert [list(vector) for vector in found.vectors] == [list(Vectors.of([row["values"]])[0]) for row in vectors]
+        read, alike = read + 1, alike + (sent == asked)
+    assert (read > 15, alike > 9) == (True, True), (read, alike)

@@ -8,7 +8,10 @@ import attrs
 import pytest
 from gemini_schema import problems
 from gemini_server import MODEL, contents, written
-from pluggent_gemini.model_traits import Model
+from hypothesis import given, strategies as st
+from pluggent_gemini.conversation import as_they_are, conversation
+from pluggent_gemini.model_traits import Model, model_of
+from pluggent_gemini.parts import Pieces
 from pluggent_gemini.settings import Server
 from pluggent_hookspecs import (
     AllowedTools,
@@ -362,3 +365,28 @@ def test_a_message_is_encoded_once_for_a_model() -> None:
     assert message._memo == before  # noqa: SLF001 (as above)
     sent(message, model=f"{MODEL}-2")
     assert len(message._memo) == 2  # noqa: SLF001 (as above)
+
+
+TURNS = st.sampled_from([
+    (HI,), (Message.assistant("yes"),), (Message.assistant("", (CALL,)), Message.tool(CALL, "2")),
+    (Message.assistant("", (CALL, attrs.evolve(CALL, id="c2"))), Message.tool(CALL, "2"),
+     Message.tool(attrs.evolve(CALL, id="c2"), "3")),
+    (Message.tool(CALL, "2"),), (Message.assistant("", (CALL,)),), (Message.system("Be brief."),), (Message.user(""),),
+    (Message.assistant("", (CALL,)), Message.tool(CALL, (Text("see"), PIXEL, Image(url="https://x.test/a.png")))),
+    (attrs.evolve(HI, extra={"gemini": {"own": 1}}),),
+])  # fmt: skip
+
+
+@given(st.lists(TURNS, max_size=8))
+def test_a_conversation_that_keeps_the_rules_is_sent_as_one_that_is_arranged(turns: list[tuple[Message, ...]]) -> None:
+    messages = [message for turn in turns for message in turn]
+    pieces = Pieces(MODEL, model_of(MODEL), "https://gemini.test")
+    found = pieces.of(messages)
+    start = next((place for place, piece in enumerate(found) if piece.speaker != "system"), len(found))
+
+    quick = as_they_are(messages, found, start)
+
+    if quick is not None:
+        # An empty message at the end changes nothing but that the quick way is not taken.
+        slow = conversation([*messages, Message.user("")], pieces)
+        assert b",".join(quick) == slow.contents
