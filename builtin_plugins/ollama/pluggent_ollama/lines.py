@@ -15,6 +15,7 @@ from pluggent_hookspecs import (
     PartDelta,
     ProviderError,
     ReasoningDelta,
+    ReplyMeta,
     TextDelta,
     ToolCallDelta,
     Usage,
@@ -76,9 +77,10 @@ _decode_calls = msgspec.json.Decoder(_CallLine).decode
 class Lines:
     """The lines of one answer (ReplyEvents): what they add up to, and whether they came to their end."""
 
-    def __init__(self, request: ModelRequest, faults: Faults) -> None:
+    def __init__(self, request: ModelRequest, faults: Faults, notes: tuple[str, ...] = ()) -> None:
         self.done = False
         self._faults = faults
+        self._meta = ReplyMeta(notes=notes)
         self._ids = CallIds(request)
         self._calls = 0
         self._begun = self._content = False
@@ -115,7 +117,7 @@ class Lines:
         if self._chances:
             extra["logprobs"] = {"content": self._chances}
         own: dict[str, Json] = {VENDOR: self._message} if self._message else {}
-        batch.add(Finished(reason, Usage(**self._counts), self._model, "", extra, own))
+        batch.add(Finished(reason, Usage(**self._counts), self._model, "", extra, own, self._meta))
 
     def take_whole(self, body: bytes, batch: Batch) -> None:
         """Read an answer that came at once: it is one line."""

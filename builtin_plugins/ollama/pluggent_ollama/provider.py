@@ -64,7 +64,7 @@ class OllamaProvider(HttpProvider[Server]):
         body = encode_request(request, self.server, Faults(self.name, self.target))
         about = Faults(self.name, self.target, request.model, path=CHAT)
         headers, faults = request_headers(self.server, about, request.parameters)
-        return Asked(CHAT, body, headers, faults, Lines(request, faults), LineFeed)
+        return Asked(CHAT, body.data, headers, faults, Lines(request, faults, body.notes), LineFeed)
 
     async def _windows(self, models: Sequence[str]) -> dict[str, int]:
         found: dict[str, int] = {}

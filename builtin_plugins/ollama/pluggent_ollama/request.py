@@ -10,10 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, assert_never, cast
 
+import attrs
 import msgspec
 from pluggent_hookspecs import (
     AllowedTools,
     Audio,
+    CachePoint,
     File,
     Image,
     Json,
@@ -47,9 +49,22 @@ _EFFORTS: Mapping[str, bool | str] = {
 """The values of ``think``."""
 _NO_WORD = ("service_tier", "user", "parallel_tool_calls")
 _MAX_LOGPROBS = 20
+_NO_POINTS = "the cache points were left out: Ollama keeps its cache by itself"
 
 
-def encode_request(request: ModelRequest, server: Server, faults: Faults) -> bytes:
+@attrs.frozen
+class Body:
+    """What is sent. ``notes`` say what of the conversation was left out, for the meta of the reply."""
+
+    data: bytes
+    notes: tuple[str, ...] = ()
+
+
+class _Unmarked(bytes):
+    """A message whose cache points were left out."""
+
+
+def encode_request(request: ModelRequest, server: Server, faults: Faults) -> Body:
     """Return what asks for a stream. Raises ProviderError ``bad_request`` naming what cannot be sent."""
     try:
         return _body(request, server)
@@ -57,12 +72,13 @@ def encode_request(request: ModelRequest, server: Server, faults: Faults) -> byt
         raise faults.unsendable(error) from error
 
 
-def _body(request: ModelRequest, server: Server) -> bytes:
-    messages = b",".join([message.memo(_MESSAGE, _message) for message in request.messages])
-    body = b'{"model":%b,"messages":[%b]' % (_encode(request.model), messages)
+def _body(request: ModelRequest, server: Server) -> Body:
+    messages = [message.memo(_MESSAGE, _message) for message in request.messages]
+    notes = (_NO_POINTS,) if _Unmarked in set(map(type, messages)) else ()
+    body = b'{"model":%b,"messages":[%b]' % (_encode(request.model), b",".join(messages))
     if tools := _offered(request):
         body = b'%b,"tools":[%b]' % (body, b",".join([cast("bytes", tool.memo(_TOOL, _tool)) for tool in tools]))
-    return b"%b,%b" % (body, _encode(_fields(request.parameters, server))[1:])
+    return Body(b"%b,%b" % (body, _encode(_fields(request.parameters, server))[1:]), notes)
 
 
 # ---- messages -----------------------------------------------------------------------------
@@ -83,7 +99,8 @@ def _message(message: Message) -> bytes:
         out["tool_call_id"] = message.tool_call_id
         if message.name:
             out["tool_name"] = message.name
-    return _encode(_with(out, message.extra, f"a message of role {message.role}"))
+    data = _encode(_with(out, message.extra, f"a message of role {message.role}"))
+    return _Unmarked(data) if any(type(part) is CachePoint for part in message.content) else data
 
 
 def _words(message: Message) -> Sequence[str]:
@@ -92,7 +109,7 @@ def _words(message: Message) -> Sequence[str]:
         match part:
             case Text(text) | Refusal(text):
                 words.append(text)
-            case Reasoning() | VendorPart():
+            case Reasoning() | VendorPart() | CachePoint():
                 pass
             case Image() | Audio() | File() if message.role is Role.ASSISTANT:
                 # No API takes media back from a model; a history that has some stays usable.

@@ -30,9 +30,6 @@ from pluggent_openai.wire import Body, Wire
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
-    # and so is what imports it
-    from pluggent_provider_http.client import Answer
-
     # and so does what is not asked for mostly
     from pluggent_openai.responses.wire import ResponsesWire
 
@@ -70,7 +67,10 @@ class OpenAIProvider(HttpProvider[Server]):
         headers, faults = self._headers(request.model, wire.path, request.parameters)
         async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
             if answer.status == _BAD_REQUEST:
-                reply = self._refused(await answer.read_some(), wire, request, answer, faults)
+                data = await answer.read_some()
+                reply = wire.read_refusal(data, request, faults, body.notes)
+                if reply is None:
+                    raise faults.from_status(answer.status, answer.headers, data)
             else:
                 await answer.check()
                 reply = wire.read(await answer.read(), request, faults, body.notes)
@@ -114,13 +114,6 @@ class OpenAIProvider(HttpProvider[Server]):
         path, body = self._written(request, wire, stream=True)
         headers, faults = self._headers(request.model, wire.path, request.parameters)
         return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
-
-    def _refused(self, data: bytes, wire: Wire, request: ModelRequest, answer: Answer, faults: Faults) -> ModelResponse:
-        """Return the reply that a refusal is in truth. Raises ProviderError if it is none."""
-        reply = wire.read_refusal(data, request, faults)
-        if reply is None:
-            raise faults.from_status(answer.status, answer.headers, data)
-        return reply
 
     def _wire(self, request: ModelRequest) -> Wire:
         try:

@@ -42,6 +42,8 @@ class Wire(Protocol):
         """Return the reply in a whole answer."""
         ...
 
-    def read_refusal(self, data: bytes, request: ModelRequest, faults: Faults) -> ModelResponse | None:
+    def read_refusal(
+        self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]
+    ) -> ModelResponse | None:
         """Return the reply that an answer with status 400 is in truth, None if it is none."""
         ...

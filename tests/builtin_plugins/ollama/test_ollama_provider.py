@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from pluggent_hookspecs import (
     AllowedTools,
+    CachePoint,
     FinishReason,
     Image,
     Message,
@@ -199,6 +200,15 @@ async def test_calls_keep_the_words_of_the_model_and_get_ids() -> None:
 
     assert reply.message.tool_calls == (ToolCall("call_0", "add", '{"a": 1.0, "a" : 1e2}'), ToolCall("call_1", "add"))
     assert reply.finish_reason is FinishReason.TOOL_CALLS
+
+
+async def test_a_cache_point_is_left_out_and_the_meta_says_so() -> None:
+    request = ModelRequest("m", (Message.user((Text("hi"), CachePoint())),))
+
+    assert body(request)["messages"] == [{"role": "user", "content": "hi"}]
+    notes = (await at(lines(DONE)).complete(request)).meta.notes
+    assert notes == ("the cache points were left out: Ollama keeps its cache by itself",)
+    assert (await at(lines(DONE)).complete(HELLO)).meta.notes == ()
 
 
 async def test_a_model_that_was_only_loaded_is_another_end() -> None:

@@ -45,7 +45,12 @@ def error(written: object, code: str = "tool_use_failed") -> dict[str, Any]:
         ('{"arguments": {}}', None),
         (None, None),
         ("{" * 200_000, None),
+        ('{"name": "get", "arguments": {}' + "} " * 200_000 + "x", None),
+        ('{"name": "get", "arguments": {}}' + " " * 500_000 + "x", None),
+        ("<function=get>" + " " * 500_000 + "x</function>", ("get", "x")),
+        ("<tool_call>" + " " * 500_000 + "</tool_call>", None),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_what_the_model_wrote_is_read_and_not_repaired(written: object, call: tuple[str, str] | None) -> None:
     found = failed_call(error(written))

@@ -140,7 +140,6 @@ class Chunks:
         self._sound = Sound()
         self._others: dict[int, Grown] = {}
         self._tags = ThinkTags() if dialect.think_tags else None
-        self._notes: tuple[str, ...] = ()
 
     def take(self, payload: bytes, batch: Batch) -> None:
         """Read one event's data. Raises MalformedError, or the ProviderError that it holds."""
@@ -249,7 +248,7 @@ class Chunks:
             raise self._faults.from_payload(chunk)
         self._end_tags(batch)
         batch.add_all(self._calls.take([{"function": {"name": failed.name, "arguments": failed.arguments}}]))
-        self._notes = (failed_note(failed, self._faults),)
+        self._notes = (*self._notes, failed_note(failed, self._faults))
         self._reason, self._seen, self._content, self.done = "tool_calls", True, True, True
 
     def _parted(self, found: list[Delta], batch: Batch) -> list[Delta]:

@@ -15,14 +15,13 @@ from pluggent_provider_http.payload import MalformedError, decode_whole
 _CODE = "tool_use_failed"
 _MOST_CHARS = 1_048_576
 # As https://console.groq.com/docs/tool-use shows failed_generation, and as models of other families write calls.
-_FORMS = (
-    re.compile(
-        r'\s*(?:<tool_call>\s*)?\{\s*"name"\s*:\s*(?P<json>"(?:[^"\\]|\\.)*")\s*,'
-        r'\s*"(?:arguments|parameters)"\s*:\s*(?P<arguments>.*)\}\s*(?:</tool_call>\s*)?',
-        re.DOTALL,
-    ),
-    re.compile(r"\s*<function=(?P<name>[\w.-]+)>?(?P<arguments>.*?)>?\s*</function>\s*", re.DOTALL),
+_AS_OBJECT = re.compile(
+    r'\{\s*"name"\s*:\s*(?P<name>"(?:[^"\\]|\\.)*")\s*,\s*"(?:arguments|parameters)"\s*:\s*(?P<arguments>.*)\}',
+    re.DOTALL,
 )
+_TAG, _END_TAG = "<tool_call>", "</tool_call>"
+_FUNCTION, _END_FUNCTION = "<function=", "</function>"
+_NAME = re.compile(r"[\w.-]+")
 
 
 class FailedCall(NamedTuple):
@@ -47,11 +46,9 @@ def failed_call(answer: object) -> FailedCall | None:
     written = fields.get("failed_generation")
     if fields.get("code") != _CODE or not isinstance(written, str) or len(written) > _MOST_CHARS:
         return None
-    for form in _FORMS:
-        if (found := form.fullmatch(written)) is not None and (name := _name(found.groupdict())):
-            reason = fields.get("message")
-            return FailedCall(name, found["arguments"].strip() or "{}", reason if isinstance(reason, str) else "")
-    return None
+    name, arguments = _read(written.strip().removeprefix(_TAG).removesuffix(_END_TAG).strip())
+    reason = fields.get("message")
+    return FailedCall(name, arguments.strip() or "{}", reason if isinstance(reason, str) else "") if name else None
 
 
 def failed_call_in(body: bytes) -> FailedCall | None:
@@ -62,11 +59,17 @@ def failed_call_in(body: bytes) -> FailedCall | None:
         return None
 
 
-def _name(found: Mapping[str, str | None]) -> str:
-    if found.get("name"):
-        return found["name"] or ""
+def _read(written: str) -> tuple[str, str]:
+    """Return the name and the arguments in a call that a model wrote; an empty name if it is none."""
+    if written.startswith(_FUNCTION) and written.endswith(_END_FUNCTION):
+        inner = written.removeprefix(_FUNCTION).removesuffix(_END_FUNCTION).strip()
+        named = _NAME.match(inner)
+        return (named[0], inner[named.end() :].removeprefix(">").removesuffix(">")) if named else ("", "")
+    found = _AS_OBJECT.fullmatch(written)
+    if found is None:
+        return "", ""
     try:
-        name: object = json.loads(found.get("json") or "")
+        name: object = json.loads(found["name"])
     except ValueError:
-        return ""
-    return name if isinstance(name, str) else ""
+        return "", ""
+    return (name, found["arguments"]) if isinstance(name, str) else ("", "")

@@ -75,7 +75,7 @@ def read_reply(
         answer = as_object(decode_whole(data), "the answer")
         if says_error(answer):
             if (failed := failed_call(answer)) is not None:
-                return _meant(failed, request, faults)
+                return _meant(failed, request, faults, notes)
             raise faults.from_payload(answer)
         return _response(answer, request, dialect, faults, notes)
     except MalformedError as error:
@@ -85,15 +85,17 @@ def read_reply(
         raise faults.protocol("answered with JSON that is nested too deeply") from error
 
 
-def read_refusal(body: bytes, request: ModelRequest, faults: Faults) -> ModelResponse | None:
+def read_refusal(
+    body: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...] = ()
+) -> ModelResponse | None:
     """Return the reply that a refusal is, because it holds the call that the model meant; None if it is none."""
     failed = failed_call_in(body)
-    return None if failed is None else _meant(failed, request, faults)
+    return None if failed is None else _meant(failed, request, faults, notes)
 
 
-def _meant(failed: FailedCall, request: ModelRequest, faults: Faults) -> ModelResponse:
+def _meant(failed: FailedCall, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
     call = ToolCall(CallIds(request).unique(None), failed.name, failed.arguments)
-    meta = ReplyMeta(notes=(failed_note(failed, faults),))
+    meta = ReplyMeta(notes=(*notes, failed_note(failed, faults)))
     return ModelResponse(Message(Role.ASSISTANT, (), (call,)), FinishReason.TOOL_CALLS, meta=meta)
 
 

@@ -10,6 +10,8 @@ from pluggent_hookspecs import ReasoningDelta, TextDelta
 from pluggent_provider_http.delta_batch import Batch
 
 _OPEN, _CLOSE = "<think>", "</think>"
+_MOST_HELD = 1_000
+"""A reply that begins with more white space than this is text."""
 _QUOTES = frozenset("`\"'")
 
 
@@ -55,7 +57,7 @@ class ThinkTags:
         if start.startswith(_OPEN):
             self._inside = self._skips = True
             self._held = start.removeprefix(_OPEN)
-        elif not _OPEN.startswith(start):
+        elif not _OPEN.startswith(start) or len(self._held) > _MOST_HELD:
             self.end(batch)
 
     def _think(self, batch: Batch) -> None:

@@ -38,6 +38,8 @@ class ChatWire:
         """Return the reply in a whole answer."""
         return read_reply(data, request, self._dialect, faults, notes)
 
-    def read_refusal(self, data: bytes, request: ModelRequest, faults: Faults) -> ModelResponse | None:
+    def read_refusal(
+        self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]
+    ) -> ModelResponse | None:
         """Return the call that the server refused and the model meant, None if *data* is about something else."""
-        return read_refusal(data, request, faults)
+        return read_refusal(data, request, faults, notes)
