@@ -7,7 +7,18 @@ import tomllib
 import pytest
 from cli_support import EVIL, STEERING
 from each_of import each_of
-from setup_dialog import CTRL_C, CTRL_D, KEY, MODEL, PROVIDER, READY, WRITE
+from setup_dialog import (
+    CTRL_C,
+    CTRL_D,
+    INSTALLED,
+    KEY,
+    MODEL,
+    PROVIDER,
+    READY,
+    WRITE,
+    number_of,
+    numbers_of_others,
+)
 from vendor_server import GOOD, HELLO, NARROW, POOR, vendor
 
 
@@ -34,7 +45,7 @@ def test_a_new_user_gets_a_model_that_answers(setup, server):
 
 def test_models_are_listed_newest_first_and_found_by_a_part_of_their_name(setup):
     done = setup(
-        PROVIDER, "2\n", KEY, f"{GOOD}\n", MODEL, "CHAT\n", MODEL, "1\n", WRITE, "y\n"
+        PROVIDER, f"{number_of('openai')}\n", KEY, f"{GOOD}\n", MODEL, "CHAT\n", MODEL, "1\n", WRITE, "y\n"
     )  # fmt: skip
 
     assert done.code == 0, done.out
@@ -64,7 +75,8 @@ def test_what_the_server_said_stands_in_a_line_of_its_own(setup):
 def test_other_means_the_one_server_that_is_to_be_named_or_asks_which(setup):
     done = setup(PROVIDER, "other\n", PROVIDER, CTRL_C)
 
-    assert "Several are called other; type the number: 6 or 7\n" in done.out
+    numbers = " or ".join(map(str, numbers_of_others()))
+    assert f"Several are called other; type the number: {numbers}\n" in done.out
 
 
 def test_a_model_that_is_not_there_leads_to_the_list_of_models(setup):
@@ -157,7 +169,8 @@ def test_what_is_known_of_a_local_server_is_written_too(setup):
 
 def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
     done = setup(
-        PROVIDER, "7\n", "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
+        PROVIDER, f"{numbers_of_others()[-1]}\n",
+        "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
         "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
     )  # fmt: skip
 
@@ -230,7 +243,8 @@ def test_a_server_cannot_take_the_name_of_another_provider_and_its_key(setup, se
     kept.write_text("sk-of-anthropic\n")
 
     done = setup(
-        PROVIDER, "7\n", "NAME/MODEL: ", "anthropic\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
+        PROVIDER, f"{numbers_of_others()[-1]}\n",
+        "NAME/MODEL: ", "anthropic\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
         "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
     )  # fmt: skip
 
@@ -454,6 +468,6 @@ def test_a_provider_of_others_is_asked_by_its_settings_class(setup):
 
 
 def test_without_a_provider_it_says_what_to_install(cli):
-    done = cli("setup", "--without", "pluggent-openai,pluggent-anthropic")
+    done = cli("setup", "--without", ",".join(entry.dist.name for entry in INSTALLED if entry.dist))
 
     assert (done.code, "no provider is installed; to begin with: pip install pluggent-openai" in done.err) == (2, True)
