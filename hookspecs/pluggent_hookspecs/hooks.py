@@ -285,6 +285,7 @@ def decide_model_request(event: e.ModelRequestEvent) -> MaybeAsync[Decision | No
 
     Fires on the frozen request. Deny: the turn ends ``denied``. Ask: the request is sent once a
     person agrees; without an answer now the turn is denied, or waits if the operator configured that.
+    It also fires before a vendor counts the tokens of a request (``Host.count``), where a Respond is a Deny.
 
     >>> class Plugin:
     ...     @hookimpl

@@ -39,6 +39,7 @@ _OWN_TOOL = frozenset({"name", "description", "input_schema"})
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 _NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs")
 _TTLS = ("5m", "1h")
+_VERTEX_VERSION = b"vertex-2023-10-16"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
@@ -96,13 +97,21 @@ class _Writer:
         rest, betas = self._rest(said, choice if tools or vendor else None, stream=stream)
         if self._may_mark(said, offered, rest):
             said, tools = _with_marks(said, tools, offered, self._cache)
-        head = b'{"model":%b' % encode(self._request.model)
+        head = self._named(count=count)
         head = head if count else b'%b,"max_tokens":%d' % (head, self._max_tokens)
         system = b',"system":[%b]' % said.system if said.system else b""
         given = b',"tools":[%b]' % b",".join((*tools, *vendor)) if tools or vendor else b""
         turns = b",".join(said.turns)
         more = b",%b" % encode(rest)[1:-1] if rest else b""
         return Body(b'%b%b%b,"messages":[%b]%b}' % (head, system, given, turns, more), betas)
+
+    def _named(self, *, count: bool) -> bytes:
+        """Return the start of the body, which names the model unless the path does."""
+        named = b'"model":%b' % encode(self._request.model)
+        if not self._server.at_vertex:
+            return b"{" + named
+        version = b'{"anthropic_version":"%b"' % _VERTEX_VERSION
+        return b"%b,%b" % (version, named) if count else version
 
     def _rest(self, said: Conversation, choice: Object | None, *, stream: bool) -> tuple[Object, tuple[str, ...]]:
         parameters = self._parameters

@@ -13,7 +13,7 @@ import msgspec
 from pluggent_hookspecs import TOOL_MARK, Json, ToolContext, ToolMark, ToolSpec, tool
 
 from pluggent_function_tools.arguments import ArgumentProblems, Checker, canonical, sorted_json
-from pluggent_function_tools.schema import Signature, path_of, read_signature
+from pluggent_function_tools.schema import Signature, read_signature
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHARED = (
@@ -83,9 +83,7 @@ class FunctionTool:
         self.previewing = _bound_with(function, mark.preview)
         self.parting = _bound_with(function, mark.parts)
         self._signature = signature
-        self._decode = msgspec.json.Decoder(signature.struct).decode
-        handed = signature.handed
-        self._hand = None if handed is None else msgspec.json.Decoder(handed, dec_hook=path_of).decode
+        self._decode, self._hand = signature.decode, signature.hand
         self._checked: tuple[bytes, msgspec.Struct] | None = None
 
     @functools.cached_property

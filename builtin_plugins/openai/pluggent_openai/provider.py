@@ -6,7 +6,16 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import attrs
-from pluggent_hookspecs import Delta, ModelInfo, ModelParameters, ModelRequest, ModelResponse, ProviderErrorKind, deltas
+from pluggent_hookspecs import (
+    ConfigError,
+    Delta,
+    ModelInfo,
+    ModelParameters,
+    ModelRequest,
+    ModelResponse,
+    ProviderErrorKind,
+    deltas,
+)
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
@@ -21,9 +30,13 @@ from pluggent_openai.wire import Body, Wire
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
     import httpx2
 
+    # and so is what imports it
+    from pluggent_provider_http.client import Answer
+
     # and so does what is not asked for mostly
     from pluggent_openai.responses.wire import ResponsesWire
 
+_BAD_REQUEST = 400
 _MODELS = "/models"
 _COUNT = "/responses/input_tokens"
 
@@ -56,8 +69,11 @@ class OpenAIProvider(HttpProvider[Server]):
         path, body = self._written(request, wire, stream=False)
         headers, faults = self._headers(request.model, wire.path, request.parameters)
         async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
-            await answer.check()
-            reply = wire.read(await answer.read(), request, faults, body.notes)
+            if answer.status == _BAD_REQUEST:
+                reply = self._refused(await answer.read_some(), wire, request, answer, faults)
+            else:
+                await answer.check()
+                reply = wire.read(await answer.read(), request, faults, body.notes)
             return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta()))
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
@@ -99,8 +115,19 @@ class OpenAIProvider(HttpProvider[Server]):
         headers, faults = self._headers(request.model, wire.path, request.parameters)
         return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
 
+    def _refused(self, data: bytes, wire: Wire, request: ModelRequest, answer: Answer, faults: Faults) -> ModelResponse:
+        """Return the reply that a refusal is in truth. Raises ProviderError if it is none."""
+        reply = wire.read_refusal(data, request, faults)
+        if reply is None:
+            raise faults.from_status(answer.status, answer.headers, data)
+        return reply
+
     def _wire(self, request: ModelRequest) -> Wire:
-        return self._wire_of(self._apis.chosen(request))
+        try:
+            return self._wire_of(self._apis.chosen(request))
+        except ConfigError as error:
+            problem = f'the request cannot be sent: {error}. Or set api = "chat" or "responses" for this server'
+            raise Faults(self.name, self.target).error(ProviderErrorKind.BAD_REQUEST, problem) from error
 
     def _wire_of(self, api: Api) -> Wire:
         wire = self._wires.get(api)

@@ -73,7 +73,8 @@ def register_checked(manager: pluggy.PluginManager, name: str, plugin: object, k
         raise RefusalError(f"'{name}' is registered already")
     if manager.is_registered(plugin):
         raise RefusalError("it equals a plugin that is registered: compare plugins by identity (attrs: eq=False)")
-    found = [hook for hook in HOOKS if _present(plugin, hook)]
+    names = _names_of(type(plugin))
+    found = [hook for hook in HOOKS if hook in names or _answers_to(plugin, hook)]
     problems = [f"{hook}: {problem}" for hook in found for problem in _wrong(plugin, hook, frozenset(kinds))]
     problems += _strays(plugin)
     problems += [] if problems else _incomplete(plugin, found)
@@ -123,9 +124,14 @@ def _hooks_of(kinds: frozenset[str]) -> list[str]:
     ]
 
 
-def _present(plugin: object, name: str) -> bool:
+def _names_of(cls: type) -> frozenset[str]:
+    """Return the names of all attributes of *cls*. inspect.getattr_static() would take longer for each one."""
+    return frozenset(name for each in cls.__mro__ for name in vars(each))
+
+
+def _answers_to(plugin: object, name: str) -> bool:
     try:
-        return inspect.getattr_static(plugin, name, _ABSENT) is not _ABSENT or hasattr(plugin, name)
+        return hasattr(plugin, name)
     except Exception:  # noqa: BLE001 (a plugin's __getattr__ may raise anything: then it answers to the name)
         return True
 
@@ -223,12 +229,15 @@ def _incomplete(plugin: object, found: Sequence[str]) -> Iterator[str]:
 def _strays(plugin: object) -> Iterator[str]:
     """Yield every marked attribute without the name of a hook, and every class inside with hooks of its own."""
     for name in dir(plugin):
+        if name.startswith("__"):
+            continue
         static = inspect.getattr_static(plugin, name, None)
-        if inspect.isclass(static) and not name.startswith("__") and not inspect.ismodule(plugin):
-            hidden = [each for each in HOOKS if _marks(inspect.getattr_static(static, each, None))]
+        if inspect.isclass(static) and not inspect.ismodule(plugin):
+            names = _names_of(static)
+            hidden = [each for each in HOOKS if each in names and _marks(inspect.getattr_static(static, each, None))]
             if hidden:
                 yield f"{name}: it is a class inside, so its hooks ({', '.join(hidden)}) are not called: move them out"
-        if name in HOOKS or name.startswith("__") or not _marks(static):
+        if name in HOOKS or not _marks(static):
             continue
         missing = f"there is no such hook{did_you_mean(name, HOOKS)}"
         yield f"{name}: {'a private name is not a hook' if name.startswith('_') else missing}"
@@ -296,6 +305,8 @@ def _marks(static: Any) -> bool:
 
 
 def _marked(item: object) -> bool:
+    if type(item) is types.FunctionType:  # most are, and have what they have in their own dict
+        return isinstance(item.__dict__.get(IMPL_MARK) or item.__dict__.get(_PLUGGY_MARK), ImplOptions | dict)
     found = (inspect.getattr_static(item, mark, None) for mark in (IMPL_MARK, _PLUGGY_MARK))
     return not inspect.isclass(item) and any(isinstance(mark, ImplOptions | dict) for mark in found)
 

@@ -10,7 +10,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
@@ -60,6 +60,8 @@ _POLICY = (
     "content_policy_violation", "content_filter", "responsibleaipolicyviolation", "moderation_blocked",
     "invalid_prompt", "bio_policy", "cyber_policy",
 )  # fmt: skip
+_BAD_KEY = ("api_key_invalid", "api_key_service_blocked")
+"""Google says it in the details of a bad request."""
 _SEALED = ("invalid_encrypted_content",)
 _WORDS = {
     "rate_limit": Kind.RATE_LIMITED,
@@ -271,6 +273,7 @@ class _Said:
         metadata = _table(found.get("metadata"))
         behind = cls._behind(metadata.get("raw"), depth)
         more = (behind.message, _text(found.get("failed_generation"), "the model wrote: "))
+        words = " ".join((words, *_reasons(found.get("details"))))
         return cls(
             ": ".join(dict.fromkeys(filter(None, (text, *(part for part in more if part not in text))))),
             f"{words} {behind.words}",
@@ -294,6 +297,12 @@ class _Said:
 
     def has(self, names: tuple[str, ...]) -> bool:
         return any(name in self.words for name in names)
+
+
+def _reasons(details: object) -> Iterator[str]:
+    """Yield the reasons in the details of an error of Google (ErrorInfo)."""
+    for detail in cast("list[object]", details) if isinstance(details, list) else ():
+        yield _word(_table(detail).get("reason")).lower()
 
 
 def _text(value: object, before: str) -> str:
@@ -322,6 +331,8 @@ def _headers(value: object) -> dict[str, str]:
 def _classified(status: int | None, said: _Said) -> tuple[Kind, int | None, int | None]:
     if said.is_about_credit(status):
         return Kind.BAD_REQUEST, None, None
+    if said.has(_BAD_KEY):
+        return Kind.AUTHENTICATION, None, None
     if said.has(_POLICY):
         return Kind.REFUSED, None, None
     length = _length(status, said)

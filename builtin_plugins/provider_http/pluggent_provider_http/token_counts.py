@@ -33,7 +33,9 @@ def as_tokens(value: object) -> int | None:
 
 
 def read_count(data: bytes, faults: Faults, name: str = "input_tokens") -> int:
-    """Return the field *name* of an answer that counts a request. Raises ProviderError: what it holds, or ``protocol``.
+    """Return the field *name* of an answer that counts a request.
+
+    Raises ProviderError: what the answer holds, or ``protocol``.
 
     >>> read_count(b'{"input_tokens": 12}', Faults("acme", "https://x"))
     12

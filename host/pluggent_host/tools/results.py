@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 import attrs
@@ -143,14 +144,23 @@ def _unusable(what: str, instead: str) -> ToolOutput:
 
 
 _encode = msgspec.json.Encoder(enc_hook=plain).encode
+_OBJECTS = frozenset({dict, MappingProxyType})
+_SOUND = frozenset({bool, int, type(None)})
+"""Classes of which each value is JSON."""
 
 
 def _problem_of(value: object) -> str:
     """Return why *value* is not JSON and where, as the end of a sentence; "" if it is."""
+    if type(value) in _OBJECTS and all(map(_is_sound, cast("Mapping[object, object]", value).values())):
+        return ""  # most data are that short
     try:
         return _first_problem(value, "$", 0)
     except Exception as error:  # noqa: BLE001 (a tool's classes may raise when they are read)
         return f"cannot be read ({type(error).__name__}: {error})"
+
+
+def _is_sound(value: object) -> bool:
+    return type(value) in _SOUND or (type(value) is str and value.isascii())
 
 
 def _first_problem(value: object, path: str, depth: int) -> str:

@@ -1,36 +1,13 @@
 """``pluggent setup`` as a new user meets it, with a home of its own, and what it asks."""
 
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-import attrs
 from cli_support import Cli, Done
 
 PROVIDER, KEY, MODEL, WRITE = "Number or name: ", "is not shown): ", "a part of it: ", "Write this? [Y/n] "
 READY = "Ready. To begin:\n"
 CTRL_C, CTRL_D = "\x03", "\x04"
-
-
-_UNASKED = ("offline", "mcp-client")  # they need nothing
-_FOUND = {entry.name: entry for entry in entry_points(group="pluggent.providers") if entry.name not in _UNASKED}
-INSTALLED: list[EntryPoint] = sorted(_FOUND.values(), key=lambda entry: entry.dist.name if entry.dist else "")
-"""The providers that are asked about, in the order of the list."""
-ON_THIS_MACHINE = 3
-"""So many servers stand behind them in the list: Ollama, LM Studio, llama.cpp."""
-
-
-def number_of(name: str) -> int:
-    """Return the number of a provider in the list."""
-    return [entry.name for entry in INSTALLED].index(name) + 1
-
-
-def numbers_of_others() -> list[int]:
-    """Return the numbers at the end of the list, of servers of one's own; the last one is for OpenAI's APIs."""
-    settings = [entry.load().Settings for entry in INSTALLED]
-    count = sum("servers" in attrs.fields_dict(each) for each in settings)
-    first = len(INSTALLED) + ON_THIS_MACHINE + 1
-    return list(range(first, first + count))
 
 
 class Setup:

@@ -40,3 +40,7 @@ class ResponsesWire:
     def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
         """Return the reply in a whole answer."""
         return read_reply(data, request, self._target, faults, notes)
+
+    def read_refusal(self, data: bytes, request: ModelRequest, faults: Faults) -> ModelResponse | None:
+        """Return None: this API hands calls on as they are."""
+        return None

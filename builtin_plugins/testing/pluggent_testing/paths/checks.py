@@ -80,6 +80,8 @@ def recorded_before(stage: Stage) -> None:
                 assert open_calls["question"], f"{stage.path.name}: a person was asked before a sink knew of it"
             case "asked", _:
                 assert open_calls["model_call"], f"{stage.path.name}: a model was asked before a sink knew of it"
+            case "counted", _:
+                assert open_calls["count"], f"{stage.path.name}: tokens were counted before a sink knew of it"
             case "embedded", _:
                 assert open_calls["embedding"], f"{stage.path.name}: texts were embedded before a sink knew of it"
             case ("wrote" | "read") as what, _:
@@ -133,8 +135,9 @@ def stopped(stage: Stage, event: Any) -> None:
         case e.InputEvent() | e.ToolSelectionEvent():
             _nothing(stage, stage.log.after("hit", until=ENTERED), "the turn went on")
         case e.ModelRequestEvent():
-            same = _later(stage, "asked", lambda request: request.messages == event.request.messages)
-            _nothing(stage, same, "the model was asked")
+            for what in ("asked", "counted"):
+                same = _later(stage, what, lambda request: request.messages == event.request.messages)
+                _nothing(stage, same, f"the model was {what}")
         case e.EmbeddingRequestEvent():
             same = _later(stage, "embedded", lambda request: request.texts == event.request.texts)
             _nothing(stage, same, "texts were embedded")
@@ -262,7 +265,8 @@ def changed_counts(stage: Stage, hook: str, event: Any) -> None:
             offered = [spec.name for each in log.of("asked") for spec in each.value.tools]
             assert not offered, f"{stage.path.name}: tools were offered that a plugin took out: {offered}"
         case "transform_model_request":
-            others = [each for each in log.of("asked") if each.value.parameters.temperature != TEMPERATURE]
+            sent = log.of("asked", "counted")
+            others = [each for each in sent if each.value.parameters.temperature != TEMPERATURE]
             assert not others, f"{stage.path.name}: a model was asked otherwise than a plugin wanted"
         case "transform_tool_call":
             others = [each for each in log.of("ran") if not each.value.endswith(CHANGED_MARK)]

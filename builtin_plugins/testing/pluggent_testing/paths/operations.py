@@ -21,7 +21,8 @@ class Operation:
     """One kind of operation: the hooks that fire for one of it, and what it executes, if it gets so far.
 
     ``executes`` is ``asked`` (a provider), ``ran`` (a tool), ``wrote`` or ``read`` (a store),
-    ``questioned`` (a person), ``embedded`` (an embedder), or empty: what the log of a path has to say once for each.
+    ``questioned`` (a person), ``embedded`` (an embedder), ``counted`` (a provider), or empty: what
+    the log of a path has to say once for each.
     """
 
     name: str
@@ -45,6 +46,7 @@ MODEL = Operation(
     ),
     "asked",
 )  # fmt: skip
+COUNT = Operation("count of tokens", ("transform_model_request", "decide_model_request"), "counted")
 MODEL_AGAIN = Operation("another attempt at a model call", ("around_model_call", "reserve", "settle"), "asked")
 MODEL_REPLACED = Operation(
     "a model call in place of another",
@@ -174,7 +176,9 @@ class EntryPath:
 
     def decided(self) -> tuple[str, ...]:
         """Return the kinds of operations that are decided about on this path, as records name them."""
-        return tuple(name for name, hook in _REQUESTS.items() if self.times(hook))
+        counts = self.executes()["counted"]
+        found = [name for name, hook in _REQUESTS.items() if self.times(hook) > (counts if name == "model_call" else 0)]
+        return (*found, *(["count"] if counts else []))
 
     def about(self) -> tuple[str, ...]:
         """Return those of its hooks that this path tests against what they refuse and change."""

@@ -32,7 +32,7 @@ from pluggent_testing.fakes import ScriptedEmbedder, ScriptedModel
 from pluggent_testing.paths.operations import EntryPath
 
 ENTERED = "entered"
-EXECUTED = ("asked", "ran", "wrote", "read", "questioned", "embedded")
+EXECUTED = ("asked", "ran", "wrote", "read", "questioned", "embedded", "counted")
 
 
 @attrs.frozen(eq=False)
@@ -155,7 +155,7 @@ class Stage:
         return "\n".join([*(repr(each.value) for each in self.log.of("observed", "recorded")), *self._kept()])
 
     def _told(self) -> list[Noted]:
-        told = self.log.of("observed", "recorded", "streamed", "asked", "embedded", "told")
+        told = self.log.of("observed", "recorded", "streamed", "asked", "embedded", "counted", "told")
         if self.options["config"].stream != "provisional":
             return told
         # What is shown provisionally may be discarded; what came before such an event is void.
@@ -187,6 +187,11 @@ class Model(ScriptedModel):
     async def complete(self, request: ModelRequest) -> ModelResponse:
         self._log.note("asked", request)
         return await super().complete(request)
+
+    async def count(self, request: ModelRequest) -> int:
+        """Count a token for each message."""
+        self._log.note("counted", request)
+        return len(request.messages)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         if self._path.whole:

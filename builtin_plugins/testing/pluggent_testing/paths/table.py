@@ -16,6 +16,7 @@ from pluggent_testing.fakes import Reply, call
 from pluggent_testing.paths import parts, ways
 from pluggent_testing.paths.operations import (
     APPROVAL,
+    COUNT,
     EMBED,
     EMBED_AGAIN,
     EMBED_ANSWERED,
@@ -197,6 +198,7 @@ BELOW = (
         nested=parts.nested_all, plugins=parts.knowing,
     ),
     EntryPath("memory", ("Host.memory", *MEMORY_ACCESS), {"api": MEMORY}, ways.memory),
+    EntryPath("count", ("Host.count",), {"api": (COUNT,)}, ways.count),
     EntryPath("embed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding),
     EntryPath("embed-installed", ("Host.embed",), {"api": (EMBED,)}, ways.embedding, installed="everything"),
 )  # fmt: skip
@@ -285,6 +287,10 @@ ALTERED = (
         plugins=parts.answering("around_tool_call", ToolOutput("result-of a plugin")),
     ),
     EntryPath(
+        "approved-count", ("Host.count",), {"api": (COUNT, APPROVAL)}, ways.count,
+        plugins=parts.approving("decide_model_request"),
+    ),
+    EntryPath(
         "respond-embedding", ("Host.embed",), {"api": (EMBED_ANSWERED,)}, ways.embedding,
         plugins=parts.responding("decide_embedding_request", VECTORS),
     ),
@@ -369,6 +375,7 @@ WITHOUT_LOOP = (
     EntryPath(
         "sync-memory", ("SyncHost.memory", *SYNC_MEMORY), {"api": MEMORY}, ways.sync_memory, opens=True,
     ),
+    EntryPath("sync-count", ("SyncHost.count",), {"api": (COUNT,)}, ways.sync_count, opens=True),
     EntryPath("sync-embed", ("SyncHost.embed",), {"api": (EMBED,)}, ways.sync_embedding, opens=True),
     EntryPath("run_sync", ("Host.run_sync",), {"api": CALL_TURN}, ways.run_sync, ONE_CALL, opens=True),
 )  # fmt: skip

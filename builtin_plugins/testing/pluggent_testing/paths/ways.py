@@ -110,6 +110,11 @@ async def embedding(on: Stage, host: Host) -> None:
     await on.enter(host.embed("paths/m", TEXTS))
 
 
+async def count(on: Stage, host: Host) -> None:
+    """Let a vendor count the tokens of a request."""
+    await on.enter(host.count("paths/m", [Message.user("said-1")]))
+
+
 async def history(on: Stage, host: Host) -> None:
     """Begin with a history."""
     given = [Message.user("earlier"), Message.assistant("before")]
@@ -201,6 +206,12 @@ def sync_memory(on: Stage) -> None:
         on.enter_sync(lambda: store.get("paths", "key-one"))
         on.enter_sync(lambda: store.list(MemoryQuery("paths", prefix="key-two")))
         on.enter_sync(lambda: store.search("paths", "key-three"))
+
+
+def sync_count(on: Stage) -> None:
+    """Let a vendor count tokens, without a loop."""
+    with on.open_sync() as host:
+        on.enter_sync(lambda: host.count("paths/m", [Message.user("said-1")]))
 
 
 def sync_embedding(on: Stage) -> None:

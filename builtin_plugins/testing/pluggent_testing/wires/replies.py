@@ -247,6 +247,8 @@ class WireReplies(WireSuite):
     ) -> None:
         if self.asks_whole(ask):
             self.needs(Says.ARGUMENTS_AS_TEXT)
+        if self.wire.arguments_are_objects:
+            pytest.skip("in this format arguments are objects")
         server.will(server.reply(_reply((), (ToolCall("call_a", "weather", text),))))
 
         async def story(provider: Provider) -> None:
@@ -351,7 +353,8 @@ class WireReplies(WireSuite):
             if not isinstance(provider, ListsModels):
                 pytest.skip("this provider lists no models")
             listed = await provider.list_models()
-            assert [(model.id, model.created) for model in listed] == [(model.id, model.created) for model in MODELS]
+            dated = [(model.id, model.created if self.wire.dates_models else None) for model in MODELS]
+            assert [(model.id, model.created) for model in listed] == dated
 
         told(story)
 

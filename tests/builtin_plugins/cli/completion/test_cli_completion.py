@@ -92,6 +92,8 @@ OFFERED = {
     "run --without pluggent-guard,pluggent-offl": ["words", "pluggent-guard,pluggent-offline"],
     "plugins show pluggent-gu": ["words", "pluggent-guard"],
     "models off": ["words", "offline"],
+    "models sh": ["words", "show"],
+    "models refresh ": ["files"],
     "trust --plugin pluggent-gu": ["words", "pluggent-guard"],
     "trust ": ["files"],
     "nosuch ": ["files"],
