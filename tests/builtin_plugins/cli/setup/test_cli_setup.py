@@ -10,7 +10,6 @@ from each_of import each_of
 from setup_dialog import CTRL_C, CTRL_D, KEY, MODEL, PROVIDER, READY, WRITE
 from vendor_server import GOOD, HELLO, NARROW, POOR, vendor
 
-
 TWO = ("--without", "pluggent-bedrock,pluggent-gemini")
 """Leaves the list of providers with two vendors, so that its numbers stay what they are."""
 
