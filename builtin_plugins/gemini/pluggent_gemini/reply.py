@@ -86,7 +86,7 @@ class Parts:
             yield self._call(part, as_object(part["functionCall"], "a functionCall"), arguments)
         elif "text" in part or not part.keys() - {"thought", SIGNATURE}:
             if not isinstance(text := part.get("text", ""), str):
-                raise MalformedError("a text is none")
+                raise MalformedError("the text of a part is not a text")
             yield from self._thought(part, text) if part.get("thought") is True else self._text(part, text)
         else:
             yield self._other(part)

@@ -65,6 +65,19 @@ async def test_the_beginning_of_requests_is_kept_and_named_instead() -> None:
     assert (first.usage, again.usage) == (Usage(input=5009, output=1, cache_write=5000), Usage(input=9, output=1))
 
 
+async def test_at_vertex_a_cache_belongs_to_the_project() -> None:
+    place = "/v1beta1/projects/acme-7/locations/global"
+    async with OddServer(MADE, HELLO) as server:
+        base_url = server.url.removesuffix("/v1") + f"{place}/publishers/google"
+        async with asking(server, base_url=base_url, project="acme-7") as provider:
+            await end_of(provider)
+
+    made, sent = server.requests
+    assert made.line == f"POST {place}/cachedContents HTTP/1.1"
+    assert made.json["model"] == f"projects/acme-7/locations/global/publishers/google/models/{MODEL}"
+    assert sent.line.startswith(f"POST {place}/publishers/google/models/{MODEL}:streamGenerateContent")
+
+
 async def test_requests_at_once_keep_one_beginning() -> None:
     async with OddServer(MADE, HELLO) as server, asking(server) as provider:
         server._answers += [HELLO] * 4  # noqa: SLF001 (as many as there are requests)

@@ -239,7 +239,7 @@ async def test_recorded_embeddings_are_read_and_asked_for_in_the_same_words() ->
         if ":countTokens" in address:
             continue
         model = address.partition("/models/")[2].partition(":")[0]
-        settings = {"project": "acme-7"} if "aiplatform" in address else {}
+        settings: dict[str, Any] = {"project": "acme-7"} if "aiplatform" in address else {}
         requests = asked.get("requests") or asked.get("instances") or [asked]
         texts = [each["content"] if isinstance(each["content"], str) else _text(each) for each in requests]
         role: Any = "query" if "QUERY" in json.dumps(asked) or "query: " in texts[0] else "document"
