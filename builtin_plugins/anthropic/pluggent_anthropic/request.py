@@ -20,6 +20,7 @@ from pluggent_hookspecs import (
     ToolSpec,
     thaw,
 )
+from pluggent_provider_http.closed_schema import closed_schema
 from pluggent_provider_http.content_blocks.turns import Conversation, conversation
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
@@ -27,7 +28,6 @@ from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 from pluggent_anthropic.blocks import WIRE, MessagesBlocks, encode, with_fields
 from pluggent_anthropic.media import Object
 from pluggent_anthropic.model_traits import BINDING_BETA, Model, model_of, thinking
-from pluggent_anthropic.schema import output_schema
 from pluggent_anthropic.settings import Server
 
 _BLOCKS = MessagesBlocks()
@@ -39,6 +39,7 @@ _OWN_TOOL = frozenset({"name", "description", "input_schema"})
 _NO_PARAMETERS: Object = {"type": "object", "properties": {}}
 _NO_WORD = ("seed", "presence_penalty", "frequency_penalty", "logprobs")
 _TTLS = ("5m", "1h")
+_VERTEX_VERSION = b"vertex-2023-10-16"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
@@ -96,13 +97,21 @@ class _Writer:
         rest, betas = self._rest(said, choice if tools or vendor else None, stream=stream)
         if self._may_mark(said, offered, rest):
             said, tools = _with_marks(said, tools, offered, self._cache)
-        head = b'{"model":%b' % encode(self._request.model)
+        head = self._named(count=count)
         head = head if count else b'%b,"max_tokens":%d' % (head, self._max_tokens)
         system = b',"system":[%b]' % said.system if said.system else b""
         given = b',"tools":[%b]' % b",".join((*tools, *vendor)) if tools or vendor else b""
         turns = b",".join(said.turns)
         more = b",%b" % encode(rest)[1:-1] if rest else b""
         return Body(b'%b%b%b,"messages":[%b]%b}' % (head, system, given, turns, more), betas)
+
+    def _named(self, *, count: bool) -> bytes:
+        """Return the start of the body, which names the model unless the path does."""
+        named = b'"model":%b' % encode(self._request.model)
+        if not self._server.at_vertex:
+            return b"{" + named
+        version = b'{"anthropic_version":"%b"' % _VERTEX_VERSION
+        return b"%b,%b" % (version, named) if count else version
 
     def _rest(self, said: Conversation, choice: Object | None, *, stream: bool) -> tuple[Object, tuple[str, ...]]:
         parameters = self._parameters
@@ -117,7 +126,7 @@ class _Writer:
             rest["thinking"] = thought["thinking"]
         output = {"effort": thought["effort"]} if "effort" in thought else {}
         if parameters.output_schema is not None:
-            output["format"] = {"type": "json_schema", "schema": output_schema(parameters.output_schema)}
+            output["format"] = {"type": "json_schema", "schema": closed_schema(parameters.output_schema)}
         if output:
             rest["output_config"] = output
         if choice is not None:

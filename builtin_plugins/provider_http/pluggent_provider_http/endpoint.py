@@ -163,11 +163,11 @@ def target_of(base_url: str) -> str:
 
 
 def url_below(base_url: str, path: str, query: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the URL of *path* below *base_url*; *query* is added to the one that is there.
+    """Return the URL of *path*, which may have a query, below *base_url*; *query* is added to what is there.
 
     >>> url_below("http://127.0.0.1:8000/v1/?api-version=1", "/models", {"limit": "9"})
     'http://127.0.0.1:8000/v1/models?api-version=1&limit=9'
     """
-    parts = urlsplit(base_url)
-    asked = "&".join(filter(None, (parts.query, urlencode(query))))
+    parts, (path, _, own) = urlsplit(base_url), path.partition("?")
+    asked = "&".join(filter(None, (parts.query, own, urlencode(query))))
     return parts._replace(path=parts.path.rstrip("/") + path, query=asked, fragment="").geturl()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
     import httpx2
 
     # and so is what imports it
-    from pluggent_provider_http.client import Client
+    from pluggent_provider_http.client import Answer, Client
 
 ServerT = TypeVar("ServerT", bound=Endpoint)
 
@@ -86,6 +86,13 @@ class HttpServer(Generic[ServerT]):
         if self._client is not None:
             await self._client.close()
 
+    async def prepare(self) -> None:
+        """Get what the next request needs beside the request, such as credentials that expire. Raises ProviderError."""
+
+    async def check(self, answer: Answer) -> None:
+        """Raise the ProviderError that *answer* is, if its status is not a success."""
+        await answer.check()
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} at {self._target}>"
 
@@ -130,29 +137,36 @@ class HttpProvider(HttpServer[ServerT], ABC):
     def asked(self, request: ModelRequest) -> Asked:
         """Return what asks for a stream. Raises ProviderError, or UnsendableError naming what cannot be sent."""
 
+    async def following(self, asked: Asked) -> Asked | None:
+        """Return what is asked next, once *asked* was answered to its end, if the reply goes on; else None."""
+        return None
+
     async def streamed(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
         """Ask for a stream and yield what it brings; what ``stream`` does."""
+        await self.prepare()
         try:
-            asked = self.asked(request)
+            asked: Asked | None = self.asked(request)
         except UNSENDABLE as error:
             raise Faults(self._name, self._target).unsendable(error) from error
-        reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes, asked.framing)
-        async with self.http().post(
-            asked.path, asked.body, asked.headers, asked.faults, request.parameters.timeouts
-        ) as answer:
-            await answer.check()
-            async for data in answer:
-                if batch := reader.feed(data):
-                    yield _with_meta(batch, answer.meta)
-                if reader.failure is not None:
-                    raise reader.failure
-                if reader.done:
-                    await answer.drain()
-                    return
-            if batch := reader.end():
-                yield _with_meta(batch, answer.meta)
-            if reader.failure is not None:
-                raise reader.failure
+        while asked is not None:
+            reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes, asked.framing)
+            timeouts = request.parameters.timeouts
+            async with self.http().post(asked.path, asked.body, asked.headers, asked.faults, timeouts) as answer:
+                await self.check(answer)
+                async for data in answer:
+                    if batch := reader.feed(data):
+                        yield _with_meta(batch, answer.meta)
+                    if reader.failure is not None:
+                        raise reader.failure
+                    if reader.done:
+                        await answer.drain()
+                        break
+                else:
+                    if batch := reader.end():
+                        yield _with_meta(batch, answer.meta)
+                    if reader.failure is not None:
+                        raise reader.failure
+            asked = await self.following(asked)
 
 
 def _with_meta(batch: list[Delta], answer: Callable[[], ReplyMeta]) -> list[Delta]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pluggent_provider_http.framing import FramingError
 
 _BOM = b"\xef\xbb\xbf"
+_CRLF_END = b"\r\n\r\n"
 
 
 class EventTooLargeError(FramingError):
@@ -68,12 +69,15 @@ class EventSplitter:
         return head.removeprefix(_BOM)
 
     def _with_plain_line_ends(self, chunk: bytes) -> bytes:
+        if not self._after_cr and chunk.endswith(_CRLF_END) and chunk.count(b"\r") == len(_CRLF_END) // 2:
+            return chunk[: -len(_CRLF_END)] + b"\n\n"  # one event of one line, as Google sends them
         # A CR ends its line at once; the LF that belongs to it may come with the next read.
         if self._after_cr and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
         self._after_cr = self._after_cr or chunk.endswith(b"\r")
-        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        chunk = chunk.replace(b"\r\n", b"\n")
+        return chunk.replace(b"\r", b"\n") if b"\r" in chunk else chunk
 
 
 def _events(block: bytes) -> list[bytes]:

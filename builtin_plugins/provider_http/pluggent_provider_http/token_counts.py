@@ -32,8 +32,10 @@ def as_tokens(value: object) -> int | None:
     return int(value) if 0 <= value <= MOST_TOKENS and value == int(value) else None
 
 
-def read_count(data: bytes, faults: Faults) -> int:
-    """Return ``input_tokens`` of an answer that counts a request. Raises ProviderError: what it holds, or ``protocol``.
+def read_count(data: bytes, faults: Faults, name: str = "input_tokens") -> int:
+    """Return the field *name* of an answer that counts a request.
+
+    Raises ProviderError: what the answer holds, or ``protocol``.
 
     >>> read_count(b'{"input_tokens": 12}', Faults("acme", "https://x"))
     12
@@ -45,7 +47,7 @@ def read_count(data: bytes, faults: Faults) -> int:
     fields: Mapping[str, Any] = cast("Mapping[str, Any]", answer) if isinstance(answer, Mapping) else {}
     if fields.get("error"):
         raise faults.from_payload(fields)
-    count = as_tokens(fields.get("input_tokens"))
+    count = as_tokens(fields.get(name))
     if count is None:
         raise faults.protocol(f"answered with what is not a count: {faults.shown(data) or '(empty)'}")
     return count

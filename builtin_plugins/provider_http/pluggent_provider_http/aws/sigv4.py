@@ -13,7 +13,7 @@ import hmac
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 import attrs
 
@@ -84,11 +84,9 @@ def _host(scheme: str, netloc: str) -> str:
 
 
 def _query(query: str) -> str:
-    if not query:
-        return ""
-    pairs = parse_qsl(query, keep_blank_values=True)
-    encoded = sorted((quote(name, safe="~"), quote(value, safe="~")) for name, value in pairs)
-    return "&".join([f"{name}={value}" for name, value in encoded])
+    """Return a query in the order of its names; it is taken as it is sent, so it has to be encoded already."""
+    pairs = sorted(part.partition("=")[::2] for part in query.split("&") if part)
+    return "&".join([f"{name}={value}" for name, value in pairs])
 
 
 @lru_cache(maxsize=16)

@@ -108,12 +108,13 @@ class HttpEmbedder(HttpServer[ServerT], ABC, Generic[ServerT]):
         return _joined(done)
 
     async def _batch(self, request: EmbeddingRequest, done: Sequence[EmbeddingResponse]) -> EmbeddingResponse:
+        await self.prepare()
         try:
             asked = self.asked(request)
         except UNSENDABLE as error:
             raise self.faults(request.model).unsendable(error) from error
         async with self.http().post(asked.path, asked.body, asked.headers, asked.faults) as answer:
-            await answer.check()
+            await self.check(answer)
             response = self.read(await answer.read(), request, asked.faults)
             size = response.vectors.dimensions
             wanted = done[0].vectors.dimensions if done else request.dimensions

@@ -68,7 +68,7 @@ class Wire(ABC):
     names of a request's body that belong to the provider, which no user may set by
     ``parameters.extra``. ``vendor_part`` is a part that this vendor sends and wants back as it is.
     ``idle_events`` are events that may come at any place of a stream and say nothing. ``names_replies``:
-    a reply says which model made it, and has an id.
+    a reply says which model made it, and has an id. ``dates_models``: a list of models says when each was made.
     ``arguments_are_objects``: a call's arguments are an object of the answer, in streams too, and never text.
     """
 
@@ -83,6 +83,7 @@ class Wire(ABC):
     idle_events: ClassVar[tuple[bytes, ...]] = ()
     names_replies: ClassVar[bool] = True
     arguments_are_objects: ClassVar[bool] = False
+    dates_models: ClassVar[bool] = True
 
     def wants_stream(self, asked: Received) -> bool:
         """Tell whether a request asks for a stream."""

@@ -10,6 +10,9 @@ from each_of import each_of
 from setup_dialog import CTRL_C, CTRL_D, KEY, MODEL, PROVIDER, READY, WRITE
 from vendor_server import GOOD, HELLO, NARROW, POOR, vendor
 
+TWO = ("--without", "pluggent-bedrock,pluggent-gemini")
+"""Leaves the list of providers with two vendors, so that its numbers stay what they are."""
+
 
 def test_a_new_user_gets_a_model_that_answers(setup, server):
     done = setup(PROVIDER, "openai\n", KEY, f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n")
@@ -34,7 +37,7 @@ def test_a_new_user_gets_a_model_that_answers(setup, server):
 
 def test_models_are_listed_newest_first_and_found_by_a_part_of_their_name(setup):
     done = setup(
-        PROVIDER, "2\n", KEY, f"{GOOD}\n", MODEL, "CHAT\n", MODEL, "1\n", WRITE, "y\n"
+        PROVIDER, "2\n", KEY, f"{GOOD}\n", MODEL, "CHAT\n", MODEL, "1\n", WRITE, "y\n", arguments=TWO
     )  # fmt: skip
 
     assert done.code == 0, done.out
@@ -62,7 +65,7 @@ def test_what_the_server_said_stands_in_a_line_of_its_own(setup):
 
 
 def test_other_means_the_one_server_that_is_to_be_named_or_asks_which(setup):
-    done = setup(PROVIDER, "other\n", PROVIDER, CTRL_C)
+    done = setup(PROVIDER, "other\n", PROVIDER, CTRL_C, arguments=TWO)
 
     assert "Several are called other; type the number: 5 or 6\n" in done.out
 
@@ -158,7 +161,7 @@ def test_what_is_known_of_a_local_server_is_written_too(setup):
 def test_a_server_of_ones_own_gets_a_name_and_a_key(setup, server):
     done = setup(
         PROVIDER, "6\n", "NAME/MODEL: ", "my lab\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
-        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
+        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n", arguments=TWO,
     )  # fmt: skip
 
     assert done.code == 0, done.out
@@ -238,7 +241,7 @@ def test_a_server_cannot_take_the_name_of_another_provider_and_its_key(setup, se
 
     done = setup(
         PROVIDER, "6\n", "NAME/MODEL: ", "anthropic\n", "NAME/MODEL: ", "lab\n", "base_url: ", f"{server.url}\n",
-        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n",
+        "Enter for none): ", f"{GOOD}\n", MODEL, "chat-small\n", WRITE, "y\n", arguments=TWO,
     )  # fmt: skip
 
     assert "anthropic is a provider already; take another name." in done.out
@@ -469,6 +472,6 @@ def test_a_provider_of_others_is_asked_by_its_settings_class(setup):
 
 
 def test_without_a_provider_it_says_what_to_install(cli):
-    done = cli("setup", "--without", "pluggent-openai,pluggent-anthropic")
+    done = cli("setup", "--without", f"pluggent-openai,pluggent-anthropic,{TWO[1]}")
 
     assert (done.code, "no provider is installed; to begin with: pip install pluggent-openai" in done.err) == (2, True)
