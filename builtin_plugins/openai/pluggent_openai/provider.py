@@ -82,7 +82,7 @@ class OpenAIProvider(HttpProvider[Server]):
 
     async def count(self, request: ModelRequest) -> int:
         """Return the tokens of *request*, as the server counts them for Responses. Raises ProviderError."""
-        if "responses" not in (self._apis.usual, self._apis.chosen(request)):
+        if "responses" not in (self._apis.usual, self._api(request)):
             faults = Faults(self.name, self.target, request.model)
             why = "tokens are counted through Responses, and this model is asked through chat completions"
             raise faults.error(ProviderErrorKind.BAD_REQUEST, f"{why}; see the setting api")
@@ -116,8 +116,11 @@ class OpenAIProvider(HttpProvider[Server]):
         return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
 
     def _wire(self, request: ModelRequest) -> Wire:
+        return self._wire_of(self._api(request))
+
+    def _api(self, request: ModelRequest) -> Api:
         try:
-            return self._wire_of(self._apis.chosen(request))
+            return self._apis.chosen(request)
         except ConfigError as error:
             problem = f'the request cannot be sent: {error}. Or set api = "chat" or "responses" for this server'
             raise Faults(self.name, self.target).error(ProviderErrorKind.BAD_REQUEST, problem) from error

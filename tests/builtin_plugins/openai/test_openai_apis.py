@@ -72,18 +72,18 @@ def test_the_api_of_a_request(asked, expected):
     assert chosen(**asked) == expected
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_torn_catalog_is_an_error_with_what_to_do(stream, monkeypatch):
+@pytest.mark.parametrize("ask", ["complete", "stream", "count"])
+async def test_a_torn_catalog_is_an_error_with_what_to_do(ask, monkeypatch):
     def torn() -> None:
         raise ConfigError("models.json.gz", ["is damaged: it is cut"])
 
     monkeypatch.setattr("pluggent_models.catalog.shipped", torn)
     provider: Any
-    (provider,) = OpenAI(OpenAI.Settings(base_url=OPENAI, api_key=None)).provide_providers(ProvideEvent())
+    (provider,) = OpenAI(OpenAI.Settings(base_url=BEDROCK, api_key=None)).provide_providers(ProvideEvent())
     request = ModelRequest("gpt-5", (Message.user("hi"),))
 
     with pytest.raises(ProviderError, match=r'is damaged: it is cut.*api = "chat"') as caught:
-        await (collect(provider.stream(request)) if stream else provider.complete(request))
+        await (collect(provider.stream(request)) if ask == "stream" else getattr(provider, ask)(request))
 
     assert caught.value.kind is ProviderErrorKind.BAD_REQUEST
 
