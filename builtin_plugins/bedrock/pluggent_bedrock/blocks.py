@@ -294,7 +294,7 @@ def _vendor(value: Mapping[str, Any]) -> Object:
 
 
 def _documents(blocks: list[Object], number: int) -> tuple[str, ...]:
-    """Return the names of documents. Those that occur twice are told apart by a *number*, from it on."""
+    """Return the names of documents. Those that occur twice get a *number*, from it on."""
     documents = [block["document"] for block in blocks if isinstance(block.get("document"), dict)]
     names: list[str] = []
     for document in documents:

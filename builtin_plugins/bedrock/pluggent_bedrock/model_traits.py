@@ -20,7 +20,7 @@ Thinking: TypeAlias = Literal["effort", "adaptive", "budget", "reasoning_effort"
 class Model:
     """One kind of models.
 
-    ``thinking`` is how a model is told to think: ``effort`` in Converse's own ``outputConfig``,
+    ``thinking`` is how a model is asked to think: ``effort`` in Converse's own ``outputConfig``,
     ``adaptive`` and ``budget`` as Anthropic's models, ``reasoning_effort``, ``reasoning_config`` and ``nova``
     as fields of the vendor's own; ``none`` cannot think. ``cache`` says where it takes cache points: in
     ``messages`` and the system message, or in ``all`` places, behind tools too, and for an hour.
@@ -117,7 +117,9 @@ def _switched_off(model: Model) -> Mapping[str, Object]:
         case "none":
             return {}
         case _:
-            raise UnsendableError("parameters.reasoning_effort: this model cannot be told not to think; leave it out")
+            raise UnsendableError(
+                "parameters.reasoning_effort: thinking cannot be switched off for this model; leave it out"
+            )
 
 
 def _asked(effort: str, model: Model, max_tokens: int | None) -> Object:

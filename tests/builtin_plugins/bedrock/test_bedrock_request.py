@@ -132,7 +132,7 @@ def test_what_goes_into_the_request_as_it_is_joins_what_is_there():
         ("unknown 'loud'", {"reasoning_effort": "loud"}),
         ("leaves no tokens", {"reasoning_effort": "low", "max_output_tokens": 1024, "model": SONNET_4}),
         ("cannot think", {"reasoning_effort": "low", "model": NOVA}),
-        ("cannot be told not to think", {"reasoning_effort": "none", "model": OSS}),
+        ("cannot be switched off", {"reasoning_effort": "none", "model": OSS}),
         ("parameters.top_k", {"top_k": 1, "model": OSS}),
         ("parameters.temperature is nan", {"temperature": float("nan")}),
         ("'messages' is already set", {"extra": {"messages": []}}),
