@@ -25,16 +25,18 @@ class Model:
     as fields of the vendor's own; ``none`` cannot think. ``cache`` says where it takes cache points: in
     ``messages`` and the system message, or in ``all`` places, behind tools too, and for an hour.
     ``top_k`` says where the field stands, empty for a model that has none. ``system_turns`` says that
-    a system message may stand inside the conversation.
+    a system message may stand inside the conversation. ``results_alone`` says what may not follow results
+    in their turn: ``documents``, or ``all``; an empty reply stands between.
     """
 
     thinking: Thinking = "effort"
     cache: Literal["none", "messages", "all"] = "none"
     top_k: Literal["top_k", "nova", ""] = ""
     system_turns: bool = False
+    results_alone: Literal["none", "documents", "all"] = "none"
 
 
-_ANTHROPIC = Model(thinking="adaptive", cache="all", top_k="top_k")
+_ANTHROPIC = Model(thinking="adaptive", cache="all", top_k="top_k", results_alone="documents")
 _ANTHROPIC_BUDGET = attrs.evolve(_ANTHROPIC, thinking="budget")
 _ANTHROPIC_PLAIN = attrs.evolve(_ANTHROPIC, thinking="none")
 
@@ -56,6 +58,9 @@ KNOWN: tuple[tuple[str, Model], ...] = (
     ("*amazon.nova*", Model(thinking="none", cache="messages", top_k="nova")),
     ("*openai.gpt-oss*", Model(thinking="reasoning_effort")),
     ("*qwen.qwen3*", Model(thinking="reasoning_config")),
+    ("*meta.llama*", Model(results_alone="all")),
+    ("*mistral.*", Model(results_alone="all")),
+    ("*writer.*", Model(results_alone="all")),
 )
 
 
