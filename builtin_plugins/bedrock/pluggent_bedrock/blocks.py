@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import attrs
@@ -28,6 +28,7 @@ from pluggent_provider_http.content_blocks.turns import BlockWire, Piece, turn_o
 from pluggent_provider_http.unsendable import UnsendableError
 
 from pluggent_bedrock.media import Object, media_block
+from pluggent_bedrock.model_traits import Model
 
 WIRE = "bedrock"
 """The name of this wire format, in ``extra`` and in VendorPart."""
@@ -60,12 +61,13 @@ class ConversePiece(Piece):
 class ConverseBlocks(BlockWire):
     """Converse as a wire of content blocks, for one request: no two of its documents have one name.
 
-    Without *points* the model takes no cache points; ``unmarked`` counts the messages that had some.
+    ``unmarked`` counts the messages whose cache points *model* does not take.
     """
 
-    def __init__(self, *, points: bool = True) -> None:
+    def __init__(self, model: Model) -> None:
         self.unmarked = 0
-        self._points = points
+        self._points = model.cache != "none"
+        self._results_alone = model.results_alone
         self._names: set[str] = set()
         self._numbers: dict[int, int] = {}
 
@@ -82,6 +84,12 @@ class ConverseBlocks(BlockWire):
         self._names.update(piece.documents)
         self._numbers[id(message)] = number
         return piece
+
+    def keeps_apart(self, said: Sequence[Piece]) -> bool:
+        """Say whether the model refuses what a user *said* in the turn of results."""
+        if self._results_alone == "documents":
+            return any(isinstance(piece, ConversePiece) and piece.documents for piece in said)
+        return self._results_alone == "all"
 
     def reply(self, message: Message, *, renamed: Mapping[int, str], without: frozenset[str], final: bool) -> Piece:
         """Return a reply as it goes back."""
@@ -294,7 +302,7 @@ def _vendor(value: Mapping[str, Any]) -> Object:
 
 
 def _documents(blocks: list[Object], number: int) -> tuple[str, ...]:
-    """Return the names of documents. Those that occur twice are told apart by a *number*, from it on."""
+    """Return the names of documents. Those that occur twice get a *number*, from it on."""
     documents = [block["document"] for block in blocks if isinstance(block.get("document"), dict)]
     names: list[str] = []
     for document in documents:

@@ -20,21 +20,23 @@ Thinking: TypeAlias = Literal["effort", "adaptive", "budget", "reasoning_effort"
 class Model:
     """One kind of models.
 
-    ``thinking`` is how a model is told to think: ``effort`` in Converse's own ``outputConfig``,
+    ``thinking`` is how a model is asked to think: ``effort`` in Converse's own ``outputConfig``,
     ``adaptive`` and ``budget`` as Anthropic's models, ``reasoning_effort``, ``reasoning_config`` and ``nova``
     as fields of the vendor's own; ``none`` cannot think. ``cache`` says where it takes cache points: in
     ``messages`` and the system message, or in ``all`` places, behind tools too, and for an hour.
     ``top_k`` says where the field stands, empty for a model that has none. ``system_turns`` says that
-    a system message may stand inside the conversation.
+    a system message may stand inside the conversation. ``results_alone`` says what may not follow results
+    in their turn: ``documents``, or ``all``; an empty reply stands between.
     """
 
     thinking: Thinking = "effort"
     cache: Literal["none", "messages", "all"] = "none"
     top_k: Literal["top_k", "nova", ""] = ""
     system_turns: bool = False
+    results_alone: Literal["none", "documents", "all"] = "none"
 
 
-_ANTHROPIC = Model(thinking="adaptive", cache="all", top_k="top_k")
+_ANTHROPIC = Model(thinking="adaptive", cache="all", top_k="top_k", results_alone="documents")
 _ANTHROPIC_BUDGET = attrs.evolve(_ANTHROPIC, thinking="budget")
 _ANTHROPIC_PLAIN = attrs.evolve(_ANTHROPIC, thinking="none")
 
@@ -56,6 +58,9 @@ KNOWN: tuple[tuple[str, Model], ...] = (
     ("*amazon.nova*", Model(thinking="none", cache="messages", top_k="nova")),
     ("*openai.gpt-oss*", Model(thinking="reasoning_effort")),
     ("*qwen.qwen3*", Model(thinking="reasoning_config")),
+    ("*meta.llama*", Model(results_alone="all")),
+    ("*mistral.*", Model(results_alone="all")),
+    ("*writer.*", Model(results_alone="all")),
 )
 
 
@@ -117,7 +122,9 @@ def _switched_off(model: Model) -> Mapping[str, Object]:
         case "none":
             return {}
         case _:
-            raise UnsendableError("parameters.reasoning_effort: this model cannot be told not to think; leave it out")
+            raise UnsendableError(
+                "parameters.reasoning_effort: thinking cannot be switched off for this model; leave it out"
+            )
 
 
 def _asked(effort: str, model: Model, max_tokens: int | None) -> Object:

@@ -66,7 +66,7 @@ class _Writer:
         self._server = server
         self._model: Model = model_of(request.model, server.models.items())
         self._cache = _kept_for(self._parameters.cache, server.cache)
-        self._blocks = ConverseBlocks(points=self._model.cache != "none")
+        self._blocks = ConverseBlocks(self._model)
 
     def body(self) -> Body:
         said, tools = self._written()

@@ -132,7 +132,7 @@ def test_what_goes_into_the_request_as_it_is_joins_what_is_there():
         ("unknown 'loud'", {"reasoning_effort": "loud"}),
         ("leaves no tokens", {"reasoning_effort": "low", "max_output_tokens": 1024, "model": SONNET_4}),
         ("cannot think", {"reasoning_effort": "low", "model": NOVA}),
-        ("cannot be told not to think", {"reasoning_effort": "none", "model": OSS}),
+        ("cannot be switched off", {"reasoning_effort": "none", "model": OSS}),
         ("parameters.top_k", {"top_k": 1, "model": OSS}),
         ("parameters.temperature is nan", {"temperature": float("nan")}),
         ("'messages' is already set", {"extra": {"messages": []}}),
@@ -232,6 +232,25 @@ def test_results_come_first_in_the_order_of_their_calls_and_errors_say_so():
         {"toolResult": {"toolUseId": "t-b", "content": [{"text": "2"}], "status": "error"}},
         {"text": "wait"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "apart"),
+    [
+        (SONNET, (Text("on"),), False),
+        (SONNET, (Text("see"), File(data=PDF, filename="a.pdf")), True),
+        (NOVA, (Text("see"), File(data=PDF, filename="a.pdf")), False),
+        ("us.meta.llama4-scout-17b-instruct-v1:0", (Text("on"),), True),
+        ("us.mistral.pixtral-large-2502-v1:0", (Text("on"),), True),
+        ("us.writer.palmyra-x4-v1:0", (Text("on"),), True),
+    ],
+)
+def test_what_follows_results_has_a_turn_of_its_own_where_the_model_wants_it(model, said, apart):
+    history = (HI, Message.assistant((), (A,)), Message.tool(A, "1"), Message.user(said))
+    turns = sent(*history, model=model, tools=(ADD,))["messages"]
+
+    assert len(turns) == (5 if apart else 3)
+    assert (turns[3]["content"] == [{"text": "(no answer)"}]) if apart else ("text" in turns[2]["content"][1])
 
 
 def test_a_result_without_content_says_so():

@@ -178,7 +178,7 @@ class _Search:
         try:
             token = _object(file.read_bytes(), str(file))
         except OSError:
-            raise CredentialsError(f"profile {name!r}: nobody is logged in; {log_in}") from None
+            raise CredentialsError(f"profile {name!r}: there is no login; {log_in}") from None
         if _moment(token.get("expiresAt"), str(file)) <= time() or not isinstance(token.get("accessToken"), str):
             raise CredentialsError(f"profile {name!r}: the login has expired; {log_in}")
         portal = self.environ.get("AWS_ENDPOINT_URL_SSO") or f"https://portal.sso.{wanted['sso_region']}.amazonaws.com"

@@ -68,6 +68,10 @@ def _head(role: str, fields: Mapping[str, Any] | None) -> bytes:
 class BlockWire(ABC):
     """How one wire writes messages. All bytes are content blocks, joined by commas."""
 
+    def keeps_apart(self, said: Sequence[Piece]) -> bool:
+        """Say whether what a user *said* behind results needs a turn of its own; no wire does unless it says so."""
+        return False
+
     @abstractmethod
     def piece(self, message: Message) -> Piece:
         """Return the piece of *message*, made once for each message. Raises UnsendableError."""
@@ -128,7 +132,7 @@ def conversation(messages: Sequence[Message], wire: BlockWire, *, system_turns: 
     if any(piece.fields for piece in pieces[:lead]):
         raise UnsendableError("extra of a system message: before the conversation it has no fields but cache_control")
     system = b",".join(piece.blocks for piece in pieces[:lead] if piece.turn)
-    turns = _as_they_are(pieces, lead)
+    turns = _as_they_are(pieces, lead, wire)
     if turns is not None:
         last = len(turns) - 1
         users: tuple[int, ...] = (last, last - 2)[: 2 if last else 1]
@@ -141,7 +145,7 @@ def conversation(messages: Sequence[Message], wire: BlockWire, *, system_turns: 
     return Conversation(system, turns, users, marks, len(turns) > 1, True in [piece.thinks for piece in pieces])
 
 
-def _as_they_are(pieces: Sequence[Piece], start: int) -> list[bytes] | None:
+def _as_they_are(pieces: Sequence[Piece], start: int, wire: BlockWire) -> list[bytes] | None:
     """Return the turns of a conversation that keeps the rules by itself, as most do; None for any other.
 
     It begins and ends with a user, results stand in the order of their calls, and nothing in
@@ -155,7 +159,7 @@ def _as_they_are(pieces: Sequence[Piece], start: int) -> list[bytes] | None:
         first = place
         while place < end and pieces[place].role != "assistant":
             place += 1
-        turn = _user_turn(pieces[first:place], waiting)
+        turn = _user_turn(pieces[first:place], waiting, wire)
         if not turn:
             return None
         turns.append(turn)
@@ -170,7 +174,7 @@ def _as_they_are(pieces: Sequence[Piece], start: int) -> list[bytes] | None:
     return None
 
 
-def _user_turn(run: Sequence[Piece], waiting: tuple[str, ...]) -> bytes:
+def _user_turn(run: Sequence[Piece], waiting: tuple[str, ...], wire: BlockWire) -> bytes:
     """Return one turn that answers the calls that wait, in their order, before anything else; else nothing."""
     if len(run) == 1:
         answers, piece = (waiting[0] if len(waiting) == 1 else ""), run[0]
@@ -179,6 +183,8 @@ def _user_turn(run: Sequence[Piece], waiting: tuple[str, ...]) -> bytes:
     if tuple([piece.answers for piece in results]) != waiting or any(piece.fields for piece in run):
         return b""
     if any(piece.role != "user" or not piece.turn for piece in said):
+        return b""
+    if waiting and said and wire.keeps_apart(said):
         return b""
     return turn_of("user", b",".join([piece.blocks for piece in run]))
 
@@ -284,6 +290,10 @@ class _Turns:
         system = self._trailing(run)
         blocks = list(self._results(run))
         said = run[: len(run) - len(system)]
+        if blocks and said and self._wire.keeps_apart([piece for _, piece in said]):
+            self._add("user", b",".join(blocks))
+            self._add("assistant", self._wire.text(_NOTHING))
+            blocks = []
         blocks += self._said(said)
         if system and (not self._system_turns or not blocks):
             blocks += [note for message, _ in system if (note := self._wire.note(message))]

@@ -36,9 +36,9 @@ _TEXT = 7
 def frame(name: str, value: Mapping[str, Json], *, exception: bool = False) -> bytes:
     """Return one event of a stream."""
     kind = "exception" if exception else "event"
-    told = {f":{kind}-type": name, ":content-type": "application/json", ":message-type": kind}
+    made = {f":{kind}-type": name, ":content-type": "application/json", ":message-type": kind}
     headers = b"".join(
-        _text(key) + bytes([_TEXT]) + len(word).to_bytes(2, "big") + word.encode() for key, word in told.items()
+        _text(key) + bytes([_TEXT]) + len(word).to_bytes(2, "big") + word.encode() for key, word in made.items()
     )
     return _framed(headers, _json({**value, "p": "abcdefgh"}))
 
@@ -87,12 +87,12 @@ class ConverseWire(Wire):
         return _json({"output": {"message": message}, **self._end(reply), **_metadata(reply.usage)})
 
     def events(self, reply: ModelResponse) -> list[bytes]:
-        told = [frame("messageStart", {"role": "assistant"})]
+        made = [frame("messageStart", {"role": "assistant"})]
         items: tuple[Part | ToolCall, ...] = (*reply.message.content, *reply.message.tool_calls)
         for index, item in enumerate(items):
-            told += [frame(name, {"contentBlockIndex": index, **value}) for name, value in _block_events(item)]
-            told.append(frame("contentBlockStop", {"contentBlockIndex": index}))
-        return [*told, frame("messageStop", self._end(reply)), frame("metadata", _metadata(reply.usage))]
+            made += [frame(name, {"contentBlockIndex": index, **value}) for name, value in _block_events(item)]
+            made.append(frame("contentBlockStop", {"contentBlockIndex": index}))
+        return [*made, frame("messageStop", self._end(reply)), frame("metadata", _metadata(reply.usage))]
 
     def data(self, event: bytes) -> bytes:
         head, tail = _edges(event)

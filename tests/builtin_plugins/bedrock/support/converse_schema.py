@@ -89,7 +89,7 @@ def _broken(value: Any, shape: Any, at: str) -> Iterator[str]:
         if not isinstance(value, list) or not value:
             yield f"{at}: {value!r} is not a list of something"
         else:
-            items: list[Any] = value
+            items: list[Any] = value  # pyright: ignore[reportUnknownVariableType] (whatever JSON it holds)
             for place, item in enumerate(items):
                 yield from _broken(item, shape[0], f"{at}[{place}]")
     elif not (VALUES[shape] if isinstance(shape, str) else shape)(value):
