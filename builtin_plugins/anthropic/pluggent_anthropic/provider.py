@@ -122,9 +122,9 @@ class Messages(HttpProvider[Server]):
             headers["anthropic-beta"] = ",".join(wanted)
         key = ""
         if self._tokens is not None:
-            assert self._tokens.token is not None
-            headers |= self._tokens.token.headers
-            key = self._tokens.token.value
+            token = self._tokens.current(Faults(self.name, self.target))
+            headers |= token.headers
+            key = token.value
         elif server.api_key is not None:
             key = read_key(server.api_key, Faults(self.name, self.target))
             headers |= {"x-api-key": key} if server.auth == "x-api-key" else {"authorization": f"Bearer {key}"}

@@ -73,9 +73,9 @@ class Access:
         headers |= (own := read_headers(server, Faults(self._name, self._target), parameters))
         key = ""
         if self._tokens is not None:
-            assert self._tokens.token is not None
-            headers |= self._tokens.token.headers
-            key = self._tokens.token.value
+            token = self._tokens.current(Faults(self._name, self._target))
+            headers |= token.headers
+            key = token.value
         elif server.api_key is not None:
             key = read_key(server.api_key, Faults(self._name, self._target))
             headers |= {"x-goog-api-key": key} if server.auth == "key" else {"authorization": f"Bearer {key}"}

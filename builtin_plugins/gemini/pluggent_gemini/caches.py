@@ -121,6 +121,7 @@ class Caches:
         return seconds
 
     async def _made(self, model: str, content: Body, ttl_s: float, http: Client) -> Cache:
+        await self._access.prepare()
         headers, faults = self._access.headers(model, _PATH)
         body = b'{"model":%b,%b"ttl":"%ds"}' % (encode(self._access.resource(model)), content.head, ttl_s)
         started = monotonic()

@@ -79,7 +79,8 @@ class GeminiEmbedders(EmbeddersPlugin[Server]):
 
 def _servers(settings: GeminiSettings | None) -> dict[str, Server]:
     settings = GeminiSettings() if settings is None else settings
-    own = attrs.evolve(settings, base_url=settings.base_url or os.environ.get("GOOGLE_GEMINI_BASE_URL") or "")
+    elsewhere = "" if settings.project else os.environ.get("GOOGLE_GEMINI_BASE_URL", "")
+    own = attrs.evolve(settings, base_url=settings.base_url or elsewhere)
     servers = {"gemini": _with_key(own), **settings.servers}
     return {name: attrs.evolve(server, base_url=url_of(server)) for name, server in servers.items()}
 

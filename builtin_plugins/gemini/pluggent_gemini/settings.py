@@ -103,12 +103,13 @@ def _servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 class Settings(Server):
     """The server that is called ``gemini``, and more of them under names of their own.
 
-    ``base_url`` empty means the environment variable GOOGLE_GEMINI_BASE_URL and, without it, the Gemini API.
+    ``base_url`` empty means the project at Vertex AI, without one the environment variable GOOGLE_GEMINI_BASE_URL,
+    without both the Gemini API.
     Where GEMINI_API_KEY is not set, the default key is GOOGLE_API_KEY.
     """
 
     base_url: str = attrs.field(default="", validator=check_url)
-    """Where requests go; empty: GOOGLE_GEMINI_BASE_URL, else by project and location, else the Gemini API."""
+    """Where requests go; empty: by project and location, else GOOGLE_GEMINI_BASE_URL, else the Gemini API."""
     api_key: Secret | None = attrs.field(factory=lambda: DEFAULT_KEY)
     """Keys are made at https://aistudio.google.com/apikey; GOOGLE_API_KEY is read, too."""
     servers: Mapping[str, Server] = attrs.field(

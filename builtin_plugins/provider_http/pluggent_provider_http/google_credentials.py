@@ -71,7 +71,7 @@ class Token:
 class GoogleTokens:
     """The tokens of one identity: that of *secret*, which holds credentials as JSON, else the machine's default one.
 
-    ``token`` is the last one; ``renew`` before each request keeps it good.
+    ``token`` is the last one, if it was not refused; ``renew`` before each request keeps it good.
     """
 
     def __init__(self, secret: Secret | None, endpoint: Endpoint) -> None:
@@ -102,6 +102,13 @@ class GoogleTokens:
             if left_s < _USABLE_S:
                 raise
 
+    def current(self, faults: Faults) -> Token:
+        """Return the token that ``renew`` has left. Raises ProviderError if the server has refused it since."""
+        if self.token is None:
+            problem = "the access token of Google was refused a moment ago, in another request"
+            raise faults.error(Kind.AUTHENTICATION, problem, retryable=True)
+        return self.token
+
     async def check(self, answer: Answer) -> None:
         """Raise the ProviderError that *answer* is, if its status is not a success.
 
@@ -111,7 +118,7 @@ class GoogleTokens:
             await answer.check()
         except ProviderError as error:
             if error.status == _REFUSED:
-                old, self.token = self.token, None
+                old, self.token, self._source = self.token, None, None
                 error.retryable = old is not None and monotonic() - old.since > _YOUNG_S
             raise
 
@@ -136,9 +143,12 @@ class GoogleTokens:
         with self._lock:  # against threads of other event loops
             if self.token is not None and self.token.until - monotonic() > EARLY_S:
                 return
-            if self._source is None:
-                self._source = _Source.opened(self._secret, self._endpoint, faults)
-            self.token = self._source.token(faults)
+            source, self._source = self._source, None
+            if source is None:
+                source = _Source.opened(self._secret, self._endpoint, faults)
+            # Kept only if it gives a token: the next attempt reads credentials that were renewed since.
+            self.token = source.token(faults)
+            self._source = source
 
 
 def _seen(task: asyncio.Task[None]) -> None:
@@ -298,13 +308,16 @@ class _Transport:
         import httpx2 as httpx
         from google.auth import exceptions
 
+        failed: Any = exceptions.TransportError
         limit = httpx.Timeout(timeout or self._endpoint.first_byte_s, connect=self._endpoint.connect_s)
         try:
             with httpx.Client(timeout=limit, follow_redirects=False) as client:
                 answer = client.request(method, url, content=body, headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            failed: Any = exceptions.TransportError
             raise failed(f"{type(error).__name__}: {error}") from error
+        except (ValueError, ImportError):
+            # Their words are not repeated: they show the URL of the proxy, which may hold a password.
+            raise failed("HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names no proxy that can be used") from None
         with suppress(ValueError, TypeError, OverflowError):
             self.server_time = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
         return _Response(answer.status_code, dict(answer.headers), answer.content)

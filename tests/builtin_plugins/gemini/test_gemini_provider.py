@@ -207,6 +207,15 @@ def test_requests_go_where_the_settings_say(server: Server, url: str) -> None:
     assert url_of(server) == url
 
 
+def test_the_environment_may_say_where_the_gemini_api_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:8000/v1beta")
+
+    found = [provider.target for provider in Gemini(Settings()).provide_providers(ProvideEvent())]
+    given = [provider.target for provider in Gemini(Settings(project="acme-7")).provide_providers(ProvideEvent())]
+
+    assert (found, given) == (["http://127.0.0.1:8000/v1beta"], [url_of(Server(project="acme-7"))])
+
+
 @pytest.mark.parametrize("wrong", [{"project": "../x"}, {"location": "a/b"}, {"project": "A b"}])
 def test_a_project_that_cannot_stand_in_a_url_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -228,6 +237,24 @@ async def test_credentials_of_google_are_awaited_and_carried(
     assert asked.line == f"POST {PROJECT}/models/{MODEL}:streamGenerateContent?alt=sse HTTP/1.1"
     assert asked.headers["authorization"] == "Bearer ya29-token-7f3a"
     assert asked.headers["x-goog-user-project"] == "pays-7"
+
+
+async def test_an_answer_that_follows_has_a_token_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, provider_at: Maker
+) -> None:
+    tokens_given = iter(("ya29-first-7f3a", "ya29-second-7f3a"))
+
+    async def renew(tokens: GoogleTokens, _: object) -> None:
+        tokens.token = Token(next(tokens_given), 1e12, 0.0)
+
+    monkeypatch.setattr(GoogleTokens, "renew", renew)
+    broken = json_answer({"error": {"code": 500, "message": "no ya29-second-7f3a"}}, 500)
+    async with OddServer(stream_answer(part_of_it("a", "t1", 5)), broken) as server:
+        error = await error_of(provider_at(server.url, auth="google", project="acme-7"), ASKED, stream=True)
+
+    sent = [asked.headers["authorization"] for asked in server.requests]
+    assert sent == ["Bearer ya29-first-7f3a", "Bearer ya29-second-7f3a"]
+    assert "ya29" not in str(error)
 
 
 @pytest.mark.parametrize(("age_s", "again"), [(3000.0, True), (0.0, False)])

@@ -146,6 +146,39 @@ async def test_a_token_that_is_still_good_is_used_if_there_is_no_new_one(service
     assert await header_of(tokens) == first
 
 
+async def test_credentials_that_were_renewed_are_read_after_a_failure(service: TokenService, tmp_path: Path) -> None:
+    file = tmp_path / "account.json"
+    file.write_text("{}")
+    tokens = GoogleTokens(Secret(f"file:{file}"), ENDPOINT)
+    assert (await error_of(tokens)).kind is Kind.AUTHENTICATION
+    file.write_text(account(service).reveal())
+
+    assert await header_of(tokens) == {"authorization": "Bearer token-1-7f3a"}
+
+
+async def test_a_token_that_another_request_had_refused_is_worth_another_try(service: TokenService) -> None:
+    tokens = GoogleTokens(account(service), ENDPOINT)
+    await tokens.renew(FAULTS)
+    tokens.token = None
+
+    with pytest.raises(ProviderError) as caught:
+        tokens.current(FAULTS)
+    assert (caught.value.kind, caught.value.retryable) == (Kind.AUTHENTICATION, True)
+
+
+async def test_a_proxy_that_is_none_is_an_error_without_its_password(
+    service: TokenService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "nonsense://user:secret-pass-7f3a@127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    error = await error_of(GoogleTokens(account(service), ENDPOINT))
+
+    assert "names no proxy that can be used" in str(error)
+    assert "secret-pass" not in str(error)
+
+
 async def test_who_stops_waiting_does_not_stop_the_others(service: TokenService) -> None:
     tokens = GoogleTokens(account(service), ENDPOINT)
     impatient = asyncio.ensure_future(header_of(tokens))
