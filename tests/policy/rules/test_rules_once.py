@@ -63,6 +63,20 @@ async def test_a_call_of_unknown_outcome_asks_before_it_runs_again_unless_it_is_
     assert all("may already have taken effect" in question for event in asked for _, question in event.asks)
 
 
+async def test_a_plugin_around_a_call_that_fails_ends_no_doubt_about_it():
+    hang, ran = hanging_once(None)
+
+    async def fail(event: Any, call_next: Any) -> Any:
+        await call_next()
+        raise ValueError("broken")
+
+    broken = hooked(around_tool_call=fail)
+    on, _ = await said(call("hang", "one"), call("hang", "two"), tools=[hang], plugins=[broken])
+
+    assert ran == ["hang"]
+    assert on.read_by_model()[0].startswith("Error: this call failed in a plugin around it")
+
+
 async def test_an_interrupted_call_asks_before_it_runs_again():
     ran, started = list[str](), asyncio.Event()
 
