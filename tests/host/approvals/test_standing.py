@@ -13,6 +13,7 @@ from pluggent_hookspecs.errors import ConfigError, SessionError
 from pluggent_host import Host, HostSettings, Why
 from pluggent_host.approvals.patterns import fits, may_approve
 from pluggent_host.settings import Grants
+from pluggent_host.transcript.entries import Decided
 from pluggent_testing.fakes import ScriptedModel, call
 from saved import FileStanding as Approvals, answer_stored
 
@@ -52,6 +53,19 @@ class Office:
 @pytest.fixture
 def office(tmp_path: Path) -> Office:
     return Office(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["work", ""])
+async def test_the_record_of_an_approval_says_how_far_it_reaches(office: Office, tmp_path: Path, folder: str):
+    (tmp_path / "work").mkdir()
+    options = {"workspace": tmp_path / folder} if folder else {}
+    office.answer = Approval(agreed=True, reach="always")
+    await says(office, "bob", **options)
+    async with office.host(call("send", to="bob"), "done", **options) as host, await host.session("t") as session:
+        await session.say("go")
+        reasons = [each.decision.reason for each in session.records() if isinstance(each, Decided)]
+
+    assert f"approved before, for every session{' in this folder' if folder else ''}" in reasons
 
 
 async def says(office: Office, *to: str, session: str = "s", **options: Any) -> int:

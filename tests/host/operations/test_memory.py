@@ -12,6 +12,7 @@ from fake_plugins import Person, plugin
 from pluggent_hookspecs import (
     Allow,
     Ask,
+    Change,
     Denied,
     Deny,
     HookError,
@@ -208,6 +209,29 @@ async def test_what_a_transform_made_of_the_items_is_decided_and_saved() -> None
         saved = await on.host.memory("notes").save([note(text="secret")])
 
     assert [*seen, *(item.text for item in (*saved, *store.items.values()))] == ["redacted"] * 3
+
+
+async def test_the_record_of_a_change_names_what_was_changed_and_no_text() -> None:
+    rewriter = plugin("Rewriter", transform_memory_write=lambda event: [event.items[0], note("b", "redacted")])
+
+    async with stage(plugins=[Store(), rewriter]) as on:
+        await on.host.memory("notes").save([note("a", "kept"), note("b", "secret")])
+        (made,) = on.decisions("memory_write")
+
+    assert made.changes == (Change("app:rewriter", ("b",)),)
+
+
+@pytest.mark.parametrize(("use", "what"), [("get", "k"), ("list", "a list"), ("search", "text")])
+async def test_a_person_is_shown_what_would_be_read(use: str, what: str) -> None:
+    shown: list[str] = []
+
+    def approve(event: Any) -> bool:
+        shown.append(event.rendered)
+        return True
+
+    await attempt("host", use, deciding(use, Ask("may I?")), store=Store(note()), approver=approve)
+
+    assert shown == [f"read memory app:store:memory/notes, namespace n: {what}"]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from pluggent_host.operations.operation import Ready
 from pluggent_host.settings import HostSettings, Limits, Timeouts
 from pluggent_testing.fakes import call
 from policy_stage import Danger, in_order, reach, results, stage
+from tool_sources import Named
 
 Next = Callable[[], Awaitable[Any]]
 
@@ -118,6 +119,18 @@ async def test_the_record_of_a_changed_call_has_what_was_there_and_what_is() -> 
     assert made.changes == (
         Change("app:adds", ("path", "unit"), {"path": "x", "unit": ""}, {"path": "y", "unit": "km"}),
     )
+
+
+async def test_the_record_of_an_argument_that_was_added_has_nothing_before() -> None:
+    takes_more = Named("fetch")
+    takes_more.spec = attrs.evolve(takes_more.spec, parameters={"type": "object"})
+    adds = plugin("Adds", transform_tool_call={"path": "x", "unit": "km"})
+    async with stage(call("fetch", path="x"), plugins=[adds], tools=[takes_more]) as on:
+        await on.session.say("go")
+
+        (made,) = on.decisions("tool_call")
+
+    assert (made.changes, takes_more.calls) == ((Change("app:adds", ("unit",), {}, {"unit": "km"}),), 1)
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from places import hanging_once
 from pluggent_hookspecs import ApprovalEvent, Deny, ToolContext, tool
+from pluggent_host.transcript.entries import Settled
 from pluggent_testing.fakes import call
 from policy_rules import agreeing, hooked, twice
 from policy_stage import said, stage
@@ -61,6 +62,34 @@ async def test_a_call_of_unknown_outcome_asks_before_it_runs_again_unless_it_is_
     assert len(ran) == runs
     assert len(asked) == (1 if agreed else 0)
     assert all("may already have taken effect" in question for event in asked for _, question in event.asks)
+
+
+async def test_a_plugin_around_a_call_that_fails_ends_no_doubt_about_it():
+    hang, ran = hanging_once(None)
+
+    async def fail(event: Any, call_next: Any) -> Any:
+        await call_next()
+        raise ValueError("broken")
+
+    broken = hooked(around_tool_call=fail)
+    on, _ = await said(call("hang", "one"), call("hang", "two"), tools=[hang], plugins=[broken])
+
+    assert ran == ["hang"]
+    assert [each.outcome for each in on.session.records() if isinstance(each, Settled)] == ["outcome_unknown", "denied"]
+    assert on.read_by_model()[0].startswith("Error: this call failed in a plugin around it")
+
+
+async def test_a_call_that_ran_and_failed_in_a_plugin_around_it_has_failed():
+    key, keys = keeping()
+
+    async def fail(event: Any, call_next: Any) -> Any:
+        await call_next()
+        raise ValueError("broken")
+
+    on, _ = await said(call("key"), tools=[key], plugins=[hooked(around_tool_call=fail)])
+
+    assert len(keys) == 1
+    assert [each.outcome for each in on.session.records() if isinstance(each, Settled)] == ["failed"]
 
 
 async def test_an_interrupted_call_asks_before_it_runs_again():
