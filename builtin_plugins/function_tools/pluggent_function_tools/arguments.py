@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -26,6 +27,7 @@ _MAX_SCHEMAS = 100
 _WHITESPACE = " \t\r\n"
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "a boolean", str: "a string", list: "an array"}
 _FINITE = frozenset({str, int, bool})
+_OBJECTS = (dict, MappingProxyType)
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKETS = dict.fromkeys(range(128)) | {ord("["): "[", ord("{"): "[", ord("]"): "]", ord("}"): "]"}
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -235,7 +237,7 @@ _sorted = msgspec.json.Encoder(order="sorted", enc_hook=plain).encode
 
 def _is_flat(value: object) -> bool:
     """Say whether *value* is an object of texts, integers and booleans alone, so that no number in it is NaN."""
-    return type(value) is dict and _FINITE.issuperset(map(type, cast("dict[str, object]", value).values()))
+    return type(value) in _OBJECTS and _FINITE.issuperset(map(type, cast("Mapping[str, object]", value).values()))
 
 
 def _refuse_not_finite(value: object, path: str = "$") -> None:

@@ -112,7 +112,10 @@ class FunctionTool:
             data = sorted_json(made)
         except Exception as error:  # noqa: BLE001 (the author's own classes check too, and raise what they like)
             raise ArgumentProblems(self._checker.problems(value) or [_told(error)]) from None
-        self._checked = data, made if self._hand is None else self._handed(self._hand, data)
+        if self._hand is not None:
+            self._checked = data, self._handed(self._hand, data)
+        else:  # without a default, which is one object for all calls
+            self._checked = (data, made) if data == given else None
         if data != given and (lost := list(_lost(value, msgspec.json.decode(data), "$"))):
             raise ArgumentProblems(lost)
         return data
