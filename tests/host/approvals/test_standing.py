@@ -58,7 +58,7 @@ def office(tmp_path: Path) -> Office:
 @pytest.mark.parametrize("folder", ["work", ""])
 async def test_the_record_of_an_approval_says_how_far_it_reaches(office: Office, tmp_path: Path, folder: str):
     (tmp_path / "work").mkdir()
-    options = {"workspace": tmp_path / folder} if folder else {}
+    options: dict[str, Any] = {"workspace": tmp_path / folder} if folder else {}
     office.answer = Approval(agreed=True, reach="always")
     await says(office, "bob", **options)
     async with office.host(call("send", to="bob"), "done", **options) as host, await host.session("t") as session:
