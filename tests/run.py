@@ -20,8 +20,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +30,7 @@ CONSTRAINTS = ROOT / "tests" / "constraints.txt"
 WORKSPACE = ROOT / "tests" / "workspace.txt"
 STAMP = "pluggent-checkout.txt"
 PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--root-user-action=ignore")
+DAY_S = 86_400
 MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own is made in it)
 MEMORY_BYTES = 2 * 1024**3
 """How much must be free there: many times what a whole run writes."""
@@ -124,14 +126,16 @@ def pinned(cache: Path) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         others = set(cache.glob(f"{version}-pins-*"))
         new = Path(tempfile.mkdtemp(prefix=f"{version}-new-", dir=cache))
-        run(sys.executable, "-m", "venv", new)
-        run(new / "bin" / "python", *PIP, "--require-hashes", "-r", CONSTRAINTS)
         try:
-            new.rename(where)
-        except OSError:  # another run was quicker
-            shutil.rmtree(new)
-        for other in others:  # of pins as they were before: what links to their files keeps them
-            shutil.rmtree(other, ignore_errors=True)
+            run(sys.executable, "-m", "venv", new)
+            run(new / "bin" / "python", *PIP, "--require-hashes", "-r", CONSTRAINTS)
+            with suppress(OSError):  # another run was quicker
+                new.rename(where)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+        for other in others:  # of pins as they were before; what links to their files keeps them
+            if time.time() - other.stat().st_mtime > DAY_S:  # a younger one may be in use
+                shutil.rmtree(other, ignore_errors=True)
     return where
 
 

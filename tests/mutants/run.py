@@ -70,7 +70,9 @@ def main(arguments: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return what reads the arguments."""
     made = argparse.ArgumentParser(description="How many small wrong changes of the policy core let a test fail.")
-    made.add_argument("results", type=Path, help="the file of results, a line of JSON for each mutant")
+    made.add_argument(
+        "results", type=lambda given: Path(given).absolute(), help="the file of results, a line of JSON for each mutant"
+    )
     made.add_argument("--count", type=int, default=200, help="how many are drawn (200)")
     made.add_argument("--seed", type=int, default=1, help="which ones are drawn (1)")
     made.add_argument("--only", default="", help="a part of the paths of the files that are changed")

@@ -16,6 +16,7 @@ import pytest
 LEFT_OUT = (
     "test_cli_*.py", "test_kill*.py", "test_doubts.py", "test_mcp_*.py", "test_*_aimock.py", "test_budget_processes.py",
     "test_provider_conformance.py", "test_anthropic_conformance.py", "test_pages_followed.py", "test_quick.py",
+    "test_mutants.py",
 )  # fmt: skip
 """Files by name: what they start or how often they ask a server takes longest. OpenAI's wire stays for the wires."""
 KEPT = ("test_cli_main.py", "test_cli_tools.py", "test_cli_pausing.py", "test_mcp_settings.py", "test_mcp_trust.py")
