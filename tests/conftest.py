@@ -10,7 +10,9 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from ipaddress import ip_address
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import importlib_metadata  # noqa: F401 (first imported in a test that restores sys.meta_path, its finder would be lost)
@@ -30,6 +32,9 @@ collect_ignore = ["benchmarks", "installs.py", "run.py"]  # programs
 
 PEERS = Path(os.environ.get("PLUGGENT_TEST_PEERS") or Path.home() / ".cache" / "pluggent-test-peers")
 """Where .ci/run installs the foreign servers that some tests talk to; kept from before HOME is changed."""
+
+DISK = os.environ.get("PLUGGENT_TEST_DISK")
+"""Where temporary files are on a disk, if run.py has put those of the tests in memory; kept as PEERS is."""
 
 HANGS_S = 120
 """Seconds after which a test that has not ended says where it stands."""
@@ -65,13 +70,20 @@ class Isolation:
     A conftest.py reaches only what lies below its folder, so this is registered as a plugin.
     """
 
+    @pytest.fixture(scope="session")
+    @classmethod
+    def homes(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+        """Name the homes. ``mktemp`` for each test would take longer than many a test does."""
+        return map(tmp_path_factory.mktemp("homes").joinpath, map(str, count()))
+
     @pytest.fixture(autouse=True)
-    def clean_home(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def clean_home(self, homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
         """Give the test a home of its own and none of the user's settings, keys and proxies."""
         for name in os.environ:
             if name.startswith(UNWANTED_PREFIXES) or name.endswith(UNWANTED_SUFFIXES):
                 monkeypatch.delenv(name)
-        home = tmp_path_factory.mktemp("home")
+        home = next(homes)
+        home.mkdir(mode=0o700)
         monkeypatch.setenv("HOME", str(home))
         return home
 
@@ -140,6 +152,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def cli(tmp_path: Path) -> Cli:
     """Return the command in a folder of its own, without plugins beside ours."""
     return Cli(tmp_path)
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """Return a folder that is not in memory: in ``/dev/shm`` confined programs may write, as they need semaphores."""
+    with TemporaryDirectory(prefix="pluggent-test-", dir=DISK, ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
 
 
 @pytest.fixture(scope="session")

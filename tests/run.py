@@ -7,7 +7,11 @@
 Makes a virtual environment for this checkout and this Python in a cache outside the checkout
 (``$PLUGGENT_TEST_CACHE``, else ``~/.cache/pluggent-tests``), installs the pinned tools and the
 members into it, and runs pytest there. A second run starts at once; a changed pin or a changed
-``pyproject.toml`` makes the environment anew. Uses uv where it works, pip elsewhere.
+``pyproject.toml`` makes the environment anew. Uses uv where it works; pip elsewhere, which installs
+the tools once for all checkouts: each environment has links to their files.
+
+The temporary files of the tests are in memory where the system has room for that (``/dev/shm``),
+unless ``TMPDIR`` says where: a test writes little, and a disk takes milliseconds to forget a folder.
 """
 
 import hashlib
@@ -15,12 +19,19 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "tests" / "constraints.txt"
 WORKSPACE = ROOT / "tests" / "workspace.txt"
 STAMP = "pluggent-checkout.txt"
+PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--root-user-action=ignore")
+MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own is made in it)
+MEMORY_BYTES = 2 * 1024**3
+"""How much must be free there: many times what a whole run writes."""
 
 
 def main(arguments: list[str]) -> int:
@@ -36,8 +47,25 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments == ["--quick"]:
         arguments = ["--quick", "-q", "-n", "2"]
-    # -P: the folders of the checkout are no packages
-    return subprocess.run([python, "-P", "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
+    with temporary_folder() as folder:
+        in_memory = {"TMPDIR": str(folder), "PLUGGENT_TEST_DISK": tempfile.gettempdir()} if folder else {}
+        # -P: the folders of the checkout are no packages
+        command = [python, "-P", "-m", "pytest", *arguments]
+        return subprocess.run(command, cwd=ROOT, env={**os.environ, **in_memory}, check=False).returncode
+
+
+@contextmanager
+def temporary_folder() -> Generator[Path | None, None, None]:
+    """Yield a folder in memory, which is gone afterwards; None where the tests have to take the usual one."""
+    if "TMPDIR" in os.environ or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < MEMORY_BYTES:
+        yield None
+        return
+    for left in MEMORY.glob("pluggent-tests-*"):  # by a run that was killed
+        if not Path("/proc", left.name.split("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    prefix = f"pluggent-tests-{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def environment() -> Path:
@@ -77,14 +105,50 @@ def forget_lost_checkouts(cache: Path) -> None:
 
 def install(where: Path, python: Path) -> None:
     """Make the environment: the pins by hash, then the members, built with the pinned backend."""
+    members = ("--no-deps", "--no-build-isolation", "-r", WORKSPACE)
     if has_uv():
+        pip = ("uv", "pip", "install", "--quiet", "--python", python)
         run("uv", "venv", "--quiet", "--python", sys.executable, where)
-        pip: tuple[str | Path, ...] = ("uv", "pip", "install", "--quiet", "--python", python)
+        run(*pip, "--require-hashes", "-r", CONSTRAINTS)
+        run(*pip, *members)
     else:
-        run(sys.executable, "-m", "venv", where)
-        pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--root-user-action=ignore")
-    run(*pip, "--require-hashes", "-r", CONSTRAINTS)
-    run(*pip, "--no-deps", "--no-build-isolation", "-r", WORKSPACE)
+        link(pinned(where.parent), where)
+        run(python, *PIP, *members)
+
+
+def pinned(cache: Path) -> Path:
+    """Return the environment of this Python that has the pins alone; it is made if it is not there."""
+    version = "{}.{}.{}".format(*sys.version_info)
+    where = cache / f"{version}-pins-{hashlib.sha256(CONSTRAINTS.read_bytes()).hexdigest()[:12]}"
+    if not where.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        others = set(cache.glob(f"{version}-pins-*"))
+        new = Path(tempfile.mkdtemp(prefix=f"{version}-new-", dir=cache))
+        run(sys.executable, "-m", "venv", new)
+        run(new / "bin" / "python", *PIP, "--require-hashes", "-r", CONSTRAINTS)
+        try:
+            new.rename(where)
+        except OSError:  # another run was quicker
+            shutil.rmtree(new)
+        for other in others:  # of pins as they were before: what links to their files keeps them
+            shutil.rmtree(other, ignore_errors=True)
+    return where
+
+
+def link(pins: Path, where: Path) -> None:
+    """Make *where* an environment with the files of *pins*; its programs start its own interpreter."""
+    try:
+        shutil.copytree(pins, where, symlinks=True, copy_function=os.link)
+    except shutil.Error:  # a file system without links
+        shutil.rmtree(where)
+        shutil.copytree(pins, where, symlinks=True)
+    for program in (where / "bin").iterdir():
+        first, _, rest = (b"", b"", b"") if program.is_symlink() else program.read_bytes().partition(b"\n")
+        if first.startswith(b"#!") and b"/bin/python" in first:
+            mode = program.stat().st_mode
+            program.unlink()  # and not written to: it is the same file in all environments
+            program.write_bytes(b"#!%b\n%b" % (bytes(where / "bin" / "python"), rest))
+            program.chmod(mode)
 
 
 def has_uv() -> bool:

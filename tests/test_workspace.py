@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -159,9 +160,12 @@ def requirements(member: Member) -> list[Requirement]:
     ]
 
 
+installed_packages = cache(packages_distributions)  # it takes a second
+
+
 def imported_distributions(member: Member) -> dict[str, str]:
     """Return the distributions that *member* imports, each with one place where it does."""
-    owners = packages_distributions()
+    owners = installed_packages()
     found: dict[str, str] = {}
     for file in member.modules().values():
         for one in imports(file):

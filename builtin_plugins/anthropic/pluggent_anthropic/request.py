@@ -20,16 +20,17 @@ from pluggent_hookspecs import (
     ToolSpec,
     thaw,
 )
+from pluggent_provider_http.closed_schema import closed_schema
+from pluggent_provider_http.content_blocks.turns import Conversation, conversation
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.unsendable import UNSENDABLE, UnsendableError
 
-from pluggent_anthropic.blocks import WIRE, encode, with_fields
-from pluggent_anthropic.conversation import Conversation, conversation
+from pluggent_anthropic.blocks import WIRE, MessagesBlocks, encode, with_fields
 from pluggent_anthropic.media import Object
 from pluggent_anthropic.model_traits import BINDING_BETA, Model, model_of, thinking
-from pluggent_anthropic.schema import output_schema
 from pluggent_anthropic.settings import Server
 
+_BLOCKS = MessagesBlocks()
 _TOOL = "pluggent_anthropic tool"
 _OWN = frozenset({"model", "messages", "system", "stream", "max_tokens"})
 _COUNTED = frozenset({"cache_control", "context_management", "mcp_servers", "output_config", "thinking"})
@@ -89,7 +90,7 @@ class _Writer:
         self._max_tokens = (server.max_tokens or self._model.max_tokens) if asked is None else asked
 
     def body(self, *, stream: bool, count: bool = False) -> Body:
-        said = conversation(self._request.messages, system_turns=self._model.system_turns)
+        said = conversation(self._request.messages, _BLOCKS, system_turns=self._model.system_turns)
         offered, choice = _offer(self._request)
         tools = [cast("bytes", tool.memo(_TOOL, _tool)) for tool in offered]
         vendor = [encode(thaw(tool)) for tool in (*self._server.server_tools, *_more_tools(self._parameters))]
@@ -125,7 +126,7 @@ class _Writer:
             rest["thinking"] = thought["thinking"]
         output = {"effort": thought["effort"]} if "effort" in thought else {}
         if parameters.output_schema is not None:
-            output["format"] = {"type": "json_schema", "schema": output_schema(parameters.output_schema)}
+            output["format"] = {"type": "json_schema", "schema": closed_schema(parameters.output_schema)}
         if output:
             rest["output_config"] = output
         if choice is not None:

@@ -8,7 +8,7 @@ import attrs
 from pluggent_hookspecs import ReserveEvent, SettleEvent, Usage
 
 from pluggent_budget.amounts import MOST, NANO, Amount, bounded
-from pluggent_budget.prices import Price
+from pluggent_budget.prices import AnyPrice
 from pluggent_budget.settings import BudgetSettings
 
 
@@ -18,7 +18,7 @@ class Estimate(NamedTuple):
     amount: Amount
     input: int = 0
     output: int = 0
-    price: Price | None = None
+    price: AnyPrice | None = None
 
 
 _EMBEDDING = "embedding"
@@ -26,7 +26,7 @@ _EMBEDDING = "embedding"
 _A_TOOL_CALL = Estimate(Amount(tool_calls=1))
 
 
-def expected(event: ReserveEvent, price: Price | None, settings: BudgetSettings) -> Estimate:
+def expected(event: ReserveEvent, price: AnyPrice | None, settings: BudgetSettings) -> Estimate:
     """Return what has to be reserved for the attempt in *event*.
 
     >>> from pluggent_hookspecs import Scope
@@ -71,6 +71,7 @@ def price_of(event: SettleEvent, estimate: Estimate) -> Usage | None:
 
     >>> from pluggent_hookspecs import Scope
     >>> made = ReserveEvent(Scope(), "model_call", "t1.0", 1, "", "a/b")
+    >>> from pluggent_budget.prices import Price
     >>> price = Price(match=("a/b",), input=1.0, output=2.0)
     >>> price_of(SettleEvent(made, 1, Usage(500_000, 250_000)), Estimate(Amount(), price=price)).cost_usd
     1.0

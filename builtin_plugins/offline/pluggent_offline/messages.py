@@ -117,7 +117,7 @@ def _kind(schema: Json) -> str:
         return "|".join(_KINDS.get(str(each), "<value>") for each in kind)
     branches = schema.get("anyOf")
     if isinstance(branches, list | tuple):
-        return "|".join(dict.fromkeys(_kind(branch) for branch in branches))
+        return "|".join(dict.fromkeys(kind for branch in branches for kind in _kind(branch).split("|")))
     return _KINDS.get(str(kind), "<value>")
 
 

@@ -6,7 +6,16 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import attrs
-from pluggent_hookspecs import Delta, ModelInfo, ModelParameters, ModelRequest, ModelResponse, ProviderErrorKind, deltas
+from pluggent_hookspecs import (
+    ConfigError,
+    Delta,
+    ModelInfo,
+    ModelParameters,
+    ModelRequest,
+    ModelResponse,
+    ProviderErrorKind,
+    deltas,
+)
 from pluggent_provider_http.provider import Asked, HttpProvider, with_answer
 from pluggent_provider_http.server_errors import Faults
 from pluggent_provider_http.token_counts import read_count
@@ -24,6 +33,7 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
     # and so does what is not asked for mostly
     from pluggent_openai.responses.wire import ResponsesWire
 
+_BAD_REQUEST = 400
 _MODELS = "/models"
 _COUNT = "/responses/input_tokens"
 
@@ -56,8 +66,14 @@ class OpenAIProvider(HttpProvider[Server]):
         path, body = self._written(request, wire, stream=False)
         headers, faults = self._headers(request.model, wire.path, request.parameters)
         async with self.http().post(path, body.data, headers, faults, request.parameters.timeouts) as answer:
-            await answer.check()
-            reply = wire.read(await answer.read(), request, faults, body.notes)
+            if answer.status == _BAD_REQUEST:
+                data = await answer.read_some()
+                reply = wire.read_refusal(data, request, faults, body.notes)
+                if reply is None:
+                    raise faults.from_status(answer.status, answer.headers, data)
+            else:
+                await answer.check()
+                reply = wire.read(await answer.read(), request, faults, body.notes)
             return attrs.evolve(reply, meta=with_answer(reply.meta, answer.meta()))
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta]]:
@@ -100,7 +116,11 @@ class OpenAIProvider(HttpProvider[Server]):
         return Asked(path, body.data, headers, faults, wire.events(request, faults, body.notes))
 
     def _wire(self, request: ModelRequest) -> Wire:
-        return self._wire_of(self._apis.chosen(request))
+        try:
+            return self._wire_of(self._apis.chosen(request))
+        except ConfigError as error:
+            problem = f'the request cannot be sent: {error}. Or set api = "chat" or "responses" for this server'
+            raise Faults(self.name, self.target).error(ProviderErrorKind.BAD_REQUEST, problem) from error
 
     def _wire_of(self, api: Api) -> Wire:
         wire = self._wires.get(api)

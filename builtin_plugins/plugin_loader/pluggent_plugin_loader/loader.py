@@ -39,6 +39,10 @@ class Loaded:
 
 
 class _Manager(pluggy.PluginManager):
+    def parse_hookspec_opts(self, module_or_class: ModuleType | type, name: str) -> pluggy.HookspecOpts | None:
+        # What else the module has takes longer to look at than the hooks.
+        return super().parse_hookspec_opts(module_or_class, name) if name in HOOKS else None
+
     def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
         # Private names are not hooks, and pluggy 1.6 would run every public property.
         return super().parse_hookimpl_opts(plugin, name) if name in HOOKS else None

@@ -11,9 +11,10 @@ import attrs
 from pluggent_hookspecs import Delta, Finished, ModelRequest, ModelResponse, ReplyMeta, collect
 
 from pluggent_provider_http.endpoint import Endpoint, target_of
+from pluggent_provider_http.framing import Framing
 from pluggent_provider_http.reply_reader import ReplyEvents, ReplyReader
 from pluggent_provider_http.server_errors import Faults
-from pluggent_provider_http.sse import MAX_EVENT_BYTES
+from pluggent_provider_http.sse import MAX_EVENT_BYTES, EventFeed
 from pluggent_provider_http.unsendable import UNSENDABLE
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request
@@ -33,13 +34,17 @@ def with_answer(said: ReplyMeta, answer: ReplyMeta) -> ReplyMeta:
 
 @attrs.frozen
 class Asked:
-    """A request for a stream, ready to be sent, and what will make sense of the answer's events."""
+    """A request for a stream, ready to be sent, and what will make sense of the answer's events.
+
+    ``framing`` is how the stream is cut into events.
+    """
 
     path: str
     body: bytes
     headers: Mapping[str, str]
     faults: Faults
     reply: ReplyEvents
+    framing: Framing = EventFeed
 
 
 class HttpServer(Generic[ServerT]):
@@ -144,7 +149,7 @@ class HttpProvider(HttpServer[ServerT], ABC):
         except UNSENDABLE as error:
             raise Faults(self._name, self._target).unsendable(error) from error
         while asked is not None:
-            reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes)
+            reader = ReplyReader(asked.reply, asked.faults, self._max_event_bytes, asked.framing)
             timeouts = request.parameters.timeouts
             async with self.http().post(asked.path, asked.body, asked.headers, asked.faults, timeouts) as answer:
                 await self.check(answer)

@@ -8,11 +8,13 @@ Only ``data`` is of interest here; ``event``, ``id``, ``retry`` and comments are
 
 from __future__ import annotations
 
+from pluggent_provider_http.framing import FramingError
+
 _BOM = b"\xef\xbb\xbf"
 _CRLF_END = b"\r\n\r\n"
 
 
-class EventTooLargeError(Exception):
+class EventTooLargeError(FramingError):
     """One event is longer than it may be."""
 
 
@@ -47,9 +49,10 @@ class EventSplitter:
             end = chunk.rfind(b"\n\n")
             block = chunk[:end] if end >= 0 else b""
             pending += chunk[end + 2 :] if end >= 0 else chunk
+        found = _events(block) if block else []
         if len(pending) > self._max:
-            raise EventTooLargeError
-        return _events(block) if block else []
+            raise EventTooLargeError(f"sent an event of more than {self._max:,} bytes", found)
+        return found
 
     def close(self) -> list[bytes]:
         """Return the data of an event that was left unfinished at the end, if there is one."""

@@ -55,7 +55,7 @@ def answer_of(vendor: str, text: str) -> tuple[bytes, int]:
 
 
 @needs_recordings
-@pytest.mark.parametrize("vendor", MAKERS)
+@pytest.mark.parametrize("vendor", HOSTS)
 def test_every_recorded_answer_is_read_and_asked_for_in_the_same_words(vendor: str) -> None:
     words, make = MAKERS[vendor]
     (embedder,) = make("http://127.0.0.1:1").provide_embedders(None)

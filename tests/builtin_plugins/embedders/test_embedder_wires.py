@@ -256,11 +256,9 @@ async def test_a_usage_that_is_no_count_is_unknown(vendor):
 
 @given(st.binary(max_size=60), st.sampled_from(sorted(MAKERS)))
 def test_any_bytes_are_vectors_or_a_provider_error(noise, vendor):
-    from embedding_server import cohere_at, openai_at, voyage_at
     from pluggent_provider_http.server_errors import Faults
 
-    makers = {"openai": openai_at, "cohere": cohere_at, "voyage": voyage_at}
-    (embedder,) = makers[vendor]("http://127.0.0.1:1/v1").provide_embedders(None)
+    (embedder,) = MAKERS[vendor][1]("http://127.0.0.1:1/v1").provide_embedders(None)
     body = json.dumps(MAKERS[vendor][0].list_answer(good(vendor), 3)).encode()
     cut = len(noise) * 3 % len(body)
 
@@ -373,7 +371,7 @@ async def test_a_batch_of_other_dimensions_than_the_one_before_is_refused():
             await embedder.embed(request())
 
 
-@every_vendor
+@pytest.mark.parametrize("vendor", ["openai", "cohere", "voyage"])
 async def test_without_a_key_nothing_is_sent(vendor, monkeypatch):
     from embedding_server import opened
     from pluggent_embedders.plugin import CohereEmbedders, VoyageEmbedders

@@ -29,6 +29,11 @@ class TestVoyage(EmbedderConformance):
         return embedding("voyage")
 
 
+class TestOllama(EmbedderConformance):
+    def make_embedder(self) -> AbstractAsyncContextManager[Embedder]:
+        return embedding("ollama")
+
+
 class TestScripted(EmbedderConformance):
     roles = True
 

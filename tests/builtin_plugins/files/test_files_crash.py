@@ -12,8 +12,8 @@ import pytest
 from file_hands import Hands, tree
 from pluggent_hookspecs import ToolError
 
-OLD = "old line\n" * 50_000
-NEW = "new line\n" * 50_000
+OLD = "old line\n" * 5_000
+NEW = "new line\n" * 5_000
 SUPPORT = str(Path(file_hands.__file__).parent)
 DIES = """
 import os, signal, sys
@@ -42,7 +42,7 @@ def work(folder):
 for number in range(1, 200):
     folder = Path(sys.argv[2]) / str(number)
     folder.mkdir()
-    (folder / "a.txt").write_text("old line\\n" * 50_000)
+    (folder / "a.txt").write_text("old line\\n" * 5_000)
     left = number
     if (child := os.fork()) == 0:
         work(folder)
@@ -53,8 +53,8 @@ for number in range(1, 200):
 """
 CALLS = {
     "edit": """hands.edit("a.txt", "old line", "new line", replace_all=True)""",
-    "write": """hands("write_file", path="a.txt", content="new line\\n" * 50_000)""",
-    "new": """hands("write_file", path="folder/b.txt", content="new line\\n" * 50_000)""",
+    "write": """hands("write_file", path="a.txt", content="new line\\n" * 5_000)""",
+    "new": """hands("write_file", path="folder/b.txt", content="new line\\n" * 5_000)""",
     "move": """hands("move_file", path="a.txt", to="folder/b.txt")""",
 }
 

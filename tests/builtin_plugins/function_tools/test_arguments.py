@@ -88,6 +88,11 @@ def test_deep_nesting_is_refused_before_it_is_parsed(depth):
     assert problems_of('{"a":' + "[" * depth) == ("nested more than 64 levels deep",)
 
 
+def test_arrays_and_objects_are_deep_together():
+    assert problems_of('{"a":[' * 40 + "]}" * 40) == ("nested more than 64 levels deep",)
+    assert parse('{"a":[' * 32 + "]}" * 32)
+
+
 def test_the_deepest_allowed_nesting_is_read():
     text = '{"a":' + "[" * 63 + "]" * 63 + "}"
 
@@ -101,6 +106,11 @@ def test_hostile_quotes_are_read_in_linear_time():
 def test_too_long_a_text_is_refused():
     assert problems_of('{"a": "ééé"}', max_bytes=14) == ("longer than 14 bytes",)
     assert problems_of('{"a": "eeeeeeee"}', max_bytes=14) == ("longer than 14 bytes",)
+
+
+def test_a_text_of_exactly_the_limit_is_read():
+    assert parse('{"a": "éé"}', max_bytes=13) == {"a": "éé"}
+    assert parse('{"a": "eeee"}', max_bytes=13) == {"a": "eeee"}
 
 
 @each_of(
@@ -165,6 +175,19 @@ def test_long_values_and_many_problems_are_not_repeated():
 
     assert len(problem) < 400
     assert (len(problems), problems[-1]) == (21, "… and 80 more problems")
+
+
+@each_of(("count", "last"), [(20, '$[19]: 19 is not of type "string"'), (21, "… and 1 more problems")])
+def test_what_is_left_out_is_counted(count, last):
+    problems = Checker({"items": {"type": "string"}}).problems(list(range(count)))
+
+    assert (len(problems), problems[-1]) == (count, last)
+
+
+def test_nulls_alone_are_taken_away_of_what_is_invalid():
+    checker = Checker({"properties": {"days": {"type": "integer"}, "city": {"type": "string"}}})
+
+    assert checker.without_nulls({"days": "two", "city": None}) == {"days": "two"}
 
 
 @each_of(

@@ -12,7 +12,7 @@ import attrs
 import pluggy
 import pytest
 from fake_distributions import CASE_HEADER, POLICY, importable, record_of, refusal
-from pluggent_hookspecs import hookimpl
+from pluggent_hookspecs import PluginLoadError, hookimpl
 from pluggent_plugin_loader.loader import Loaded, load, new_manager, register
 
 
@@ -100,6 +100,23 @@ def test_hooks_may_be_static_async_inherited_wrapped_or_on_the_instance(manager:
     assert set(hooks) == {"decide_output", "observe", "decide_input", "around_turn"}
     (impl,) = manager.hook.observe.get_hookimpls()
     assert impl.function is on_instance
+
+
+def test_no_property_of_a_plugin_is_run_to_look_for_hooks(manager: pluggy.PluginManager) -> None:
+    class Slotted:
+        __slots__ = ("kept",)
+
+        @hookimpl
+        def decide_output(self, event: object) -> None: ...
+
+    class Hidden(Fine):
+        @property
+        def decide_output(self) -> object:
+            raise RuntimeError("it is run")
+
+    assert register(manager, "app:slotted", Slotted(), kinds=("hooks",), host_code=True) == ("decide_output",)
+    with pytest.raises(PluginLoadError, match="decide_output: it is a property"):
+        register(manager, "app:hidden", Hidden(), kinds=("hooks",), host_code=True)
 
 
 def test_application_code_may_mix_kinds_and_two_managers_share_nothing(manager: pluggy.PluginManager) -> None:

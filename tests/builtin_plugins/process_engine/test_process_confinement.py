@@ -62,6 +62,12 @@ class Places:
 
 
 @pytest.fixture
+def tmp_path(disk_path):
+    """Return a folder that confined programs cannot write to by itself."""
+    return disk_path
+
+
+@pytest.fixture
 def places(tmp_path):
     return Places(tmp_path)
 

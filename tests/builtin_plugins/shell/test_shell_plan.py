@@ -22,6 +22,14 @@ def confinement(workspace: Path, found: tuple[Path, ...] = (), **settings) -> Co
     return confinement_of(ShellSettings(**settings), workspace, kept, network=False, required=False, found=found)
 
 
+@pytest.fixture
+def tmp_path(disk_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder on the disk, where the home is too: with hidden files in /dev/shm none of it is permitted."""
+    monkeypatch.setenv("HOME", str(disk_path / "home"))
+    monkeypatch.setattr("tempfile.tempdir", str(disk_path.parent))
+    return disk_path
+
+
 def test_the_workspace_and_what_the_settings_name_can_be_written(tmp_path):
     wanted = confinement(tmp_path, writable=["~/cache", "/srv/data"])
 

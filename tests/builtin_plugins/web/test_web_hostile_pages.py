@@ -91,7 +91,7 @@ def test_what_a_page_does_not_show_is_not_read(hidden: str):
         "<!--" + "-" * 1_000_000,
         "<!doctype " + "a" * 1_000_000,
         "<a " + "b=c " * 200_000 + ">x</a>",
-        "<a " + "".join(f"b{number}=c " for number in range(100_000)) + ">x</a>",
+        "<a " + "".join(f"b{number}=c " for number in range(50_000)) + ">x</a>",
         "<p>" + "[" * 100_000 + "](" * 100_000,
         "<p>" + "*_`" * 200_000,
         "<h1>" + "word " * 500_000,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pluggent_host.common.running import Threads, being_cancelled
-from pluggent_host.hooks.caller import Answer, Caller, Late
+from pluggent_host.hooks.caller import Answer, Caller, Deadline, Late
 from pluggent_host.hooks.chains import Impl
 
 SOON_S = 0.05
@@ -55,6 +55,23 @@ class Hanging:
         finally:
             self.ended.set()
         return "consent"
+
+
+def test_a_deadline_that_was_stopped_has_left_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    deadline = Deadline(10.0)
+    began_s = time.perf_counter()
+    now_s = began_s + 4.0
+    monkeypatch.setattr("pluggent_host.hooks.caller.perf_counter", lambda: now_s)
+    deadline.stop()
+    now_s += 100.0
+    deadline.stop()
+    deadline.start()
+
+    assert deadline.left() == float("inf"), "it was stopped twice"
+    deadline.start()
+    assert deadline.left() == pytest.approx(6.0, abs=1.0)
+    now_s += 7.0
+    assert deadline.left() == 0.0
 
 
 async def test_the_value_of_a_sync_async_or_blocking_implementation_comes_back(caller: Caller) -> None:

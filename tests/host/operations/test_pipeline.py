@@ -10,6 +10,7 @@ from each_of import shown
 from fake_plugins import plugin
 from pluggent_hookspecs import (
     Ask,
+    Change,
     Denied,
     Deny,
     HookError,
@@ -20,6 +21,7 @@ from pluggent_hookspecs import (
     ToolOutput,
     ToolStarted,
     hookimpl,
+    tool,
 )
 from pluggent_host.assembly import assemble, look_around, take_apart
 from pluggent_host.operations.operation import Ready
@@ -99,6 +101,23 @@ async def test_transforms_are_a_pipeline() -> None:
     seen = await reach("say", in_order(*map(adds, "abc")))
 
     assert (seen.ran, seen.told) == (("xabc",), ("did xabcabc",))
+
+
+async def test_the_record_of_a_changed_call_has_what_was_there_and_what_is() -> None:
+    @tool(effects=())
+    def fetch(path: str, unit: str = "") -> str:
+        """Fetch."""
+        return f"{path} {unit}"
+
+    adds = plugin("Adds", transform_tool_call=lambda event: {**event.arguments, "path": "y", "unit": "km"})
+    async with stage(call("fetch", path="x"), plugins=[adds], tools=[fetch]) as on:
+        await on.session.say("go")
+
+        (made,) = on.decisions("tool_call")
+
+    assert made.changes == (
+        Change("app:adds", ("path", "unit"), {"path": "x", "unit": ""}, {"path": "y", "unit": "km"}),
+    )
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -127,6 +127,16 @@ def test_calls_that_had_begun_are_closed_as_unknown_and_those_that_had_ended_kee
     assert rebuilt.unsure == {"print of a"}
 
 
+@each_of("verdict", ["deny", "ask", "respond", "refused"])
+def test_a_call_that_was_not_allowed_before_its_process_ended_cannot_have_happened(verdict):
+    decided = Decided(DecisionMade(Scope("s", "t1"), "tool_call", "t1.0.0", "digest", verdict, "ann", call_id=A.id))
+
+    rebuilt = rebuild((*ASKED, decided, Resumed("t1", 1.0)))
+
+    assert results(rebuilt.messages) == [NOT_RUN] * 2
+    assert rebuilt.unsure == frozenset()
+
+
 def test_results_stand_in_the_order_of_the_calls_whenever_they_came():
     rebuilt = rebuild((*ASKED, settled(B, "two"), settled(A, "one"), TurnOver("t1", Why.COMPLETED)))
 

@@ -10,6 +10,7 @@ from pluggent_hookspecs.messages import Usage
 from pluggent_host.approvals.pending import Outcome
 from pluggent_host.settings import Limits
 from pluggent_host.turns.step import (
+    LAST_ROUND,
     NEARLY_SPENT,
     AskModel,
     Done,
@@ -161,6 +162,21 @@ def test_a_little_less_than_the_limit_is_fine():
     effect = after(Replied(CALL, so_far), ToolsSettled(RESULT, spent=so_far), limits=limits)[1]
 
     assert effect == AskModel(1, warning=NEARLY_SPENT.format("time"))
+
+
+@pytest.mark.parametrize(("limits", "what"), [(Limits(tokens=10), "token budget"), (Limits(cost_usd=0.5), "money")])
+def test_four_fifths_of_tokens_or_cost_are_a_warning(limits, what):
+    before, at = (
+        after(Replied(CALL), ToolsSettled(RESULT, spent=spent(input=tokens, cost_usd=tokens / 20)), limits=limits)[1]
+        for tokens in (7, 8)
+    )
+
+    assert (before, at) == (AskModel(1), AskModel(1, warning=NEARLY_SPENT.format(what)))
+
+
+@pytest.mark.parametrize(("model_calls", "warning"), [(2, LAST_ROUND), (3, "")])
+def test_the_last_model_call_comes_with_a_warning(model_calls, warning):
+    assert after(ONE, ToolsSettled(RESULT), limits=Limits(model_calls=model_calls))[1] == AskModel(1, warning=warning)
 
 
 def test_unknown_usage_and_cost_reach_no_limit():

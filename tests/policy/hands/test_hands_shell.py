@@ -32,6 +32,12 @@ def confined(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
+def tmp_path(disk_path: Path) -> Path:
+    """Return a folder that confined programs cannot write to by itself."""
+    return disk_path
+
+
+@pytest.fixture
 def worktree(tmp_path: Path) -> Path:
     """Return a repository with a worktree of its own, ``work``, in which .git is a file."""
     main = repository(tmp_path / "main")

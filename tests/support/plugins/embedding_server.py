@@ -16,6 +16,7 @@ from odd_server import Loopback, Received, answer, read_request
 from pluggent_embedders.plugin import CohereEmbedders, VoyageEmbedders
 from pluggent_embedders.settings import Cohere, Settings, Voyage
 from pluggent_hookspecs import Embedder, Secret
+from pluggent_ollama.plugin import OllamaEmbedders
 from pluggent_openai.plugin import OpenAIEmbedders
 from pluggent_testing.embedders import opened
 
@@ -46,6 +47,8 @@ class Words:
 
     def list_answer(self, rows: Sequence[Any], tokens: int) -> dict[str, Any]:
         """Return the answer with *rows*, which are as the vendor writes a vector."""
+        if self.path == "/api/embed":
+            return {"model": "m-1", "embeddings": rows, "total_duration": 7, "prompt_eval_count": tokens}
         if self.path == "/embed":
             return {"id": "e1", "embeddings": {"float": rows}, "meta": {"billed_units": {"input_tokens": tokens}}}
         data = [{"object": "embedding", "index": place, "embedding": row} for place, row in enumerate(rows)]
@@ -54,11 +57,12 @@ class Words:
 
     def row(self, vector: Sequence[float]) -> Any:
         """Return *vector* as the vendor writes it."""
-        return list(vector) if self.path == "/embed" else packed(vector)
+        return list(vector) if self.path.endswith("/embed") else packed(vector)
 
 
 OPENAI = Words("/embeddings", "input", "dimensions", most=2_048)
 COHERE = Words("/embed", "texts", "output_dimension", "input_type", most=96)
+OLLAMA = Words("/api/embed", "input", "dimensions")
 VOYAGE = Words("/embeddings", "input", "output_dimension", "input_type", most=1_000)
 
 
@@ -118,10 +122,17 @@ def voyage_at(url: str, **settings: Any) -> VoyageEmbedders:
     return VoyageEmbedders(Settings(voyage=Voyage(base_url=url, api_key=Secret.of(KEY), **settings)))
 
 
+def ollama_at(url: str, **settings: Any) -> OllamaEmbedders:
+    """Return the plugin for the server at *url*, with a key."""
+    base_url = url.removesuffix("/v1")
+    return OllamaEmbedders(OllamaEmbedders.Settings(base_url=base_url, api_key=Secret.of(KEY), **settings))
+
+
 MAKERS: Mapping[str, tuple[Words, Callable[..., Any]]] = {
     "openai": (OPENAI, openai_at),
     "cohere": (COHERE, cohere_at),
     "voyage": (VOYAGE, voyage_at),
+    "ollama": (OLLAMA, ollama_at),
 }
 
 

@@ -7,7 +7,7 @@ from pluggent_provider_http.reply_reader import ReplyEvents
 from pluggent_provider_http.server_errors import Faults
 
 from pluggent_openai.chat.chunks import Chunks
-from pluggent_openai.chat.reply import read_reply
+from pluggent_openai.chat.reply import read_refusal, read_reply
 from pluggent_openai.chat.request import Writer
 from pluggent_openai.dialects import Dialect
 from pluggent_openai.wire import Body
@@ -37,3 +37,9 @@ class ChatWire:
     def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
         """Return the reply in a whole answer."""
         return read_reply(data, request, self._dialect, faults, notes)
+
+    def read_refusal(
+        self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]
+    ) -> ModelResponse | None:
+        """Return the call that the server refused and the model meant, None if *data* is about something else."""
+        return read_refusal(data, request, faults, notes)

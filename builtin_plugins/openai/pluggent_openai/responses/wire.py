@@ -40,3 +40,9 @@ class ResponsesWire:
     def read(self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]) -> ModelResponse:
         """Return the reply in a whole answer."""
         return read_reply(data, request, self._target, faults, notes)
+
+    def read_refusal(
+        self, data: bytes, request: ModelRequest, faults: Faults, notes: tuple[str, ...]
+    ) -> ModelResponse | None:
+        """Return None: this API hands calls on as they are."""
+        return None

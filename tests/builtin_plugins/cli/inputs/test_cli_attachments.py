@@ -49,6 +49,12 @@ class Plugin:
 
 
 @pytest.fixture
+def tmp_path(disk_path):
+    """Return a folder that is not below /dev, where a link leads to what belongs to the system."""
+    return disk_path
+
+
+@pytest.fixture
 def cli(cli):
     install(cli.site, "acme-parts", {"providers/parts": "acme_parts:Plugin"}, modules={"acme_parts": PARTS})
     for name, data in {"cat.txt": PNG, "paper": PDF, "sound": WAV, "notes.md": b"# Notes\r\n", "empty": b""}.items():

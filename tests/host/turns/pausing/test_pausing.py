@@ -9,7 +9,7 @@ from fake_plugins import plugin
 from pluggent_hookspecs import DecisionMade, Deny, InputEvent, ModelParameters, ToolContext, tool
 from pluggent_hookspecs.errors import SessionError
 from pluggent_hookspecs.observations import TurnStarted
-from pluggent_host import Approval, HostSettings, Limits, SyncHost, Why
+from pluggent_host import Approval, HostSettings, Limits, SyncHost, ToolLimits, Why
 from pluggent_testing.fakes import Recorder, ScriptedModel, call
 from talking import assert_whole, results, shape
 
@@ -95,6 +95,18 @@ async def test_a_refusal_is_final_whatever_policies_say_by_now(
         history = session.history
     async with shared.session() as session:
         assert (session.history, shared.done) == (history, [])
+
+
+async def test_calls_that_were_counted_before_the_pause_count_after_it(tmp_path: Path):
+    shared = Shared(tmp_path, STAGES["tool_call"].anew())
+    once = Limits(per_tool={"look": ToolLimits(calls=1)})
+    async with shared.session((call("look", "0"), WRITE), limits=once) as session:
+        assert (await session.say("go")).why is Why.PAUSED
+    async with shared.session(call("look", "2"), "fine", limits=once) as session:
+        result = await session.resume({"1": True})
+
+        assert (result.why, shared.done) == (Why.COMPLETED, ["look", "a"])
+        assert "used up" in results(session.history)[-1]
 
 
 async def test_without_answers_it_stays_as_it_is_however_often_it_is_resumed(
