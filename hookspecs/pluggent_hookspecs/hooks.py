@@ -444,7 +444,7 @@ def decide_tool_result(event: e.ToolResultEvent) -> MaybeAsync[Decision | None]:
 def transform_embedding_request(event: e.EmbeddingRequestEvent) -> MaybeAsync[EmbeddingRequest | None]:
     """Return another request with as many texts, or None to leave it.
 
-    Fires before texts are sent to an embedder, whoever asks.
+    Fires before texts are sent to an embedder, for every caller.
 
     >>> class Plugin:
     ...     @hookimpl

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the fir
 
     # and so is what imports it
     from pluggent_provider_http.client import Answer
-    from pluggent_provider_http.google_credentials import GoogleTokens
+    from pluggent_provider_http.google.credentials import GoogleTokens
 
 _COUNTER = "count-tokens"
 """What counts tokens at Vertex AI stands in the place of a model."""
@@ -132,6 +132,6 @@ class Messages(HttpProvider[Server]):
 
     def _new_tokens(self) -> GoogleTokens:
         # Here and not above: only this kind of credentials needs it.
-        from pluggent_provider_http.google_credentials import GoogleTokens
+        from pluggent_provider_http.google.credentials import GoogleTokens
 
         return GoogleTokens(self.server.api_key, self.server)

@@ -16,7 +16,7 @@ from pluggent_provider_http.endpoint import (
     check_url,
     target_of,
 )
-from pluggent_provider_http.vertex import check_place, vertex_url
+from pluggent_provider_http.google.vertex import check_place, vertex_url
 
 from pluggent_anthropic.model_traits import Model
 

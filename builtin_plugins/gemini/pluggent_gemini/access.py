@@ -14,7 +14,7 @@ from pluggent_gemini.settings import PUBLISHER, Server
 
 if TYPE_CHECKING:  # it brings httpx2 along, which takes long to import
     from pluggent_provider_http.client import Answer
-    from pluggent_provider_http.google_credentials import GoogleTokens
+    from pluggent_provider_http.google.credentials import GoogleTokens
 
 MODELS = "/models"
 
@@ -84,7 +84,7 @@ class Access:
 
     def _new_tokens(self) -> GoogleTokens:
         # Here and not above: only this kind of credentials needs it.
-        from pluggent_provider_http.google_credentials import GoogleTokens
+        from pluggent_provider_http.google.credentials import GoogleTokens
 
         return GoogleTokens(self._server.api_key, self._server)
 

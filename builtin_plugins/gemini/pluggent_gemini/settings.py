@@ -9,7 +9,7 @@ from typing import Any, Literal
 import attrs
 from pluggent_hookspecs import Secret
 from pluggent_provider_http.endpoint import Endpoint, check_names, check_url
-from pluggent_provider_http.vertex import check_place, is_vertex, vertex_url
+from pluggent_provider_http.google.vertex import check_place, is_vertex, vertex_url
 
 from pluggent_gemini.model_traits import Model
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 from pluggent_hookspecs import Delta, ModelInfo, ModelRequest, ProviderError
-from pluggent_provider_http.ndjson import LineFeed
+from pluggent_provider_http.framing.ndjson import LineFeed
 from pluggent_provider_http.payload import MalformedError, Object, as_count, as_list, as_object, as_text, decode_whole
 from pluggent_provider_http.provider import Asked, HttpProvider
 from pluggent_provider_http.server_errors import Faults

@@ -8,8 +8,8 @@ from contextlib import aclosing
 import attrs
 import msgspec
 from pluggent_hookspecs import ProviderError
-from pluggent_provider_http.framing import FramingError
-from pluggent_provider_http.ndjson import LineFeed
+from pluggent_provider_http.framing.feed import FramingError
+from pluggent_provider_http.framing.ndjson import LineFeed
 from pluggent_provider_http.payload import MalformedError, as_count, as_object, as_text, decode
 from pluggent_provider_http.server_errors import Faults
 

@@ -11,10 +11,10 @@ import attrs
 from pluggent_hookspecs import Delta, Finished, ModelRequest, ModelResponse, ReplyMeta, collect
 
 from pluggent_provider_http.endpoint import Endpoint, target_of
-from pluggent_provider_http.framing import Framing
+from pluggent_provider_http.framing.feed import Framing
+from pluggent_provider_http.framing.sse import MAX_EVENT_BYTES, EventFeed
 from pluggent_provider_http.reply_reader import ReplyEvents, ReplyReader
 from pluggent_provider_http.server_errors import Faults
-from pluggent_provider_http.sse import MAX_EVENT_BYTES, EventFeed
 from pluggent_provider_http.unsendable import UNSENDABLE
 
 if TYPE_CHECKING:  # httpx2 takes long to import, so it is imported with the first request

@@ -11,10 +11,10 @@ from typing import Protocol
 from pluggent_hookspecs import Delta, ProviderError
 
 from pluggent_provider_http.delta_batch import Batch
-from pluggent_provider_http.framing import Framing, FramingError
+from pluggent_provider_http.framing.feed import Framing, FramingError
+from pluggent_provider_http.framing.sse import MAX_EVENT_BYTES, EventFeed
 from pluggent_provider_http.payload import MalformedError
 from pluggent_provider_http.server_errors import Faults
-from pluggent_provider_http.sse import MAX_EVENT_BYTES, EventFeed
 from pluggent_provider_http.surrogates import ends_inside_a_pair, joined, replaced
 
 

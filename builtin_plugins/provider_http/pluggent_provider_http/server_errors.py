@@ -131,7 +131,7 @@ class Faults:
     """Makes the errors of one call: knows who is asked, where, and what must not be shown.
 
     ``path`` is what requests append to the base URL; advice on status 404 names it. ``credentials`` is what
-    a person looks at when the server knows nobody.
+    a person has to look at when the server refuses them.
 
     >>> faults = Faults("acme", "https://api.example.org/v1", "m-1", secrets=("sk-12345678",))
     >>> error = faults.from_status(429, {"retry-after": "2"}, b'{"error": "slow down, sk-12345678"}')

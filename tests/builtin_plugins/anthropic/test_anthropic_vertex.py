@@ -11,7 +11,7 @@ from pluggent_anthropic.plugin import Anthropic
 from pluggent_anthropic.provider import Messages
 from pluggent_anthropic.settings import Server, Settings, url_of
 from pluggent_hookspecs import ProvideEvent, ProviderError, ProviderErrorKind as Kind, Secret
-from pluggent_provider_http.google_credentials import GoogleTokens, Token
+from pluggent_provider_http.google.credentials import GoogleTokens, Token
 
 PLACE = "/v1/projects/acme-7/locations/global/publishers/anthropic"
 

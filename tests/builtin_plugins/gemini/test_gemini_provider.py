@@ -27,7 +27,7 @@ from pluggent_hookspecs import (
     Usage,
     UsageDelta,
 )
-from pluggent_provider_http.google_credentials import GoogleTokens, Token
+from pluggent_provider_http.google.credentials import GoogleTokens, Token
 
 KEY = "key-7f3a-0123456789"
 HELLO = stream_answer(sse(event(text("Hello"))), sse(event(text("."), ends="STOP")))

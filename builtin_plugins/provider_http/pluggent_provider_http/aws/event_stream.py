@@ -14,7 +14,7 @@ from zlib import crc32
 
 import msgspec
 
-from pluggent_provider_http.framing import FramingError
+from pluggent_provider_http.framing.feed import FramingError
 
 _prelude = Struct(">III").unpack_from
 _crc_at = Struct(">I").unpack_from

@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given, strategies as st
 from pluggent_provider_http.aws.event_stream import FrameFeed, frame
-from pluggent_provider_http.framing import FramingError
+from pluggent_provider_http.framing.feed import FramingError
 
 EVENT = {":event-type": "piece", ":content-type": "application/json", ":message-type": "event"}
 FAILED = {":exception-type": "throttlingException", ":message-type": "exception"}

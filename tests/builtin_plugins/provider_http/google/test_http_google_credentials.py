@@ -18,9 +18,9 @@ import attrs
 import pytest
 from google.oauth2 import credentials as user_credentials
 from pluggent_hookspecs import ProviderError, ProviderErrorKind as Kind, Secret
-from pluggent_provider_http import google_credentials
 from pluggent_provider_http.endpoint import Endpoint
-from pluggent_provider_http.google_credentials import GoogleTokens
+from pluggent_provider_http.google import credentials as google_credentials
+from pluggent_provider_http.google.credentials import GoogleTokens
 from pluggent_provider_http.server_errors import Faults
 
 FAULTS = Faults("vertex", "https://aiplatform.test")

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, strategies as st
-from pluggent_provider_http.sse import EventSplitter, EventTooLargeError
+from pluggent_provider_http.framing.sse import EventSplitter, EventTooLargeError
 
 
 def split(*chunks: bytes) -> list[bytes]:

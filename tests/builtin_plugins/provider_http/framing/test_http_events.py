@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_provider_http.sse import EventFeed, EventTooLargeError
+from pluggent_provider_http.framing.sse import EventFeed, EventTooLargeError
 
 BOM = b"\xef\xbb\xbf"
 

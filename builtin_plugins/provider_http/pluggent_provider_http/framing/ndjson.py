@@ -7,8 +7,8 @@ A CR in front of the LF is white space to JSON; empty lines are passed over.
 
 from __future__ import annotations
 
-from pluggent_provider_http.framing import FramingError
-from pluggent_provider_http.sse import MAX_EVENT_BYTES
+from pluggent_provider_http.framing.feed import FramingError
+from pluggent_provider_http.framing.sse import MAX_EVENT_BYTES
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -8,7 +8,7 @@ Only ``data`` is of interest here; ``event``, ``id``, ``retry`` and comments are
 
 from __future__ import annotations
 
-from pluggent_provider_http.framing import FramingError
+from pluggent_provider_http.framing.feed import FramingError
 
 _BOM = b"\xef\xbb\xbf"
 _CRLF_END = b"\r\n\r\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from pluggent_provider_http.framing import FramingError
-from pluggent_provider_http.ndjson import LineFeed
+from pluggent_provider_http.framing.feed import FramingError
+from pluggent_provider_http.framing.ndjson import LineFeed
 
 values = st.recursive(
     st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner, max_size=3), max_leaves=5
